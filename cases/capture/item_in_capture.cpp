@@ -50,6 +50,17 @@ TEST_F(ItemInCapture, Reproduces) {
   REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
 }
 
+// The pinned element is not there yet, so which call is refused first depends on the release; the answer does not.
+TEST_F(ItemInCapture, ReproducesCold) {
+  empty_host_cache();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  const Failure first = failure_of([&] { TRIGGER(result.item()); });
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
+}
+
 TEST_F(ItemInCapture, FixReadAfterReplay) {
   graph->capture_begin();
   const at::Tensor result = data * 2;

@@ -1,0 +1,71 @@
+// Without preserve_rng_state a checkpoint's gradient belongs to another dropout mask than its output.
+//
+// The same trade-off as in a graph, with the host's generator and no graph at all: it is the checkpoint's, and capturing
+// only makes it the price of a remedy. With the state preserved, and the same seed, the checkpointed gradient is the
+// one without a checkpoint, element by element.
+//
+// Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(ci/libtorch 2.15.0 --flags) -o dropout_recomputed_on_host
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "fixtures/checkpoint.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A checkpoint without preserved generator state recomputes with another dropout mask",
+    .sources = {{"capture failures", "Activation Checkpointing with RNG State Preservation"}},
+    .documented = "dropout and other random operations may produce different values during forward and recomputation",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+};
+
+class DropoutRecomputedOnHost : public ::testing::Test {
+ protected:
+  DropoutRecomputedOnHost() {
+    checkpoint.generator = at::detail::getDefaultCPUGenerator();
+    checkpoint.segment = [](const at::Tensor& input) { return at::dropout(input * 3, 0.5, true); };
+  }
+  at::Tensor step(bool checkpointed) {
+    checkpoint.generator.set_current_seed(1234);
+    x.mutable_grad() = at::Tensor();
+    const at::Tensor y = checkpointed ? checkpoint(x) : checkpoint.segment(x);
+    y.sum().backward();
+    return y;
+  }
+  at::Tensor x = at::ones({256}).requires_grad_();
+  Checkpoint checkpoint;
+};
+
+TEST_F(DropoutRecomputedOnHost, Control) {
+  const at::Tensor y = step(false);
+  EXPECT_EQ(compare_masks(y, x.grad()), "same mask");
+}
+
+TEST_F(DropoutRecomputedOnHost, Reproduces) {
+  WITHOUT_TRIGGER(checkpoint.preserve_rng_state = true);
+  const at::Tensor y = step(true);
+  REPRODUCES(compare_masks(y, x.grad()), "another mask", "same mask");
+}
+
+TEST_F(DropoutRecomputedOnHost, FixPreserveRngState) {
+  const at::Tensor plain = step(false);
+  const std::vector<double> grad = values(x.grad());
+  checkpoint.preserve_rng_state = true;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(values(step(true)), values(plain));
+    EXPECT_EQ(values(x.grad()), grad);
+  }
+}
+
+TEST_F(DropoutRecomputedOnHost, FixKeepDropoutOutsideCheckpoint) {
+  checkpoint.segment = [](const at::Tensor& input) { return input * 3; };
+  for (int round = 0; round < 2; ++round) {
+    x.mutable_grad() = at::Tensor();
+    const at::Tensor y = at::dropout(checkpoint(x), 0.5, true);
+    y.sum().backward();
+    EXPECT_EQ(compare_masks(y, x.grad()), "same mask");
+  }
+}

@@ -1,0 +1,82 @@
+// A capturing stream that waits for another capture's work is refused with 902.
+//
+// Waiting for an event of a capture is how a stream joins it. A stream that captures already belongs to a graph, and
+// two graphs cannot become one, so CUDA refuses the wait. Both captures here are begun by one thread on streams of the
+// same pool; the second has no work of its own, so that the wait is the only call that can be wrong.
+//
+// Alone:  g++ cases/errors/e902_merge.cpp $(ci/libtorch 2.15.0 --flags) -o e902_merge
+
+#include "fixtures/runtime.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A wait that would merge two captures is refused with 902",
+    .sources = {{"upstream", "5. Error codes 900-910"}},
+    .documented = "902 cudaErrorStreamCaptureMerge: would merge two independent captures",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+using E902Merge = RuntimeTest;
+
+TEST_F(E902Merge, Control) {
+  cudaGraph_t second = nullptr;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaStreamBeginCapture(side, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaMemsetAsync(out, 9, 1, side));
+  EXPECT_EQ(captured_nodes(stream), 1);
+  EXPECT_EQ(captured_nodes(side), 1);
+  ASSERT_CUDA(cudaStreamEndCapture(side, &second));
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  EXPECT_EQ(launch(instantiated(captured), 5), 5);
+  EXPECT_EQ(launch(instantiated(second), 5), 9);
+}
+
+TEST_F(E902Merge, Reproduces) {
+  Failure first;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaStreamBeginCapture(side, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaEventRecord(event, stream));
+  TRIGGER(first = failure_of_code(cudaStreamWaitEvent(side, event, 0)));
+  const std::string status = capture_status(side);
+  const Failure end = failure_of_code(cudaStreamEndCapture(side, &captured));
+  RAISED_BY("cuStreamWaitEvent");
+  REPRODUCES(seen(first, status, end), "902 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(E902Merge, ReproducesThroughLibTorch) {
+  const at::Tensor data = at::full({1}, 3, at::kCUDA);
+  const auto second = make_graph();
+  at::cuda::CUDAEvent work;
+  {
+    const c10::cuda::CUDAStreamGuard guard(side);
+    at::zeros({1}, at::kCUDA);  // What capture_begin may need on this stream is cached.
+  }
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  work.record(stream);
+  c10::cuda::setCurrentCUDAStream(side);
+  second->capture_begin();
+  const Failure first = failure_of([&] { TRIGGER(work.block(side)); });
+  const std::string status = capture_status(side);
+  const Failure end = failure_of([&] { second->capture_end(); });
+  RAISED_BY("cuStreamWaitEvent");
+  REPRODUCES(seen(first, status, end), "902 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(E902Merge, FixJoinWithoutCapturing) {
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaEventRecord(event, stream));
+  ASSERT_CUDA(cudaStreamWaitEvent(side, event, 0));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, side));
+  ASSERT_CUDA(cudaEventRecord(event, side));
+  ASSERT_CUDA(cudaStreamWaitEvent(stream, event, 0));
+  EXPECT_EQ(captured_nodes(stream), 1);
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  const cudaGraphExec_t exec = instantiated(captured);
+  for (const int value : {5, 7}) EXPECT_EQ(launch(exec, value), value);
+}

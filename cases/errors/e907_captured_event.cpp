@@ -1,0 +1,95 @@
+// Asking about an event that was last recorded in a capture is refused with 907.
+//
+// Recorded in a capture, an event marks a place in a graph and not a moment in a stream: it is neither reached nor
+// pending. It stays so after the capture has ended, until it is recorded again outside. The captures are in relaxed
+// mode, where a query is not unsafe as such, so that the event is the only thing that can be wrong with it.
+//
+// Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch 2.15.0 --flags) -o e907_captured_event
+
+#include "fixtures/runtime.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Querying an event that was last recorded in a capture is refused with 907",
+    .sources = {{"upstream", "5. Error codes 900-910"}},
+    .documented = "907 cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+using E907CapturedEvent = RuntimeTest;
+
+TEST_F(E907CapturedEvent, Control) {
+  ASSERT_CUDA(cudaEventRecord(event, side));
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaEventSynchronize(event));
+  ASSERT_CUDA(cudaEventQuery(event));
+  EXPECT_EQ(captured_nodes(stream), 1);
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  EXPECT_EQ(launch(instantiated(captured), 5), 5);
+}
+
+TEST_F(E907CapturedEvent, Reproduces) {
+  Failure first;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaEventRecord(event, stream));
+  TRIGGER(first = failure_of_code(cudaEventQuery(event)));
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
+  RAISED_BY("cuEventQuery");
+  REPRODUCES(seen(first, status, end), "907 > * > *", "ok > active > ok");
+}
+
+TEST_F(E907CapturedEvent, ReproducesInSynchronize) {
+  Failure first;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaEventRecord(event, stream));
+  TRIGGER(first = failure_of_code(cudaEventSynchronize(event)));
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
+  RAISED_BY("cuEventSynchronize");
+  REPRODUCES(seen(first, status, end), "907 > * > *", "ok > active > ok");
+}
+
+TEST_F(E907CapturedEvent, ReproducesAfterTheCapture) {
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  TRIGGER(ASSERT_CUDA(cudaEventRecord(event, stream)));
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  const Failure late = failure_of_code(cudaEventQuery(event));
+  RAISED_BY("cuEventQuery");
+  REPRODUCES(late.text, "907", "ok");
+}
+
+TEST_F(E907CapturedEvent, ReproducesThroughLibTorch) {
+  const at::Tensor data = at::full({1}, 3, at::kCUDA);
+  at::cuda::CUDAEvent work;
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  const at::Tensor result = data * 2;
+  work.record(stream);
+  const Failure first = failure_of([&] { TRIGGER(work.query()); });
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuEventQuery");
+  REPRODUCES(seen(first, status, end), "907 > * > *", "ok > active > ok");
+}
+
+TEST_F(E907CapturedEvent, FixRecordAgainOutside) {
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaEventRecord(event, stream));
+  EXPECT_EQ(captured_nodes(stream), 1);
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  const cudaGraphExec_t exec = instantiated(captured);
+  for (const int value : {5, 7}) {
+    EXPECT_EQ(launch(exec, value), value);
+    ASSERT_CUDA(cudaEventRecord(event, stream));
+    ASSERT_CUDA(cudaEventSynchronize(event));
+    ASSERT_CUDA(cudaEventQuery(event));
+  }
+}

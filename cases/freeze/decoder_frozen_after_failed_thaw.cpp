@@ -1,0 +1,82 @@
+// A call that fails while it thaws the encoder never comes to the decoder and the joint network.
+//
+// The three parts are thawed one after the other and nothing catches the first one's ValueError. The two that were not
+// reached stay frozen, and each keeps its map. The next call, though it is alone, writes what it finds ("false") into
+// that map and restores it: what one failed request left behind outlives all later ones that succeed.
+//
+// Alone:  g++ cases/freeze/decoder_frozen_after_failed_thaw.cpp $(ci/libtorch 2.15.0 --flags) -o decoder_frozen_after_failed_thaw
+
+#include "fixtures/freeze_torch.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Decoder and joint network stay frozen after the encoder's unfreeze() has failed",
+    .sources = {{"freeze race", "Description"}, {"upstream", "NeMo#15771"}},
+    .documented = "ValueError by encoder.unfreeze(partial=True) in _transcribe_on_end()",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+};
+
+class DecoderFrozenAfterFailedThaw : public ::testing::Test {
+ protected:
+  std::string left() const {
+    return model.encoder.grad() + " " + model.encoder.map() + " | " + model.decoder.grad() + " " + model.decoder.map() +
+           " | " + model.joint.grad() + " " + model.joint.map();
+  }
+  TorchTranscriber model;
+};
+
+TEST_F(DecoderFrozenAfterFailedThaw, ControlOneAfterTheOther) {
+  Caller a([&] { model.transcribe(speech()); });
+  Caller b([&] { model.transcribe(speech()); });
+  a.finish();
+  b.finish();
+  EXPECT_EQ(b.outcome(), "ok");
+  EXPECT_EQ(left(), "trainable no map | trainable no map | trainable no map");
+}
+
+// B has frozen the encoder when A leaves, and the other two after A has left.
+TEST_F(DecoderFrozenAfterFailedThaw, Reproduces) {
+  Caller a([&] { model.transcribe(speech()); });
+  Caller b([&] { model.transcribe(speech()); });
+  a.until("encoder.unfreeze looks for the map");
+  TRIGGER(b.until("decoder.freeze"));
+  a.finish();
+  b.finish();
+  REPRODUCES(left(), "frozen no map | frozen map | frozen map", "trainable no map | trainable no map | trainable no map");
+}
+
+TEST_F(DecoderFrozenAfterFailedThaw, ReproducesForEveryLaterCall) {
+  Caller a([&] { model.transcribe(speech()); });
+  Caller b([&] { model.transcribe(speech()); });
+  a.until("encoder.unfreeze looks for the map");
+  TRIGGER(b.until("decoder.freeze"));
+  a.finish();
+  b.finish();
+  const std::string later = outcome_of([&] { model.transcribe(speech()); });
+  REPRODUCES(later + ": " + left(), "ok: frozen no map | frozen no map | frozen no map",
+             "ok: trainable no map | trainable no map | trainable no map");
+}
+
+TEST_F(DecoderFrozenAfterFailedThaw, FixLock) {
+  std::mutex mutex;
+  at::Tensor first, second;
+  const auto call = [&](at::Tensor& result, int input) {
+    std::unique_lock<std::mutex> hold(mutex, std::defer_lock);
+    Caller::acquire(hold);
+    result = model.transcribe(speech(input));
+  };
+  Caller a([&] { call(first, 0); });
+  Caller b([&] { call(second, 7); });
+  a.until("encoder.unfreeze looks for the map");
+  b.until("decoder.freeze");
+  EXPECT_TRUE(b.waiting());
+  a.finish();
+  b.finish();
+  EXPECT_EQ(left(), "trainable no map | trainable no map | trainable no map");
+  EXPECT_EQ(values(first), transcript(0));
+  EXPECT_EQ(values(second), transcript(7));
+}

@@ -1,0 +1,117 @@
+// Each remedy for the freeze race holds under 33 callers that call 10,000 times each.
+//
+// Four remedies: a mutex around the whole call; the report's semaphore of one; a count of callers, of which the first
+// freezes and the last thaws; and no freezing at all, since a model in eval mode computes the same in inference mode. The
+// check is the same for all: no call raises, every result is the one of a call alone, and the model is afterwards what it
+// was. That the check notices a broken remedy is shown by two: the mutex that nobody locks, and a semaphore of two.
+//
+// Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_remedies_under_load
+
+#include "fixtures/freeze_torch.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A remedy that lets two calls of transcribe() overlap fails under load",
+    .sources = {{"freeze race", "Production incident reference"},
+                {"freeze race", "Stress test reproduction"},
+                {"freeze race", "Expected behavior"}},
+    .documented = "0% error rate with a semaphore of one; 98/120 concurrent requests crashed without it",
+    .nature = Nature::Race,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+    .deadline_s = 300,
+};
+
+class FreezeRemediesUnderLoad : public ::testing::Test {
+ protected:
+  static constexpr int kCallers = 33, kRounds = 10000, kBrokenRounds = 100;
+  struct Bad {
+    int calls = 0;      // That raised, or returned something else than alone.
+    std::string after;  // What is left of the model.
+  };
+
+  template <class F>
+  Bad load(int rounds, F&& call) {
+    std::atomic<int> bad{0};
+    std::vector<at::Tensor> inputs, expected;
+    for (int i = 0; i < kCallers; ++i) {
+      inputs.push_back(speech(i));
+      expected.push_back(TorchTranscriber().forward(inputs.back()));
+    }
+    together(kCallers, [&](int i) {
+      for (int round = 0; round < rounds; ++round) {
+        at::Tensor result;
+        if (outcome_of([&] { result = call(inputs[i]); }) != "ok" || !at::equal(result, expected[i])) ++bad;
+      }
+    });
+    std::string after;
+    for (auto* part : model.parts()) after += part->grad() + ", " + part->map() + ", ";
+    return {bad, after + model.settings() + ", " + model.log()};
+  }
+  static constexpr char kIntact[] =
+      "trainable, no map, trainable, no map, trainable, no map, as configured, info";
+
+  TorchTranscriber model;
+  std::mutex mutex;
+};
+
+TEST_F(FreezeRemediesUnderLoad, ReproducesWithoutTheLock) {
+  const Bad bad = load(kBrokenRounds, [&](const at::Tensor& input) {
+    std::unique_lock<std::mutex> hold(mutex, std::defer_lock);
+    WITHOUT_TRIGGER(hold.lock());
+    return model.transcribe(input);
+  });
+  record("after", bad.after);
+  REPRODUCES_AT_RATE(bad.calls, kCallers * kBrokenRounds);
+}
+
+TEST_F(FreezeRemediesUnderLoad, ReproducesWithASemaphoreOfTwo) {
+  Semaphore semaphore(trigger_on() ? 2 : 1);
+  const Bad bad = load(kBrokenRounds, [&](const at::Tensor& input) {
+    const std::unique_lock<Semaphore> hold(semaphore);
+    return model.transcribe(input);
+  });
+  record("after", bad.after);
+  REPRODUCES_AT_RATE(bad.calls, kCallers * kBrokenRounds);
+}
+
+TEST_F(FreezeRemediesUnderLoad, FixMutex) {
+  const Bad bad = load(kRounds, [&](const at::Tensor& input) {
+    const std::lock_guard<std::mutex> hold(mutex);
+    return model.transcribe(input);
+  });
+  EXPECT_EQ(bad.calls, 0);
+  EXPECT_EQ(bad.after, kIntact);
+}
+
+TEST_F(FreezeRemediesUnderLoad, FixSemaphore) {
+  Semaphore semaphore(1);
+  const Bad bad = load(kRounds, [&](const at::Tensor& input) {
+    const std::unique_lock<Semaphore> hold(semaphore);
+    return model.transcribe(input);
+  });
+  EXPECT_EQ(bad.calls, 0);
+  EXPECT_EQ(bad.after, kIntact);
+}
+
+TEST_F(FreezeRemediesUnderLoad, FixSharedFreeze) {
+  SharedFreeze<TorchTranscriber> shared(model);
+  const Bad bad = load(kRounds, [&](const at::Tensor& input) { return shared.transcribe(input); });
+  EXPECT_EQ(bad.calls, 0);
+  EXPECT_EQ(bad.after, kIntact);
+  EXPECT_EQ(model.encoder.mode(), "eval");
+}
+
+TEST_F(FreezeRemediesUnderLoad, FixNoFreezing) {
+  const Bad bad = load(kRounds, [&](const at::Tensor& input) {
+    const c10::InferenceMode guard;
+    const at::Tensor result = model.forward(input);
+    TORCH_CHECK(result.is_inference(), "recorded for autograd, though the model is not frozen");
+    return result;
+  });
+  EXPECT_EQ(bad.calls, 0);
+  EXPECT_EQ(bad.after, kIntact);
+  EXPECT_EQ(model.encoder.mode(), "eval");
+}

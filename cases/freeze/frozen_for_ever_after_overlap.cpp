@@ -1,0 +1,95 @@
+// Two calls that overlap leave parameters frozen for the rest of the process, and nobody is told.
+//
+// freeze() notes each parameter's requires_grad and clears it; where a map is there already it writes into that. A second
+// call finds the parameters cleared by the first, notes "false" over the first one's "true", and so the first call, which
+// raises nothing, restores "false". Every later call finds and restores the same. Where the second call comes while the
+// first is still clearing, its notes are mixed, and the part stays half frozen: both in the older form of freeze(), which
+// reads and clears parameter by parameter, and in the newer one, which reads all of them first.
+//
+// Alone:  g++ cases/freeze/frozen_for_ever_after_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o frozen_for_ever_after_overlap
+
+#include "fixtures/freeze_torch.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Parameters stay frozen for ever after two calls of transcribe() have overlapped",
+    .sources = {{"freeze race", "Race condition mechanism"}, {"upstream", "NeMo#15771"}},
+    .documented = "overwrites _frozen_grad_map; inconsistent state",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+};
+
+class FrozenForEverAfterOverlap : public ::testing::Test {
+ protected:
+  // What a first call returned, and what is left after it and one more call, which is alone.
+  std::string after(const Caller& a) {
+    return a.outcome() + ", " + model.encoder.grad() + ", then " +
+           outcome_of([&] { model.transcribe(speech()); }) + ", " + model.encoder.grad();
+  }
+  TorchTranscriber model;
+};
+
+TEST_F(FrozenForEverAfterOverlap, ControlOneAfterTheOther) {
+  Caller a([&] { model.transcribe(speech()); });
+  Caller b([&] { model.transcribe(speech()); });
+  a.until("encoder.forward");
+  EXPECT_EQ(model.encoder.grad(), "frozen");
+  a.finish();
+  b.finish();
+  EXPECT_EQ(after(a), "ok, trainable, then ok, trainable");
+}
+
+TEST_F(FrozenForEverAfterOverlap, Reproduces) {
+  Caller a([&] { model.transcribe(speech()); });
+  Caller b([&] { model.transcribe(speech()); });
+  a.until("encoder.unfreeze looks for the map");
+  TRIGGER(b.until("encoder.forward"));
+  a.finish();
+  b.finish();
+  REPRODUCES(after(a), "ok, frozen, then ok, frozen", "ok, trainable, then ok, trainable");
+}
+
+// A has cleared the weight and not yet read the bias; B freezes the part whole, and A then reads what B has cleared.
+TEST_F(FrozenForEverAfterOverlap, ReproducesHalfFrozenByTheOlderFreeze) {
+  Caller a([&] { model.transcribe(speech(), FreezeForm::Interleaved); });
+  Caller b([&] { model.transcribe(speech(), FreezeForm::Interleaved); });
+  a.until("encoder.freeze reads bias");
+  TRIGGER(b.until("encoder.forward"));
+  a.finish();
+  b.finish();
+  REPRODUCES(after(a), "ok, half-frozen, then ok, half-frozen", "ok, trainable, then ok, trainable");
+}
+
+// A has read both and cleared the weight; B reads the two as they are now, and writes its notes over A's.
+TEST_F(FrozenForEverAfterOverlap, ReproducesHalfFrozenByTheNewerFreeze) {
+  Caller a([&] { model.transcribe(speech(), FreezeForm::SnapshotFirst); });
+  Caller b([&] { model.transcribe(speech(), FreezeForm::SnapshotFirst); });
+  a.until("encoder.freeze clears bias");
+  TRIGGER(b.until("encoder.freeze looks for the map"));
+  a.until("encoder.unfreeze looks for the map");
+  TRIGGER(b.until("encoder.forward"));
+  a.finish();
+  b.finish();
+  REPRODUCES(after(a), "ok, half-frozen, then ok, half-frozen", "ok, trainable, then ok, trainable");
+}
+
+TEST_F(FrozenForEverAfterOverlap, FixSharedFreeze) {
+  SharedFreeze<TorchTranscriber> shared(model);
+  at::Tensor first, second;
+  Caller a([&] { first = shared.transcribe(speech(0)); });
+  Caller b([&] { second = shared.transcribe(speech(7)); });
+  a.until("decoder.forward");
+  b.until("decoder.forward");  // Both are in the model at once.
+  EXPECT_EQ(model.encoder.grad(), "frozen");
+  a.finish();
+  EXPECT_EQ(model.encoder.grad(), "frozen");
+  b.finish();
+  EXPECT_EQ(a.outcome() + ", " + b.outcome(), "ok, ok");
+  EXPECT_EQ(values(first), transcript(0));
+  EXPECT_EQ(values(second), transcript(7));
+  EXPECT_EQ(model.encoder.grad(), "trainable");
+  EXPECT_EQ(model.encoder.mode(), "eval");
+}

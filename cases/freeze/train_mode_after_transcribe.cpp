@@ -1,0 +1,125 @@
+// transcribe() leaves the frozen parts in train mode, and another call's forward runs in it, with other results.
+//
+// unfreeze() ends in train(), whatever the mode was before, and it comes after transcribe() has restored the mode of the
+// whole model. So the encoder of a model in eval mode is in train mode after every call, by one thread as well, and the
+// lock that ends the race's errors does not change that. Any forward that does not set the mode itself, or whose setting
+// came before another call's train(), normalises by its own batch, changes the running statistics that all later calls
+// use, and raises nothing.
+//
+// Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o train_mode_after_transcribe
+
+#include "fixtures/freeze_torch.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "transcribe() leaves its parts in train mode, in which other calls then run",
+    .sources = {{"freeze race", "Expected behavior"}, {"upstream", "NeMo#15771"}},
+    .documented = "Concurrent transcribe() calls return valid results when the model is in eval mode.",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+};
+
+class TrainModeAfterTranscribe : public ::testing::Test {
+ protected:
+  std::string modes() {
+    return model.mode() + " | " + model.encoder.mode() + " " + model.decoder.mode() + " " + model.joint.mode();
+  }
+  std::string judged(const std::string& outcome) {
+    return outcome + (result.defined() && values(result) == transcript() ? ", right" : ", wrong");
+  }
+  TorchTranscriber model;
+  at::Tensor result;
+};
+
+TEST_F(TrainModeAfterTranscribe, Control) {
+  model.encoder.as_frozen([&] { EXPECT_EQ(model.encoder.mode(), "eval"); });
+  EXPECT_EQ(modes(), "eval | eval eval eval");
+  EXPECT_EQ(values(model.forward(speech())), transcript());
+}
+
+TEST_F(TrainModeAfterTranscribe, ReproducesByOneThread) {
+  const auto saved = model.begin();
+  for (auto* part : model.parts()) part->freeze();
+  model.forward(speech());
+  model.end(saved);
+  for (auto* part : model.parts()) TRIGGER(part->unfreeze(true));
+  REPRODUCES(modes(), "eval | train train train", "eval | eval eval eval");
+}
+
+TEST_F(TrainModeAfterTranscribe, ReproducesUnderTheLock) {
+  std::mutex mutex;
+  Caller a([&] {
+    const std::lock_guard<std::mutex> hold(mutex);
+    TRIGGER(model.transcribe(speech()));
+  });
+  a.finish();
+  const std::string mode = model.encoder.mode();
+  result = model.forward(speech());
+  REPRODUCES(judged(mode), "train, wrong", "eval, right");
+}
+
+// A has set eval mode and is about to compute; B, of which A knows nothing, ends.
+TEST_F(TrainModeAfterTranscribe, ReproducesInTheOthersForward) {
+  Caller a([&] { result = model.forward((model.begin(), speech())); });
+  Caller b([&] { model.transcribe(speech()); });
+  b.until("encoder.unfreeze sets train mode");
+  a.until("encoder.forward");
+  TRIGGER(b.until("decoder.unfreeze"));
+  a.finish();
+  b.finish();
+  REPRODUCES(judged(a.outcome()), "ok, wrong", "ok, right");
+}
+
+// The same with all of transcribe(), and no error in either call: B has deleted its map before A comes and sets train
+// mode after A has frozen the encoder.
+TEST_F(TrainModeAfterTranscribe, ReproducesWithoutAnyError) {
+  Caller a([&] { result = model.transcribe(speech()); });
+  Caller b([&] { model.transcribe(speech()); });
+  b.until("encoder.unfreeze sets train mode");
+  WITHOUT_TRIGGER(b.finish());
+  a.until("decoder.freeze");
+  b.finish();
+  a.finish();
+  REPRODUCES(b.outcome() + " and " + judged(a.outcome()), "ok and ok, wrong", "ok and ok, right");
+}
+
+// B came while the model was in train mode, remembers that, and restores it under A.
+TEST_F(TrainModeAfterTranscribe, ReproducesByTheModeThatWasRemembered) {
+  model.train(true, "training");
+  Caller a([&] { result = model.forward((model.begin(), speech())); });
+  Caller b([&] { model.end(model.begin()); });
+  b.until("begin saves dither");
+  a.until("encoder.forward");
+  TRIGGER(b.finish());
+  a.finish();
+  REPRODUCES(judged(a.outcome()), "ok, wrong", "ok, right");
+}
+
+// What a wrong mode does lasts: the running statistics are not what they were loaded as.
+TEST_F(TrainModeAfterTranscribe, ReproducesInTheRunningStatistics) {
+  TRIGGER(model.transcribe(speech()));
+  model.forward(speech());
+  REPRODUCES(values(model.encoder.part.running_mean()), "{ 1.5, 3.5 }", "{ 0, 0 }");
+}
+
+TEST_F(TrainModeAfterTranscribe, FixSharedFreeze) {
+  SharedFreeze<TorchTranscriber> shared(model);
+  at::Tensor first, second;
+  Caller a([&] { first = shared.transcribe(speech(0)); });
+  Caller b([&] { second = shared.transcribe(speech(7)); });
+  a.until("encoder.forward");
+  b.finish();
+  a.finish();
+  EXPECT_EQ(values(first), transcript(0));
+  EXPECT_EQ(values(second), transcript(7));
+  EXPECT_EQ(modes(), "eval | eval eval eval");
+}
+
+TEST_F(TrainModeAfterTranscribe, FixNoFreezing) {
+  for (const int input : {0, 7}) EXPECT_EQ(values(model.forward(speech(input))), transcript(input));
+  EXPECT_EQ(modes(), "eval | eval eval eval");
+  EXPECT_EQ(model.encoder.grad(), "trainable");
+}

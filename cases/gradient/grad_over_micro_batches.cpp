@@ -1,0 +1,68 @@
+// Over n micro-batches a graphed callable accumulates twice the last gradient, whatever n is.
+//
+// Micro-batch i has the gradient 2 * i * i. The eager sum is n(n + 1)(2n + 1) / 3. Aliased, each replay overwrites the sum
+// so far and AccumulateGrad adds the buffer to itself: 4 * n * n from n = 2 on, 16 for 10, 36 for 28 and, as n grows,
+// too little: 256 for 408. A single micro-batch is right, which is why training without accumulation shows nothing.
+//
+// Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(ci/libtorch 2.15.0 --flags) -o grad_over_micro_batches
+
+#include "fixtures/graphed_callable.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Gradients accumulated over n micro-batches are twice the last one",
+    .sources = {{"gradient aliasing", "Bug description"}, {"gradient aliasing", "Expected behavior"}},
+    .documented = "This makes the accumulated gradient become g2 + g2 instead of g1 + g2",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+};
+
+class GradOverMicroBatches : public GraphedScaleTest {
+ protected:
+  void SetUp() override {
+    GraphedScaleTest::SetUp();
+    if (!IsSkipped()) capture(graphed, weight);
+  }
+  std::vector<double> accumulate(int n) {
+    for (int i = 1; i <= n; ++i) step(graphed, at::full_like(x1, i * i));
+    return values(weight.grad());
+  }
+  static std::vector<double> four_times(double value) { return std::vector<double>(4, value); }
+  GraphedScale graphed;
+};
+
+TEST_F(GradOverMicroBatches, Control) {
+  for (int i = 1; i <= 8; ++i) {
+    (at::full_like(x1, i * i) * weight).sum().backward();
+    EXPECT_EQ(values(weight.grad()), four_times(i * (i + 1) * (2 * i + 1) / 3));
+  }
+}
+
+TEST_F(GradOverMicroBatches, ControlOneMicroBatch) { EXPECT_EQ(accumulate(1), four_times(2)); }
+
+TEST_F(GradOverMicroBatches, ReproducesTwo) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  REPRODUCES(accumulate(2), four_times(16), four_times(10));
+}
+
+TEST_F(GradOverMicroBatches, ReproducesThree) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  REPRODUCES(accumulate(3), four_times(36), four_times(28));
+}
+
+TEST_F(GradOverMicroBatches, ReproducesEight) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  REPRODUCES(accumulate(8), four_times(256), four_times(408));
+}
+
+TEST_F(GradOverMicroBatches, FixCloneParameterGradients) {
+  graphed.clone_parameter_grad = true;
+  EXPECT_EQ(accumulate(8), four_times(408));
+}
+
+TEST_F(GradOverMicroBatches, FixPreallocateGradients) {
+  weight.mutable_grad() = at::zeros_like(weight);
+  EXPECT_EQ(accumulate(8), four_times(408));
+}

@@ -1,0 +1,60 @@
+// A hook on the parameter already sees the second gradient where the first one should be.
+//
+// The hook runs after the replay and before the sum. It reads the existing .grad and the incoming gradient: both are the
+// graph's buffer, so both show 11 22 33 44, and the 3 5 7 9 of the first micro-batch are gone before anything is added.
+//
+// Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(ci/libtorch 2.15.0 --flags) -o grad_overwritten_before_hook
+
+#include "fixtures/graphed_callable.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A gradient hook finds the existing gradient overwritten by the incoming one",
+    .sources = {{"gradient aliasing", "Actual output"}, {"gradient aliasing", "Minimal repro"}},
+    .documented = "pre_accum_existing_value: [11.0, 22.0, 33.0, 44.0], pre_accum_incoming_value: the same",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Translated,
+};
+
+class GradOverwrittenBeforeHook : public GraphedScaleTest {
+ protected:
+  void SetUp() override {
+    GraphedScaleTest::SetUp();
+    if (IsSkipped()) return;
+    capture(graphed, weight);
+    weight.register_hook([this](const at::Tensor& grad) {
+      incoming = values(grad);
+      if (weight.grad().defined()) existing = values(weight.grad());
+    });
+  }
+  GraphedScale graphed;
+  std::vector<double> existing, incoming;
+};
+
+TEST_F(GradOverwrittenBeforeHook, Control) {
+  (x1 * weight).sum().backward();
+  EXPECT_EQ(incoming, (std::vector<double>{3, 5, 7, 9}));
+  (x2 * weight).sum().backward();
+  EXPECT_EQ(existing, (std::vector<double>{3, 5, 7, 9}));
+  EXPECT_EQ(incoming, (std::vector<double>{11, 22, 33, 44}));
+}
+
+TEST_F(GradOverwrittenBeforeHook, Reproduces) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  step(graphed, x1);
+  EXPECT_EQ(incoming, (std::vector<double>{3, 5, 7, 9}));
+  step(graphed, x2);
+  EXPECT_EQ(incoming, (std::vector<double>{11, 22, 33, 44}));
+  REPRODUCES(existing, (std::vector<double>{11, 22, 33, 44}), (std::vector<double>{3, 5, 7, 9}));
+}
+
+TEST_F(GradOverwrittenBeforeHook, FixCloneParameterGradients) {
+  graphed.clone_parameter_grad = true;
+  step(graphed, x1);
+  step(graphed, x2);
+  EXPECT_EQ(existing, (std::vector<double>{3, 5, 7, 9}));
+  EXPECT_EQ(incoming, (std::vector<double>{11, 22, 33, 44}));
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{14, 27, 40, 53}));
+}

@@ -1,0 +1,77 @@
+// After the first backward pass a parameter's .grad has the address of the graph's static gradient buffer.
+//
+// AccumulateGrad asks how many hold the incoming tensor, and a freshly detached view is held by nobody else. It does not
+// ask who holds its memory. The value is right at this point, so nothing but the address tells.
+//
+// Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch 2.15.0 --flags) -o grad_points_into_graph
+
+#include "fixtures/graphed_callable.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A parameter's gradient points into the graph's memory after the first backward pass",
+    .sources = {{"gradient aliasing", "Actual output"}, {"gradient aliasing", "Bug description"}},
+    .documented = "first_grad_ptr, pre_accum_existing_ptr and pre_accum_incoming_ptr: 133201995498496",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Translated,
+};
+
+class GradPointsIntoGraph : public GraphedScaleTest {
+ protected:
+  void SetUp() override {
+    GraphedScaleTest::SetUp();
+    if (!IsSkipped()) capture(graphed, weight);
+  }
+  std::string owner() const {
+    return weight.grad().data_ptr() == graphed.grad_weight.data_ptr() ? "the graph's buffer" : "its own buffer";
+  }
+  GraphedScale graphed;
+};
+
+TEST_F(GradPointsIntoGraph, Control) {
+  (x1 * weight).sum().backward();
+  EXPECT_EQ(owner(), "its own buffer");
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{3, 5, 7, 9}));
+}
+
+TEST_F(GradPointsIntoGraph, Reproduces) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  step(graphed, x1);
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{3, 5, 7, 9}));
+  REPRODUCES(owner(), "the graph's buffer", "its own buffer");
+}
+
+// The incoming gradient of the second pass, the existing one and the first one are one piece of memory.
+TEST_F(GradPointsIntoGraph, ReproducesThreeEqualPointers) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  step(graphed, x1);
+  const void* first = weight.grad().data_ptr();
+  const void *existing = nullptr, *incoming = nullptr;
+  weight.register_hook([&](const at::Tensor& grad) {
+    incoming = grad.data_ptr();
+    existing = weight.grad().data_ptr();
+  });
+  step(graphed, x2);
+  EXPECT_EQ(existing, first);
+  REPRODUCES(incoming == existing ? "one address" : "two addresses", "one address", "two addresses");
+}
+
+TEST_F(GradPointsIntoGraph, FixCloneParameterGradients) {
+  graphed.clone_parameter_grad = true;
+  step(graphed, x1);
+  EXPECT_EQ(owner(), "its own buffer");
+  step(graphed, x2);
+  EXPECT_EQ(owner(), "its own buffer");
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{14, 27, 40, 53}));
+}
+
+TEST_F(GradPointsIntoGraph, FixPreallocateGradients) {
+  weight.mutable_grad() = at::zeros_like(weight);
+  step(graphed, x1);
+  EXPECT_EQ(owner(), "its own buffer");
+  step(graphed, x2);
+  EXPECT_EQ(owner(), "its own buffer");
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{14, 27, 40, 53}));
+}

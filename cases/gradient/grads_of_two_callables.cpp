@@ -1,0 +1,63 @@
+// Interleaving two graphed callables loses gradients of each of them.
+//
+// With a weight each, both weights alias their own graph's buffer and both sums are twice the last gradient. With one weight
+// for both, .grad is the first callable's buffer: the second callable adds into it, and the first one's next replay wipes
+// that out. Of g1 + g2 + g2 + g1 remains g2 + g2 + g1.
+//
+// Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch 2.15.0 --flags) -o grads_of_two_callables
+
+#include "fixtures/graphed_callable.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Two interleaved graphed callables overwrite each other's share of the gradient",
+    .sources = {{"gradient aliasing", "Bug description"}, {"gradient aliasing", "PR fix notes"}},
+    .documented = "The next backward graph replay overwrites the same static buffer before AccumulateGrad accumulates",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+};
+
+class GradsOfTwoCallables : public GraphedScaleTest {
+ protected:
+  void interleave(const at::Tensor& weight_a, const at::Tensor& weight_b, bool clone) {
+    capture(a, weight_a);
+    capture(b, weight_b);
+    a.clone_parameter_grad = b.clone_parameter_grad = clone;
+    step(a, x1);
+    step(b, x2);
+    step(a, x2);
+    step(b, x1);
+  }
+  GraphedScale a, b;
+};
+
+TEST_F(GradsOfTwoCallables, Control) {
+  for (const at::Tensor& x : {x1, x2, x2, x1}) (x * weight).sum().backward();
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{28, 54, 80, 106}));
+}
+
+TEST_F(GradsOfTwoCallables, ReproducesWithWeightsOfTheirOwn) {
+  const at::Tensor other = make_weight();
+  interleave(weight, other, !trigger_on());
+  REPRODUCES(text_of(values(weight.grad())) + " and " + text_of(values(other.grad())),
+             "{ 22, 44, 66, 88 } and { 6, 10, 14, 18 }", "{ 14, 27, 40, 53 } and { 14, 27, 40, 53 }");
+}
+
+TEST_F(GradsOfTwoCallables, ReproducesWithOneWeight) {
+  interleave(weight, weight, !trigger_on());
+  REPRODUCES(values(weight.grad()), (std::vector<double>{25, 49, 73, 97}), (std::vector<double>{28, 54, 80, 106}));
+}
+
+TEST_F(GradsOfTwoCallables, FixCloneParameterGradients) {
+  const at::Tensor other = make_weight();
+  interleave(weight, other, true);
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{14, 27, 40, 53}));
+  EXPECT_EQ(values(other.grad()), (std::vector<double>{14, 27, 40, 53}));
+}
+
+TEST_F(GradsOfTwoCallables, FixCloneParameterGradientsOfOneWeight) {
+  interleave(weight, weight, true);
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{28, 54, 80, 106}));
+}

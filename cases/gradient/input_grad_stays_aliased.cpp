@@ -1,0 +1,58 @@
+// Cloning the parameters' gradients leaves the gradients of a callable's inputs aliased.
+//
+// The remedy copies the slots of parameters only: an input's gradient usually flows on into the graph before it and is used
+// up there. Where the input is a leaf, its .grad is the static buffer, and the next micro-batch overwrites what the
+// program kept of it. The gradient of x * weight with respect to x is the weight times the incoming gradient.
+//
+// Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(ci/libtorch 2.15.0 --flags) -o input_grad_stays_aliased
+
+#include "fixtures/graphed_callable.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "The gradient of a graphed callable's input aliases the static buffer even with the remedy",
+    .sources = {{"gradient aliasing", "PR fix notes"}, {"upstream", "TransformerEngine#2937"}},
+    .documented = "Clone returned non-delayed-wgrad parameter grads",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+};
+
+class InputGradStaysAliased : public GraphedScaleTest {
+ protected:
+  void SetUp() override {
+    GraphedScaleTest::SetUp();
+    if (IsSkipped()) return;
+    capture(graphed, weight);
+    graphed.clone_parameter_grad = true;
+    x1.requires_grad_();
+    x2.requires_grad_();
+  }
+  GraphedScale graphed;
+  const std::vector<double> once{1, 2, 3, 4, 1, 2, 3, 4}, thrice{3, 6, 9, 12, 3, 6, 9, 12};
+};
+
+TEST_F(InputGradStaysAliased, Control) {
+  (x1 * weight).sum().backward();
+  ((x2 * weight).sum() * 3).backward();
+  EXPECT_EQ(values(x1.grad()), once);
+  EXPECT_EQ(values(x2.grad()), thrice);
+}
+
+TEST_F(InputGradStaysAliased, Reproduces) {
+  graphed(x1).sum().backward();
+  EXPECT_EQ(values(x1.grad()), once);
+  WITHOUT_TRIGGER(x1.mutable_grad() = x1.grad().clone());
+  (graphed(x2).sum() * 3).backward();
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{36, 71, 106, 141}));  // g1 + 3 * g2: the parameter is protected.
+  REPRODUCES(values(x1.grad()), thrice, once);
+}
+
+TEST_F(InputGradStaysAliased, FixCloneInputGradients) {
+  graphed(x1).sum().backward();
+  const at::Tensor kept = x1.grad().clone();
+  (graphed(x2).sum() * 3).backward();
+  EXPECT_EQ(values(kept), once);
+  EXPECT_EQ(values(x2.grad()), thrice);
+}

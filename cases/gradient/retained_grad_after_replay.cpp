@@ -1,0 +1,60 @@
+// A gradient that a program keeps changes its value when the graph is replayed for the next micro-batch.
+//
+// The program does what set_to_none asks for: it takes .grad, sets it to undefined and goes on. The tensor it kept is a view
+// of the graph's static buffer, so the next backward pass writes into it. Gradient statistics, delayed reductions and
+// optimisers that hold on to a gradient all see the later one.
+//
+// Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch 2.15.0 --flags) -o retained_grad_after_replay
+
+#include "fixtures/graphed_callable.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A retained parameter gradient is overwritten by the next replay",
+    .sources = {{"gradient aliasing", "PR fix notes"}},
+    .documented = "This can corrupt retained grads",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+};
+
+class RetainedGradAfterReplay : public GraphedScaleTest {
+ protected:
+  void SetUp() override {
+    GraphedScaleTest::SetUp();
+    if (!IsSkipped()) capture(graphed, weight);
+  }
+  at::Tensor take() {
+    const at::Tensor grad = weight.grad();
+    weight.mutable_grad() = at::Tensor();
+    return grad;
+  }
+  GraphedScale graphed;
+};
+
+TEST_F(RetainedGradAfterReplay, Control) {
+  (x1 * weight).sum().backward();
+  const at::Tensor first = take();
+  (x2 * weight).sum().backward();
+  EXPECT_EQ(values(first), (std::vector<double>{3, 5, 7, 9}));
+  EXPECT_EQ(values(take()), (std::vector<double>{11, 22, 33, 44}));
+}
+
+TEST_F(RetainedGradAfterReplay, Reproduces) {
+  WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
+  step(graphed, x1);
+  const at::Tensor first = take();
+  EXPECT_EQ(values(first), (std::vector<double>{3, 5, 7, 9}));
+  step(graphed, x2);
+  REPRODUCES(values(first), (std::vector<double>{11, 22, 33, 44}), (std::vector<double>{3, 5, 7, 9}));
+}
+
+TEST_F(RetainedGradAfterReplay, FixCloneParameterGradients) {
+  graphed.clone_parameter_grad = true;
+  step(graphed, x1);
+  const at::Tensor first = take();
+  step(graphed, x2);
+  EXPECT_EQ(values(first), (std::vector<double>{3, 5, 7, 9}));
+  EXPECT_EQ(values(take()), (std::vector<double>{11, 22, 33, 44}));
+}

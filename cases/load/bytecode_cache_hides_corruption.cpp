@@ -1,0 +1,133 @@
+// The same program breaks torch.load in its first run and not in its second: Python's bytecode cache decides.
+//
+// NVRTC's empty log breaks the process if b" " * 1 is Python's shared one-byte object, and b" " * 1 is the constant b" "
+// itself. The compiler makes that constant through the table of shared objects. The loader of a .pyc file allocates the
+// object first and reads the byte into it afterwards, so a constant from the cache is private, and the NUL hurts nobody.
+// So a program that was just installed or edited fails once, then works on every later start, and fails for good where no
+// cache is written: PYTHONDONTWRITEBYTECODE=1, which many container images set, or a folder that is not writable. The
+// report names a container; who tries to reproduce it twice in an ordinary environment sees nothing. Each run here is an
+// interpreter of its own that imports one small module, which reads the log as the reported code does.
+//
+// Alone:  g++ cases/load/bytecode_cache_hides_corruption.cpp $(ci/libtorch 2.15.0 --flags) -o bytecode_cache_hides_corruption
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "fixtures/nvrtc.h"
+#include "fixtures/python.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Whether NVRTC's log breaks torch.load depends on whether the module was compiled or came from a .pyc file",
+    .sources = {{"upstream", "K1"}, {"load corruption", "Describe the bug"}},
+    .documented = "broken in the first run, healthy in the second; broken in every run without a bytecode cache",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host python",
+    .deadline_s = 120,
+};
+
+constexpr char kModule[] = R"py(import ctypes
+
+
+def compile_kernel(library, private):
+    nvrtc = ctypes.CDLL(library)
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void f() {}", b"f.cu", 0, None, None) == 0
+    assert nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(b"--gpu-architecture=compute_80")) == 0
+    assert nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) == 0
+    log = (ctypes.c_char * size.value).from_buffer(bytearray(size.value)) if private else b" " * size.value
+    assert nvrtc.nvrtcGetProgramLog(program, log) == 0
+)py";
+
+constexpr char kRun[] = R"py(
+import io, sys, torch
+from collections import OrderedDict
+sys.path.insert(0, folder)
+import reader
+if read:
+    reader.compile_kernel(library, bool(private))
+saved = OrderedDict((f"layer.{i}", torch.full((3, 5), i + 0.5)) for i in range(10))
+buffer = io.BytesIO()
+torch.save(saved, buffer)
+buffer.seek(0)
+loaded = torch.load(buffer, weights_only=False)
+seen = "intact" if all(torch.equal(loaded[k], saved[k]) for k in saved) else "wrong values"
+)py";
+
+class BytecodeCacheHidesCorruption : public PythonTest {
+ protected:
+  void SetUp() override {
+    PythonTest::SetUp();
+    if (IsSkipped()) return;
+    if (!nvrtc().reason.empty()) GTEST_SKIP() << nvrtc().reason;
+    std::string name = std::filesystem::temp_directory_path() / "recapture-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder = name;
+    std::ofstream(folder / "reader.py") << kModule;
+  }
+  void TearDown() override {
+    if (!folder.empty()) std::filesystem::remove_all(folder);
+  }
+
+  // Imports the module in a fresh interpreter, has it read the log, then saves and loads ten tensors.
+  std::string run() {
+    const Variables given = {{"folder", folder}, {"library", nvrtc().path}, {"read", read}, {"private", buffer}};
+    const std::string seen = python_in_child(kRun, given, environment);
+    return seen == "TypeError: 'tuple' object is not callable" ? "broken" : seen;
+  }
+  void delete_cache() { std::filesystem::remove_all(folder / "__pycache__"); }
+
+  std::filesystem::path folder;
+  std::string read = "yes", buffer = "";
+  // What the outer environment says about the cache must not decide here.
+  Variables environment = {{"PYTHONDONTWRITEBYTECODE", ""}, {"PYTHONPYCACHEPREFIX", ""}};
+};
+
+TEST_F(BytecodeCacheHidesCorruption, ControlWithoutLog) {
+  read = "";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(run(), "intact");
+  environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  delete_cache();
+  EXPECT_EQ(run(), "intact");
+  EXPECT_FALSE(std::filesystem::exists(folder / "__pycache__"));
+}
+
+// The cause by itself: what one-byte read of a stream gives, against the constant compiled and the constant unmarshalled.
+TEST_F(BytecodeCacheHidesCorruption, ControlOnlyCompiledConstantIsShared) {
+  EXPECT_EQ(python(R"py(
+import io, marshal
+code = compile('b" " * 1', "<constant>", "eval")
+shared = io.BytesIO(b" x").read(1)
+seen = eval(code) is shared, eval(marshal.loads(marshal.dumps(code))) is shared
+)py"),
+            "(True, False)");
+}
+
+TEST_F(BytecodeCacheHidesCorruption, ReproducesOnFirstRunAlone) {
+  read = "";
+  TRIGGER(read = "yes");
+  const std::string first = run(), second = run();
+  delete_cache();
+  const std::string third = run(), fourth = run();
+  REPRODUCES(first + ", " + second + "; cache deleted: " + third + ", " + fourth,
+             "broken, intact; cache deleted: broken, intact", "intact, intact; cache deleted: intact, intact");
+}
+
+TEST_F(BytecodeCacheHidesCorruption, ReproducesInEveryRunWithoutCache) {
+  TRIGGER(environment["PYTHONDONTWRITEBYTECODE"] = "1");
+  const std::string first = run(), second = run(), third = run();
+  REPRODUCES(first + ", " + second + ", " + third, "broken, broken, broken", "broken, intact, intact");
+}
+
+TEST_F(BytecodeCacheHidesCorruption, FixPrivateBuffer) {
+  buffer = "yes";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(run(), "intact");
+  environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  delete_cache();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(run(), "intact");
+}

@@ -1,0 +1,63 @@
+// A generator can be neither made nor cloned in a capture.
+//
+// A generator that comes into being in a capture cannot have been registered with its graph. LibTorch refuses to construct
+// one, and says so before CUDA is asked anything.
+//
+// Alone:  g++ cases/rng/generator_made_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_made_in_capture
+
+#include "fixtures/generator_test.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A generator cannot be made or cloned in a capture",
+    .sources = {{"upstream", "R2d"}},
+    .documented = "Cannot construct a new CUDAGeneratorImpl; Cannot call CUDAGeneratorImpl::clone_impl",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+class GeneratorMadeInCapture : public GeneratorTest {
+ protected:
+  template <class Call>
+  std::string in_capture(Call call) {
+    const at::Tensor one = at::ones({1}, at::kCUDA);
+    graph->capture_begin();
+    const Failure first = failure_of([&] { TRIGGER(call()); });
+    one + 1;
+    const std::string status = capture_status(stream);
+    const Failure end = failure_of([&] { graph->capture_end(); });
+    return seen(first, status, end);
+  }
+};
+
+TEST_F(GeneratorMadeInCapture, Control) {
+  at::Generator copy = generator.clone();
+  EXPECT_EQ(values(draw(copy)), std::vector<double>{216});
+  EXPECT_EQ(values(draw(generator)), std::vector<double>{216});
+}
+
+TEST_F(GeneratorMadeInCapture, Reproduces) {
+  const std::string what = in_capture([] { make_cuda_generator(); });
+  REPRODUCES(what, "check \"Cannot construct a new CUDAGeneratorImpl during CUDA graph capture*\" > active > ok",
+             "ok > active > ok");
+}
+
+TEST_F(GeneratorMadeInCapture, ReproducesCloning) {
+  const std::string what = in_capture([&] { generator.clone(); });
+  REPRODUCES(what, "check \"Cannot call CUDAGeneratorImpl::clone_impl during CUDA graph capture*\" > active > ok",
+             "ok > active > ok");
+}
+
+TEST_F(GeneratorMadeInCapture, FixMakeBeforeCapture) {
+  at::Generator copy = generator.clone();
+  REGISTER_OR_SKIP(*graph, generator);
+  register_generator(*graph, copy);
+  graph->capture_begin();
+  const at::Tensor x = draw(copy);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  EXPECT_EQ(replay(*graph, x, 2), (std::vector<double>{216, 574}));
+  EXPECT_EQ(values(draw(generator)), std::vector<double>{216});  // The original has not moved.
+}

@@ -1,0 +1,77 @@
+// Seeding a generator is refused in a capture.
+//
+// Replays take the seed from the generator as it is before each of them, so a seed set in the capture could only be lost. Up
+// to 2.9 set_current_seed() is refused in any case, later only for another seed than the generator has. seed(), which
+// draws a new one, is refused always.
+//
+// Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_seeded_in_capture
+
+#include "fixtures/generator_test.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Seeding a generator is refused in a capture",
+    .sources = {{"upstream", "R2c"}, {"upstream", "R2d"}},
+    .documented = "Cannot call CUDAGeneratorImpl::set_current_seed; CUDAGeneratorImpl::set_current_seed can be called during "
+                  "stream capture only if new seed is the same as the original seed.",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+class GeneratorSeededInCapture : public GeneratorTest {
+ protected:
+  void SetUp() override {
+    GeneratorTest::SetUp();
+    if (IsSkipped()) return;
+    standard = at::cuda::detail::getDefaultCUDAGenerator(0);
+    standard.set_current_seed(kSeed);
+  }
+  template <class Call>
+  std::string in_capture(Call call) {
+    graph->capture_begin();
+    const Failure first = failure_of([&] { TRIGGER(call()); });
+    draw(standard);
+    const std::string status = capture_status(stream);
+    const Failure end = failure_of([&] { graph->capture_end(); });
+    return seen(first, status, end);
+  }
+  at::Generator standard;
+};
+
+TEST_F(GeneratorSeededInCapture, Control) {
+  graph->capture_begin();
+  const at::Tensor x = draw(standard);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  EXPECT_EQ(replay(*graph, x, 4), (std::vector<double>{840, 565, 216, 574}));
+}
+
+TEST_F(GeneratorSeededInCapture, ReproducesWithOtherSeed) {
+  const std::string what = in_capture([&] { standard.set_current_seed(4321); });
+  REPRODUCES(what, "check \"*CUDAGeneratorImpl::set_current_seed *\" > active > ok", "ok > active > ok");
+}
+
+TEST_F(GeneratorSeededInCapture, ReproducesWithSameSeed) {
+  const std::string what = in_capture([&] { standard.set_current_seed(kSeed); });
+  REPRODUCES(what, "check \"Cannot call CUDAGeneratorImpl::set_current_seed during CUDA graph capture*\" > active > ok",
+             "ok > active > ok");
+}
+
+TEST_F(GeneratorSeededInCapture, ReproducesWithNewSeed) {
+  const std::string what = in_capture([&] { standard.seed(); });
+  REPRODUCES(what, "check \"Cannot call CUDAGeneratorImpl::seed during CUDA graph capture*\" > active > ok",
+             "ok > active > ok");
+}
+
+TEST_F(GeneratorSeededInCapture, FixSeedBetweenReplays) {
+  graph->capture_begin();
+  const at::Tensor x = draw(standard);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const uint64_t seed : {kSeed, uint64_t{4321}, kSeed}) {
+    standard.set_current_seed(seed);
+    EXPECT_EQ(replay(*graph, x, 3), eager(seed, 0, 3));
+  }
+}

@@ -1,0 +1,180 @@
+#include "harness/catalog.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "harness/expectations.h"
+#include "harness/source_hash.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Tells whether a kept description is still that of the binary, wherever it has been copied to.
+std::string fingerprint(const fs::path& binary) {
+  const std::string bytes = contents(binary);
+  return fmt::format("{}-{:016x}", bytes.size(), std::hash<std::string>{}(bytes));
+}
+
+// The loader's own line says which library is missing; of all else the last line says most.
+std::string telling_line(const std::string& words) {
+  const size_t loading = words.find("error while loading shared libraries");
+  const size_t from = loading != std::string::npos ? words.rfind('\n', loading) + 1 : words.rfind('\n', words.size() - 2) + 1;
+  return words.substr(from, words.find('\n', from) - from);
+}
+
+Json describe(const Program& program) {
+  constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
+  const auto [seen, answer] = ask(program, kDeadline_s);
+  const Json json = Json::parse(answer, nullptr, false);
+  if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
+  throw Stop(Exit::Infrastructure,
+             fmt::format("{} cannot describe itself: {}. Is its LibTorch whole? `ci/libtorch` installs it, --libtorch "
+                         "names another",
+                         program.path, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
+}
+
+}  // namespace
+
+Places Places::find(const std::string& root_option) {
+  Places places;
+  std::error_code error;
+  places.build = fs::read_symlink("/proc/self/exe", error).parent_path().string();
+  if (!root_option.empty()) {
+    places.root = root_option;
+  } else {
+    for (fs::path folder = places.build; folder.has_relative_path(); folder = folder.parent_path()) {
+      if (fs::exists(folder / "ci/matrix.toml")) {
+        places.root = folder.string();
+        break;
+      }
+    }
+    if (places.root.empty()) places.root = fs::current_path(error).string();
+  }
+  if (!fs::exists(places.root + "/ci/matrix.toml")) {
+    throw Stop(Exit::Usage, places.root + " has no ci/matrix.toml; --root names Recapture's own tree");
+  }
+  return places;
+}
+
+std::vector<std::string> built_releases(const Places& places) {
+  std::vector<std::string> releases;
+  for (const Release& release : read_matrix(places.root)) {
+    if (fs::is_directory(places.cases_of(release.version))) releases.push_back(release.version);
+  }
+  return releases;
+}
+
+std::map<std::string, std::string> libtorch_variables(const std::string& site) {
+  if (site.empty()) return {};
+  const fs::path root = fs::absolute(site);
+  if (!fs::exists(root / "torch/lib/libtorch_cpu.so")) {
+    throw Stop(Exit::Infrastructure, site + " holds no torch/lib/libtorch_cpu.so; --libtorch takes a site-packages folder");
+  }
+  std::string path = (root / "torch/lib").string();
+  for (const char* below : {"nvidia", "cusparselt"}) {
+    if (!fs::is_directory(root / below)) continue;
+    if (fs::is_directory(root / below / "lib")) path += ":" + (root / below / "lib").string();
+    for (const auto& entry : fs::directory_iterator(root / below)) {
+      if (fs::is_directory(entry.path() / "lib")) path += ":" + (entry.path() / "lib").string();
+    }
+  }
+  return {{"LD_LIBRARY_PATH", path}};
+}
+
+std::vector<CaseBinary> catalog(const Places& places, const std::string& release, const std::string& site) {
+  const fs::path folder = places.cases_of(release);
+  std::vector<CaseBinary> cases;
+  if (fs::is_directory(folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const bool runnable = entry.is_regular_file() && access(entry.path().c_str(), X_OK) == 0;
+      if (!runnable || entry.path().has_extension() || entry.path().parent_path().parent_path() != folder) continue;
+      CaseBinary binary;
+      binary.path = entry.path().string();
+      binary.info.id = entry.path().filename().string();
+      binary.info.family = entry.path().parent_path().filename().string();
+      cases.push_back(binary);
+    }
+  }
+  if (cases.empty()) {
+    throw Stop(Exit::Infrastructure,
+               fmt::format("no cases are built for LibTorch {}; `ci/suite {}` gets it and builds them", release, release));
+  }
+  std::sort(cases.begin(), cases.end(),
+            [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
+
+  const fs::path kept_path = places.build + "/" + release + "/catalog.json";
+  Json kept = Json::parse(contents(kept_path), nullptr, false);
+  if (!kept.is_object()) kept = Json::object();
+  std::vector<Json> described(cases.size());
+  std::vector<std::string> prints(cases.size()), errors(cases.size());
+  std::atomic<size_t> next = 0;
+  const auto variables = libtorch_variables(site);
+  const auto work = [&] {
+    for (size_t i = next++; i < cases.size(); i = next++) {
+      prints[i] = fingerprint(cases[i].path);
+      const auto known = kept.find(cases[i].info.id);
+      if (known != kept.end() && known->value("binary", "") == prints[i]) {
+        described[i] = known->at("description");
+        continue;
+      }
+      try {
+        described[i] = describe({cases[i].path, {"--describe"}, variables});
+      } catch (const Stop& stop) {
+        errors[i] = stop.what();
+      }
+    }
+  };
+  std::vector<std::thread> workers;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) workers.emplace_back(work);
+  for (std::thread& worker : workers) worker.join();
+
+  Json now = Json::object();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (!errors[i].empty()) throw Stop(Exit::Infrastructure, errors[i]);
+    now[cases[i].info.id] = {{"binary", prints[i]}, {"description", described[i]}};
+    CaseInfo info = CaseInfo::from(described[i]);
+    info.id = cases[i].info.id;
+    info.family = cases[i].info.family;
+    for (std::string& test : info.tests) test.erase(0, test.find('.') + 1);
+    cases[i].info = info;
+  }
+  if (now != kept) std::ofstream(kept_path) << now.dump(1) << '\n';  // Only a cache: not being able to keep it is no error.
+  return cases;
+}
+
+std::map<std::string, std::string> source_hashes(const std::string& root) {
+  std::map<std::string, std::string> hashes;
+  if (!fs::is_directory(root + "/cases")) return hashes;
+  for (const auto& entry : fs::recursive_directory_iterator(root + "/cases")) {
+    if (entry.path().extension() == ".cpp") hashes[entry.path().stem().string()] = source_hash(contents(entry.path()));
+  }
+  return hashes;
+}
+
+Json ask_canary(const Places& places) {
+  constexpr double kDeadline_s = 60;
+  const auto [seen, answer] = ask({places.build + "/canary", {}, {}}, kDeadline_s);
+  Json json = Json::parse(answer, nullptr, false);
+  if (!json.is_object()) json = Json{{"gpus", 0}};
+  if (seen.ending == Observation::Ending::Deadline) {
+    json["canary"] = fmt::format("no answer in {} s", kDeadline_s);
+  } else if (seen.ending != Observation::Ending::Exited || !json.contains("canary")) {
+    json["canary"] = fmt::format("died: {} {}", seen.code, seen.last_words);
+  }
+  return json;
+}
+
+}  // namespace recapture

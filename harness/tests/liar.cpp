@@ -1,0 +1,100 @@
+// A case that misbehaves in every way that a case can. Only the harness's tests run it.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A case lies",
+    .sources = {{"none", "none"}},
+    .documented = "documented",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+    .deadline_s = 2,
+};
+
+namespace recapture {
+std::map<std::string, std::string> environment() { return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}}; }
+}  // namespace recapture
+
+namespace {
+// Says on the pipe that RECAPTURE_LIAR_PIPE names that the test has got here. Opening it waits for the reader.
+void tell(const char* what) {
+  const char* path = std::getenv("RECAPTURE_LIAR_PIPE");
+  if (path == nullptr) return;
+  const int pipe = open(path, O_WRONLY);
+  [[maybe_unused]] const ssize_t written = write(pipe, what, 1);
+  close(pipe);
+}
+[[noreturn]] void wait_for_ever() {
+  for (;;) pause();
+}
+}  // namespace
+
+TEST(Liar, ControlHolds) { EXPECT_TRUE(true); }
+TEST(Liar, ControlBreaks) { EXPECT_EQ(1, 2); }
+TEST(Liar, ReproducesAsDocumented) {
+  std::string seen = "healthy";
+  TRIGGER(seen = "documented");
+  REPRODUCES(seen, "documented", "healthy");
+}
+TEST(Liar, ReproducesHealthy) { REPRODUCES("healthy", "documented", "healthy"); }
+TEST(Liar, ReproducesSomethingElse) { REPRODUCES("else", "documented", "healthy"); }
+TEST(Liar, ReproducesAmbiguously) { REPRODUCES("both", "b*", "*h"); }
+TEST(Liar, ReproducesWithAnotherCall) {
+  record("culprit", R"({"api":"cuEventQuery","thread":"other"})");
+  RAISED_BY("cuStreamSynchronize");
+  REPRODUCES("documented", "documented", "healthy");
+}
+TEST(Liar, ReproducesBesideABrokenAssertion) {
+  EXPECT_EQ(1, 2);
+  REPRODUCES("documented", "documented", "healthy");
+}
+TEST(Liar, ReproducesAtARate) { REPRODUCES_AT_RATE(3, 10); }
+TEST(Liar, ReproducesNever) { REPRODUCES_AT_RATE(0, 10); }
+TEST(Liar, ReproducesAndCrashes) { raise(SIGSEGV); }
+TEST(Liar, ReproducesThenCrashesInAProbe) {
+  REPRODUCES("documented", "documented", "healthy");
+  record("probing", "trim");
+  raise(SIGSEGV);
+}
+TEST(Liar, ReproducesAndHangs) {
+  tell("h");
+  wait_for_ever();
+}
+TEST(Liar, ReproducesAndLeavesSilently) { _exit(0); }
+TEST(Liar, ReproducesWithoutAWord) {}
+TEST(Liar, FixFloodsItsOutput) {
+  const std::string block(size_t{1} << 16, 'x');
+  for (int i = 0; i < 512; ++i) {  // 32 MiB.
+    [[maybe_unused]] const ssize_t written = write(1, block.data(), block.size());
+  }
+}
+TEST(Liar, FixLeavesChildrenBehind) {
+  for (const bool leaves_the_group : {false, true}) {
+    const pid_t child = fork();
+    if (child != 0) {
+      record(leaves_the_group ? "orphan" : "child", std::to_string(child));
+      continue;
+    }
+    if (leaves_the_group) setsid();
+    wait_for_ever();
+  }
+}
+TEST(Liar, FixIsSkipped) { GTEST_SKIP() << "nothing here"; }
+TEST(Liar, FixIsNotApplicable) { NOT_APPLICABLE("no such member"); }
+
+class LiarSetUp : public ::testing::Test {
+ protected:
+  void SetUp() override { FAIL() << "set-up fails"; }
+};
+TEST_F(LiarSetUp, ReproducesNothing) { REPRODUCES("documented", "documented", "healthy"); }

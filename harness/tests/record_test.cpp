@@ -1,0 +1,163 @@
+#include "harness/record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RecordFile : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  std::string path(const std::string& name = "r.jsonl") const { return folder + "/" + name; }
+  static Json environment(const std::string& shard = "1/1") {
+    return {{"recapture", 1}, {"release", "2.15.0"}, {"gpu", ""}, {"shard", shard}, {"volatile", {{"started", shard}}}};
+  }
+  static CaseInfo info(const std::string& id) {
+    CaseInfo i;
+    i.id = id;
+    i.family = "f";
+    i.hash = "h";
+    i.tests = {"Control", "Reproduces"};
+    return i;
+  }
+  static Json test(const std::string& id) {
+    return {{"test", id}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"volatile", {{"seconds", 0.1}}}};
+  }
+  void write(const std::string& name, const std::vector<std::string>& cases, const std::string& shard = "1/1") {
+    RecordWriter writer = RecordWriter::create(path(name));
+    writer.write(environment(shard));
+    Json plan = Json::array();
+    for (const auto& id : cases) {
+      for (const char* t : {".Control", ".Reproduces"}) plan.push_back(id + t);
+    }
+    writer.write({{"plan", plan}});
+    for (const auto& id : cases) {
+      writer.write(info(id).to_json());
+      for (const char* t : {".Control", ".Reproduces"}) writer.write(test(id + t));
+    }
+    writer.write({{"end", "complete"}});
+  }
+  std::string error_of(const std::string& text) {
+    std::ofstream(path()) << text;
+    try {
+      read_record(path());
+      return "";
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage);
+      return stop.what();
+    }
+  }
+  std::string folder = ::testing::TempDir() + "recapture-record-" + std::to_string(getpid());
+};
+
+TEST_F(RecordFile, ComesBackAsItWasWritten) {
+  write("r.jsonl", {"a", "b"});
+  const Record record = read_record(path());
+  EXPECT_EQ(record.where("release"), "2.15.0");
+  EXPECT_THAT(record.plan, ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces"));
+  ASSERT_EQ(record.tests.size(), 4U);
+  EXPECT_EQ(record.tests[3].line, test("b.Reproduces"));
+  EXPECT_EQ(record.cases.at("a").hash, "h");
+  EXPECT_EQ(record.end, "complete");
+  EXPECT_TRUE(record.notes.empty());
+}
+
+TEST_F(RecordFile, CutShortKeepsWhatWasWrittenAndSaysSo) {
+  write("r.jsonl", {"a", "b"});
+  const auto size = std::filesystem::file_size(path());
+  std::string text(size, ' ');
+  std::ifstream(path(), std::ios::binary).read(text.data(), static_cast<std::streamsize>(size));
+  const size_t last_test = text.find("{\"test\":\"b.Reproduces\"");
+  std::filesystem::resize_file(path(), last_test + 20);
+  const Record record = read_record(path());
+  EXPECT_EQ(record.tests.size(), 3U);
+  ASSERT_EQ(record.notes.size(), 2U);
+  EXPECT_THAT(record.notes[0], HasSubstr("is cut"));
+  EXPECT_THAT(record.notes[1], HasSubstr("from b.Reproduces on"));
+  {
+    RecordWriter writer = RecordWriter::append(path());
+    writer.write(test("b.Reproduces"));
+    writer.write({{"end", "complete"}});
+  }
+  EXPECT_TRUE(read_record(path()).notes.empty());
+}
+
+// Every prefix of a record is a record or is refused with file and line; none is read as more than it holds.
+TEST_F(RecordFile, EveryPrefixIsReadOrRefused) {
+  write("whole.jsonl", {"a"});
+  std::ifstream in(path("whole.jsonl"), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  for (size_t length = 0; length < text.size(); ++length) {
+    std::ofstream(path(), std::ios::binary) << text.substr(0, length);
+    try {
+      const Record record = read_record(path());
+      EXPECT_FALSE(record.notes.empty()) << length;
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage) << length;
+    }
+  }
+}
+
+TEST_F(RecordFile, IsRefusedWithFileAndLineWhereItIsCorrupt) {
+  const std::string head = environment().dump() + "\n";
+  EXPECT_THAT(error_of(""), HasSubstr("it is empty"));
+  EXPECT_THAT(error_of("not json\n"), HasSubstr("r.jsonl:1: not a line of a record"));
+  EXPECT_THAT(error_of("{\"plan\":[]}\n"), HasSubstr("the first line is not an environment"));
+  EXPECT_THAT(error_of(head + "{\"what\":1}\n"), HasSubstr("r.jsonl:2: not a line of a record: a line of no known kind"));
+  EXPECT_THAT(error_of(head + "{\"test\":\"a.Control\"}\n"), HasSubstr("a test before its case"));
+  const std::string known = head + info("a").to_json().dump() + "\n" + test("a.Control").dump() + "\n";
+  EXPECT_THAT(error_of(known + test("a.Control").dump() + "\n"), HasSubstr("the same test twice"));
+  EXPECT_THAT(error_of(head + "[1,2]\n"), HasSubstr("r.jsonl:2"));
+  EXPECT_THROW(read_record(path("absent")), Stop);
+}
+
+TEST_F(RecordFile, ShardsMergeIntoWhatOneRunWouldHaveWritten) {
+  write("1.jsonl", {"a", "c"}, "1/2");
+  write("2.jsonl", {"b"}, "2/2");
+  merge_records({path("1.jsonl"), path("2.jsonl")}, path());
+  const Record record = read_record(path());
+  EXPECT_THAT(record.plan, ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces", "c.Control", "c.Reproduces"));
+  EXPECT_EQ(record.tests.size(), 6U);
+  EXPECT_EQ(record.end, "complete");
+  EXPECT_THROW(merge_records({path("1.jsonl"), path("1.jsonl")}, path("twice.jsonl")), Stop);
+}
+
+TEST_F(RecordFile, OfAnotherMachineIsNotMerged) {
+  write("1.jsonl", {"a"}, "1/2");
+  {
+    RecordWriter other = RecordWriter::create(path("2.jsonl"));
+    Json elsewhere = environment("2/2");
+    elsewhere["gpu"] = "another";
+    other.write(elsewhere);
+  }
+  try {
+    merge_records({path("1.jsonl"), path("2.jsonl")}, path());
+    FAIL();
+  } catch (const Stop& stop) {
+    EXPECT_THAT(stop.what(), HasSubstr("its environment is not that of"));
+  }
+}
+
+TEST_F(RecordFile, IsNeverOverwritten) {
+  write("r.jsonl", {"a"});
+  try {
+    RecordWriter::create(path());
+    FAIL();
+  } catch (const Stop& stop) {
+    EXPECT_EQ(stop.code, Exit::Usage);
+    EXPECT_THAT(stop.what(), HasSubstr("--resume"));
+  }
+}
+
+}  // namespace
+}  // namespace recapture

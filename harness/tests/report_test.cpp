@@ -1,0 +1,141 @@
+#include "harness/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <pugixml.hpp>
+
+namespace recapture {
+namespace {
+
+using ::testing::HasSubstr;
+
+Record two_tests() {
+  Record r;
+  r.environment = {{"release", "2.15.0"}, {"gpu", "G"}, {"driver", "1"}, {"break", "nothing"}};
+  CaseInfo info;
+  info.id = "c";
+  info.family = "f";
+  info.hash = "h";
+  info.needs = "gpu";
+  info.title = "A title";
+  r.cases["c"] = info;
+  r.plan = {"c.Control", "c.Reproduces", "c.FixIt"};
+  r.end = "complete";
+  r.tests.push_back({{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  r.tests.push_back({{{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"seen", "900"},
+                      {"documented", "900"}, {"healthy", "ok"}, {"error", 900}, {"volatile", {{"seconds", 0.5}}}}});
+  return r;
+}
+
+TEST(Show, ATestWithoutALineIsNotRun) {
+  const auto rows = judge_record(two_tests(), {});
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].verdict, Verdict::AsDocumented);
+  EXPECT_EQ(rows[1].verdict, Verdict::AsDocumented);
+  EXPECT_EQ(rows[2].verdict, Verdict::NotRun);
+  EXPECT_EQ(exit_for(verdicts_of(rows)), Exit::Inconclusive);
+}
+
+TEST(Show, ACaseThatHasChangedIsStaleAndNeverGreen) {
+  Rules rules;
+  rules.hashes = {{"c", "another"}};
+  for (const Row& row : judge_record(two_tests(), rules)) {
+    EXPECT_TRUE(row.verdict == Verdict::Stale || row.verdict == Verdict::NotRun) << row.test;
+  }
+  rules.hashes = {{"c", "h"}};
+  EXPECT_EQ(judge_record(two_tests(), rules)[1].verdict, Verdict::AsDocumented);
+}
+
+TEST(Show, WithoutItsControlACaseShowsNothing) {
+  Record record = two_tests();
+  record.tests[0].line["ended"] = "failed";
+  const auto rows = judge_record(record, {});
+  EXPECT_EQ(rows[0].verdict, Verdict::ControlFails);
+  EXPECT_EQ(rows[1].verdict, Verdict::Inconclusive);
+}
+
+TEST(Show, ADisagreeingConfirmationMakesItInconclusive) {
+  Record record = two_tests();
+  TestRecord again = record.tests[1];
+  record.confirmations["c.Reproduces"] = {again};
+  EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsDocumented);
+  again.line["seen"] = "ok";
+  again.line["ended"] = "failed";
+  record.confirmations["c.Reproduces"].push_back(again);
+  EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Inconclusive);
+}
+
+TEST(Show, WhatWasAvailableBeforeIsMissing) {
+  Record before = two_tests(), now = two_tests();
+  now.tests[1].line = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"skipped", "no package"}};
+  Rules rules;
+  EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
+  rules.available = available_in({before});
+  EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
+  EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
+}
+
+TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
+  Record record = two_tests();
+  record.tests[1].line["raised_by"] = "cuStreamSynchronize";
+  Rules rules;
+  rules.require_recorder = true;
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Missing);
+  record.tests[1].line["culprit"] = {{"api", "cuStreamSynchronize"}};
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsDocumented);
+}
+
+TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
+  Record record = two_tests();
+  record.environment["break"] = "trigger";
+  EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed) << "it reproduces without its trigger";
+  record.tests[1].line["seen"] = "ok";
+  record.tests[1].line["ended"] = "failed";
+  EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsExpected);
+  record.environment["break"] = "value";
+  EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed);
+}
+
+TEST(Show, JsonHasTheDocumentedKeys) {
+  const Json rows = as_json(judge_record(two_tests(), {}));
+  ASSERT_EQ(rows.size(), 3U);
+  for (const char* key : {"case", "test", "release", "gpu", "driver", "result", "verdict", "seen", "code", "seconds"}) {
+    EXPECT_TRUE(rows[1].contains(key)) << key;
+  }
+  EXPECT_EQ(rows[1]["code"], 900);
+  EXPECT_EQ(rows[1]["seconds"], 0.5);
+  EXPECT_EQ(rows[2]["result"], "not run");
+}
+
+TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
+  const std::string table = as_markdown({two_tests()}, {});
+  EXPECT_THAT(table, HasSubstr("| 2.15.0, G |"));
+  EXPECT_THAT(table, HasSubstr("| [c](cases/f/c.cpp) | A title | reproduced |"));
+}
+
+TEST(JUnit, CountsFailuresErrorsAndSkips) {
+  Record record = two_tests();
+  record.tests[1].line["seen"] = "906";
+  record.tests[1].line["ended"] = "failed";
+  const std::string path = ::testing::TempDir() + "recapture-junit-" + std::to_string(getpid()) + ".xml";
+  write_junit(judge_record(record, {}), record, path);
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_file(path.c_str()));
+  const auto suite = document.child("testsuites").child("testsuite");
+  EXPECT_EQ(suite.attribute("tests").as_int(), 3);
+  EXPECT_EQ(suite.attribute("failures").as_int(), 1);
+  EXPECT_EQ(suite.attribute("skipped").as_int(), 1);
+  std::vector<std::string> names;
+  for (const auto& test : suite.children("testcase")) names.emplace_back(test.attribute("name").value());
+  EXPECT_EQ(names, (std::vector<std::string>{"Control", "Reproduces", "FixIt"}));
+  EXPECT_THAT(suite.find_child_by_attribute("testcase", "name", "Reproduces").child("failure").attribute("message").value(),
+              HasSubstr("changed"));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace recapture

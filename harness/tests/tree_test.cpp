@@ -1,0 +1,189 @@
+// What must be true of the tree itself: cases are whole and named as they should be, every line of the documents names the
+// tests that cover it, expectations are all used, and the committed records still mean what the verdicts beside them say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "harness/catalog.h"
+#include "harness/report.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kRoot = RECAPTURE_ROOT;
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<fs::path> case_files() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot + "/cases")) {
+    if (entry.path().extension() == ".cpp") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::string camel_case(const std::string& stem) {
+  std::string name;
+  bool upper = true;
+  for (char c : stem) {
+    if (c == '_') {
+      upper = true;
+      continue;
+    }
+    name += upper ? static_cast<char>(toupper(c)) : c;
+    upper = false;
+  }
+  return name;
+}
+
+struct Tests {
+  std::set<std::string> suites;
+  std::vector<std::string> names;
+};
+
+Tests tests_in(const std::string& source) {
+  static const std::regex kTest(R"((?:^|\n)TEST(?:_F)?\(\s*(\w+),\s*(\w+)\s*\))");
+  Tests tests;
+  for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) {
+    tests.suites.insert((*at)[1]);
+    tests.names.push_back((*at)[2]);
+  }
+  return tests;
+}
+
+struct DocumentLine {
+  std::string document, heading, kind, says, covered;
+  int number = 0;
+};
+
+std::vector<DocumentLine> document_lines() {
+  std::vector<DocumentLine> lines;
+  std::istringstream file(contents(kRoot + "/cases/documents.tsv"));
+  std::string line;
+  std::getline(file, line);
+  for (int number = 2; std::getline(file, line); ++number) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
+    cells.resize(5);
+    lines.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], number});
+  }
+  return lines;
+}
+
+TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
+  std::set<std::string> stems;
+  for (const fs::path& file : case_files()) {
+    const std::string stem = file.stem(), source = contents(file);
+    const std::string path = "cases/" + file.parent_path().filename().string() + "/" + stem + ".cpp";
+    SCOPED_TRACE(path);
+    EXPECT_TRUE(stems.insert(stem).second) << "the name is taken";
+    EXPECT_EQ(source.rfind("// ", 0), 0U) << "a case opens with a sentence about what fails";
+    const std::string alone = "// Alone:  g++ " + path + " $(ci/libtorch 2.15.0 --flags) -o " + stem + "\n";
+    EXPECT_THAT(source, HasSubstr(alone));
+    const Tests tests = tests_in(source);
+    for (const std::string& suite : tests.suites) EXPECT_EQ(suite, camel_case(stem));
+    std::set<Kind> kinds;
+    for (const std::string& name : tests.names) {
+      const auto kind = kind_of(name);
+      EXPECT_TRUE(kind.has_value()) << name << " is neither Control…, Reproduces… nor Fix…";
+      if (kind) kinds.insert(*kind);
+    }
+    EXPECT_TRUE(kinds.count(Kind::Control)) << "no Control";
+    EXPECT_TRUE(kinds.count(Kind::Reproduces)) << "no Reproduces";
+    EXPECT_TRUE(kinds.count(Kind::Fix) || source.find("No fix") != std::string::npos)
+        << "no Fix, and no words 'No fix …' that say why";
+    EXPECT_TRUE(source.find("TRIGGER(") != std::string::npos || source.find("trigger_on()") != std::string::npos)
+        << "no trigger: it cannot be seen not to reproduce";
+    EXPECT_EQ(source.find("sleep_for"), std::string::npos);
+  }
+  EXPECT_GE(stems.size(), 5U);
+}
+
+TEST(Documents, NameTestsThatExist) {
+  std::set<std::string> known;
+  for (const fs::path& file : case_files()) {
+    for (const std::string& name : tests_in(contents(file)).names) known.insert(file.stem().string() + "." + name);
+  }
+  const auto lines = document_lines();
+  EXPECT_GE(lines.size(), 100U);
+  std::set<std::string> covered;
+  for (const DocumentLine& line : lines) {
+    SCOPED_TRACE("cases/documents.tsv:" + std::to_string(line.number));
+    EXPECT_FALSE(line.document.empty() || line.heading.empty() || line.kind.empty() || line.says.empty());
+    if (line.covered == "not yet" || line.covered.rfind("not covered: ", 0) == 0) continue;
+    EXPECT_FALSE(line.covered.empty()) << "names no test, and does not say 'not yet' or 'not covered: why'";
+    std::istringstream words(line.covered);
+    for (std::string id; words >> id;) {
+      EXPECT_TRUE(known.count(id)) << id << " is no test";
+      covered.insert(id.substr(0, id.find('.')));
+    }
+  }
+  // And the other way round: a case whose source is one of the documents stands in the list.
+  static const std::regex kSource(R"re(\{"(capture failures|load corruption|freeze race|gradient aliasing)",\s*"([^"]+)"\})re");
+  std::set<std::pair<std::string, std::string>> headings;
+  for (const DocumentLine& line : lines) headings.insert({line.document, line.heading});
+  for (const fs::path& file : case_files()) {
+    const std::string source = contents(file);
+    bool documented = false;
+    for (std::sregex_iterator at(source.begin(), source.end(), kSource), end; at != end; ++at) {
+      documented = true;
+      EXPECT_TRUE(headings.count({(*at)[1], (*at)[2]})) << file << ": no such heading: " << (*at)[2];
+    }
+    EXPECT_TRUE(!documented || covered.count(file.stem().string())) << file << " stands at no line of the documents";
+  }
+}
+
+TEST(Reports, StillMeanWhatTheVerdictsBesideThemSay) {
+  for (const std::string& path : records_below(kRoot + "/reports")) {
+    FILE* pipe = popen(("'" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' show '" + path + "' 2>&1").c_str(), "r");
+    std::string shown;
+    std::array<char, 4096> buffer{};
+    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) shown.append(buffer.data(), got);
+    pclose(pipe);
+    const fs::path beside = fs::path(path).replace_extension(".txt");
+    EXPECT_EQ(contents(beside), shown) << "if the change is meant: recapture show " << path << " > " << beside;
+  }
+}
+
+TEST(Expectations, AreAllUsedAndNoneHidesAnother) {
+  std::vector<Record> records;
+  for (const std::string& path : records_below(kRoot + "/reports")) records.push_back(read_record(path));
+  EXPECT_THAT(expectation_errors(read_expectations(kRoot), read_matrix(kRoot), records), IsEmpty());
+}
+
+TEST(Signatures, TakeNoForeignFailure) {
+  std::vector<Record> records;
+  for (const std::string& path : records_below(kRoot + "/reports")) records.push_back(read_record(path));
+  EXPECT_THAT(loose_signatures(records), IsEmpty());
+}
+
+TEST(Readme, ShowsTheTableThatTheRecordsGive) {
+  FILE* pipe = popen("'" RECAPTURE_BUILD "/recapture' --root '" RECAPTURE_ROOT "' show --markdown 2>/dev/null", "r");
+  std::string table;
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) table.append(buffer.data(), got);
+  pclose(pipe);
+  EXPECT_THAT(contents(kRoot + "/README.md"), HasSubstr(table)) << "put in what `recapture show --markdown` prints";
+}
+
+}  // namespace
+}  // namespace recapture
