@@ -26,9 +26,7 @@ class PrivatePoolAfterFailedCapture : public GpuTest {
  protected:
   static int64_t reserved() { return c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].current; }
 
-  static at::Tensor big_block() {
-    return at::zeros({kBytes}, at::TensorOptions().device(at::kCUDA).dtype(at::kByte));
-  }
+  static at::Tensor big_block() { return at::zeros({kBytes}, at::TensorOptions().device(at::kCUDA).dtype(at::kByte)); }
 };
 
 TEST_F(PrivatePoolAfterFailedCapture, Control) {

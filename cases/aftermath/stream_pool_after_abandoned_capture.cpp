@@ -71,7 +71,9 @@ TEST_F(StreamPoolAfterAbandonedCapture, Reproduces) {
 TEST_F(StreamPoolAfterAbandonedCapture, FixEndOnUnwinding) {
   struct EndsCapture {
     Graph& graph;
-    ~EndsCapture() { failure_of([&] { graph.capture_end(); }); }
+    ~EndsCapture() {
+      failure_of([&] { graph.capture_end(); });
+    }
   };
   try {
     graph->capture_begin();

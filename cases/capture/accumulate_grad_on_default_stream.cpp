@@ -16,8 +16,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "An AccumulateGrad node made on the default stream and kept alive breaks a captured backward pass",
     .sources = {{"capture failures", "Gradient Tape: Default Stream Conflict"}, {"upstream", "A1"}},
-    .documented = "cudaErrorStreamCaptureImplicit(906): operation would make the legacy stream depend on a capturing "
-                  "blocking stream",
+    .documented =
+        "cudaErrorStreamCaptureImplicit(906): operation would make the legacy stream depend on a capturing "
+        "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };

@@ -14,7 +14,8 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "Work on the legacy stream breaks a capture on the per-thread default stream",
     .sources = {{"capture failures", "Why Capture Fails"}, {"upstream", "5. Error codes 900-910"}},
-    .documented = "906 cudaErrorStreamCaptureImplicit: disallowed implicit dependency on a capture from the legacy stream",
+    .documented =
+        "906 cudaErrorStreamCaptureImplicit: disallowed implicit dependency on a capture from the legacy stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };

@@ -15,8 +15,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "A capture cannot wait for an event that another capture recorded",
     .sources = {{"capture failures", "Quick Reference"}, {"upstream", "T4"}},
-    .documented = "For cross-graph synchronization use an external event; otherwise "
-                  "cudaErrorStreamCaptureIsolation(905)",
+    .documented =
+        "For cross-graph synchronization use an external event; otherwise "
+        "cudaErrorStreamCaptureIsolation(905)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };
@@ -40,14 +41,21 @@ class EventBetweenTwoGraphs : public GpuTest {
     between.copy_(x);
   }
 
+  template <class F>
+  void capture_second(F&& wait) {
+    const c10::cuda::CUDAStreamGuard guard(side);
+    second->capture_begin();
+    wait();
+    y = between * 2;
+    EXPECT_GT(captured_nodes(side), 0);
+    second->capture_end();
+  }
+
   void replay_both(int value) {
     x.fill_(value);
     graph->replay();
-    {
-      const c10::cuda::CUDAStreamGuard guard(side);
-      second->replay();
-    }
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const c10::cuda::CUDAStreamGuard guard(side);
+    second->replay();
     EXPECT_EQ(values(y), std::vector<double>(4, 2.0 * value));
   }
 
@@ -61,15 +69,9 @@ TEST_F(EventBetweenTwoGraphs, Control) {
   write_between();
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  const c10::cuda::CUDAStreamGuard guard(side);
-  second->capture_begin();
-  y = between * 2;
-  EXPECT_GT(captured_nodes(side), 0);
-  second->capture_end();
-  for (const auto& each : {graph.get(), second.get()}) {
-    each->replay();
-    ASSERT_CUDA(cudaDeviceSynchronize());
-  }
+  capture_second([] {});
+  graph->replay();
+  second->replay();  // On the same stream, which orders the two.
   EXPECT_EQ(values(y), (std::vector<double>{2, 2, 2, 2}));
 }
 
@@ -96,14 +98,7 @@ TEST_F(EventBetweenTwoGraphs, FixExternalEventOfCuda) {
   ASSERT_CUDA(cudaEventRecordWithFlags(written, stream, cudaEventRecordExternal));
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  {
-    const c10::cuda::CUDAStreamGuard guard(side);
-    second->capture_begin();
-    ASSERT_CUDA(cudaStreamWaitEvent(side, written, cudaEventWaitExternal));
-    y = between * 2;
-    EXPECT_GT(captured_nodes(side), 0);
-    second->capture_end();
-  }
+  capture_second([&] { ASSERT_CUDA(cudaStreamWaitEvent(side, written, cudaEventWaitExternal)); });
   for (const int value : {5, 7}) replay_both(value);
 }
 
@@ -115,14 +110,7 @@ TEST_F(EventBetweenTwoGraphs, FixExternalEventOfLibTorch) {
   written.record(stream);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  {
-    const c10::cuda::CUDAStreamGuard guard(side);
-    second->capture_begin();
-    written.block(side);
-    y = between * 2;
-    EXPECT_GT(captured_nodes(side), 0);
-    second->capture_end();
-  }
+  capture_second([&] { written.block(side); });
   for (const int value : {5, 7}) replay_both(value);
 #else
   NOT_APPLICABLE("this release has no external events");

@@ -15,8 +15,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "A backward pass in a capture fails if its tape has a node made on the default stream",
     .sources = {{"capture failures", "Gradient Tape: Default Stream Conflict"}},
-    .documented = "cudaErrorStreamCaptureImplicit(906): operation would make the legacy stream depend on a capturing "
-                  "blocking stream",
+    .documented =
+        "cudaErrorStreamCaptureImplicit(906): operation would make the legacy stream depend on a capturing "
+        "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };

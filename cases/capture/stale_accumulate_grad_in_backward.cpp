@@ -17,8 +17,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "LibTorch warns once of an AccumulateGrad node on another stream than its gradient",
     .sources = {{"upstream", "pytorch#166136"}, {"upstream", "A1"}},
-    .documented = "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming "
-                  "gradient, once; then 906",
+    .documented =
+        "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming "
+        "gradient, once; then 906",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };

@@ -1,9 +1,9 @@
 // Activation checkpointing that preserves the generator's state fails in a capture.
 //
-// With preserve_rng_state a checkpoint reads the generator's state before its segment and restores it before the segment
-// is computed again, so that dropout drops the same elements. Up to 2.9 LibTorch refuses to read the state in a capture;
-// from 2.10 on it allows both, and the captured recomputation then draws the same numbers. The remedy, not to preserve
-// the state, is free of charge where the segment draws none.
+// With preserve_rng_state a checkpoint reads the generator's state before its segment and restores it before the
+// segment is computed again, so that dropout drops the same elements. Up to 2.9 LibTorch refuses to read the state in a
+// capture; from 2.10 on it allows both, and the captured recomputation then draws the same numbers. The remedy, not to
+// preserve the state, is free of charge where the segment draws none.
 //
 // Alone:  g++ cases/checkpoint/checkpoint_saves_rng_state_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o checkpoint_saves_rng_state_in_capture
 

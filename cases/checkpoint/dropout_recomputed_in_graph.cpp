@@ -55,7 +55,8 @@ TEST_F(DropoutRecomputedInGraph, Control) {
 }
 
 TEST_F(DropoutRecomputedInGraph, Reproduces) {
-  const std::string masks = capture_and_compare([this] { return trigger_on() ? checkpoint(x) : checkpoint.segment(x); });
+  const std::string masks =
+      capture_and_compare([this] { return trigger_on() ? checkpoint(x) : checkpoint.segment(x); });
   REPRODUCES(masks, "another mask, another mask", "same mask, same mask");
 }
 

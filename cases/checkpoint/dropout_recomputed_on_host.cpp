@@ -1,8 +1,8 @@
 // Without preserve_rng_state a checkpoint's gradient belongs to another dropout mask than its output.
 //
-// The same trade-off as in a graph, with the host's generator and no graph at all: it is the checkpoint's, and capturing
-// only makes it the price of a remedy. With the state preserved, and the same seed, the checkpointed gradient is the
-// one without a checkpoint, element by element.
+// The same trade-off as in a graph, with the host's generator and no graph at all: it is the checkpoint's, and
+// capturing only makes it the price of a remedy. With the state preserved, and the same seed, the checkpointed gradient
+// is the one without a checkpoint, element by element.
 //
 // Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(ci/libtorch 2.15.0 --flags) -o dropout_recomputed_on_host
 

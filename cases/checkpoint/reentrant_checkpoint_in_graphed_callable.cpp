@@ -1,8 +1,8 @@
 // A model with reentrant checkpointing cannot be made a graphed callable.
 //
-// make_graphed_callables() captures the backward pass through autograd.grad(), after a warm-up that calls grad() as well.
-// The checkpoint's backward asks the engine whether it may call it again, and under grad() it may not. No CUDA call is
-// refused: the capture stays active and ends well, as an empty graph.
+// make_graphed_callables() captures the backward pass through autograd.grad(), after a warm-up that calls grad() as
+// well. The checkpoint's backward asks the engine whether it may call it again, and under grad() it may not. No CUDA
+// call is refused: the capture stays active and ends well, as an empty graph.
 //
 // Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_graphed_callable.cpp $(ci/libtorch 2.15.0 --flags) -o reentrant_checkpoint_in_graphed_callable
 
@@ -14,8 +14,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "A graphed callable cannot be made of a model with reentrant checkpointing",
     .sources = {{"capture failures", "Partial Graphing with Reentrant Activation Checkpointing"}},
-    .documented = "RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
-                  "'inputs' parameter to .backward()",
+    .documented =
+        "RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
+        "'inputs' parameter to .backward()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
 };

@@ -1,9 +1,9 @@
 // Reentrant checkpointing refuses to run under autograd.grad(), and under backward() with inputs.
 //
-// Its backward calls the engine from within the engine, to send the gradient through the segment computed again. The leaves
-// of that inner graph are not among the outer call's inputs, so grad() could not return their gradients; the engine knows
-// which of the two it runs, and the checkpoint asks it. The calls are the same on a GPU, and nothing here is captured:
-// graphs meet this failure only because a graphed callable calls grad().
+// Its backward calls the engine from within the engine, to send the gradient through the segment computed again. The
+// leaves of that inner graph are not among the outer call's inputs, so grad() could not return their gradients; the
+// engine knows which of the two it runs, and the checkpoint asks it. The calls are the same on a GPU, and nothing here
+// is captured: graphs meet this failure only because a graphed callable calls grad().
 //
 // Alone:  g++ cases/checkpoint/reentrant_checkpoint_under_grad.cpp $(ci/libtorch 2.15.0 --flags) -o reentrant_checkpoint_under_grad
 
@@ -15,8 +15,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "Reentrant activation checkpointing is refused under autograd.grad()",
     .sources = {{"capture failures", "Partial Graphing with Reentrant Activation Checkpointing"}},
-    .documented = "RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
-                  "'inputs' parameter to .backward()",
+    .documented =
+        "RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
+        "'inputs' parameter to .backward()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
@@ -49,8 +50,9 @@ TEST_F(ReentrantCheckpointUnderGrad, Control) {
 TEST_F(ReentrantCheckpointUnderGrad, Reproduces) {
   const at::Tensor y = checkpoint(x).sum();
   WITHOUT_TRIGGER(y.backward());
-  const Failure first =
-      failure_of([&] { TRIGGER(torch::autograd::grad({y}, {x, weight}, {}, {}, false, /*allow_unused=*/true)); });
+  const Failure first = failure_of([&] {
+    TRIGGER(torch::autograd::grad({y}, {x, weight}, {}, {}, false, /*allow_unused=*/true));
+  });
   REPRODUCES(first.text, documented, "ok");
 }
 

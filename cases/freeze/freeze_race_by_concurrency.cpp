@@ -1,9 +1,9 @@
 // The more callers transcribe() has at once, the more of them fail, from two on.
 //
 // The report's table: none of 5 requests in a row, 15 of 20 by 5 callers at once, 83 of 100 by 33. Here as many threads
-// start together on one model, fresh each time, and the table of this run is in the record, with what became of the calls
-// that did not fail: some of them return something else than they would alone. The rate is this machine's and says
-// nothing about the report's; that one caller never fails and that many do is what the test holds.
+// start together on one model, fresh each time, and the table of this run is in the record, with what became of the
+// calls that did not fail: some of them return something else than they would alone. The rate is this machine's and
+// says nothing about the report's; that one caller never fails and that many do is what the test holds.
 //
 // Alone:  g++ cases/freeze/freeze_race_by_concurrency.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_race_by_concurrency
 
@@ -32,7 +32,8 @@ class FreezeRaceByConcurrency : public ::testing::Test {
     int requests = 0, value_errors = 0, attribute_errors = 0, right = 0, first = 0;
     int failed() const { return value_errors + attribute_errors; }
     int attribute() const { return attribute_errors; }
-    int wrong() const { return requests - failed() - right; }  // Raised nothing, and returned something else than alone.
+    // Raised nothing, and returned something else than alone.
+    int wrong() const { return requests - failed() - right; }
   };
 
   // Bursts of `callers` until `requests` calls have been made, and on, up to twenty times as many, until `sought` was
@@ -61,9 +62,10 @@ class FreezeRaceByConcurrency : public ::testing::Test {
     char line[256];
     const int ok = row.requests - row.failed();
     std::snprintf(line, sizeof line,
-                  "%d requests, %d ValueError, %d AttributeError, %.0f %% fail, first seen at request %d; %d of %d others as alone",
-                  row.requests, row.value_errors, row.attribute_errors, 100.0 * row.failed() / row.requests,
-                  row.first, row.right, ok);
+                  "%d requests, %d ValueError, %d AttributeError, %.0f %% fail, first seen at request %d; %d of %d "
+                  "others as alone",
+                  row.requests, row.value_errors, row.attribute_errors, 100.0 * row.failed() / row.requests, row.first,
+                  row.right, ok);
     record("table." + std::to_string(callers), line);
     if (!recording()) std::printf("table.%d: %s\n", callers, line);
     return row;

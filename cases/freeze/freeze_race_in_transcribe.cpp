@@ -1,10 +1,11 @@
 // transcribe() called by two threads on one model fails on the way out, in the thawing of what it froze on the way in.
 //
-// Each call freezes the model's parts and notes in one attribute, _frozen_grad_map, what it found; it thaws them by that
-// map and deletes the map. The attribute belongs to the part and not to the call: the first call to thaw takes it away
-// from all others. Which error they raise depends on where they are then: in front of the check that the map exists
-// (ValueError), or between that check and a later use (AttributeError, at three places). The model here is that state
-// machine, one step for each access that Python makes, on torch::nn::Module; the order of the steps is the test's own.
+// Each call freezes the model's parts and notes in one attribute, _frozen_grad_map, what it found; it thaws them by
+// that map and deletes the map. The attribute belongs to the part and not to the call: the first call to thaw takes it
+// away from all others. Which error they raise depends on where they are then: in front of the check that the map
+// exists (ValueError), or between that check and a later use (AttributeError, at three places). The model here is that
+// state machine, one step for each access that Python makes, on torch::nn::Module; the order of the steps is the test's
+// own.
 //
 // Alone:  g++ cases/freeze/freeze_race_in_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_race_in_transcribe
 
@@ -54,7 +55,8 @@ TEST_F(FreezeRaceInTranscribe, ReproducesValueError) {
   TRIGGER(b.until("encoder.unfreeze looks for the map"));
   a.finish();
   b.finish();
-  REPRODUCES(b.outcome(), "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`", "ok");
+  REPRODUCES(b.outcome(), "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`",
+             "ok");
 }
 
 // The map is there when B looks, and gone when B reads what it says about the first parameter.
@@ -79,8 +81,8 @@ TEST_F(FreezeRaceInTranscribe, ReproducesAttributeErrorInDelete) {
   REPRODUCES(b.outcome(), kAttributeError, "ok");
 }
 
-// Freezing is no safer: B finds A's map and is about to add to it. B's own way out then fails as well, and Python raises
-// that later error, with the AttributeError as its context.
+// Freezing is no safer: B finds A's map and is about to add to it. B's own way out then fails as well, and Python
+// raises that later error, with the AttributeError as its context.
 TEST_F(FreezeRaceInTranscribe, ReproducesAttributeErrorInFreeze) {
   Caller a([&] { model.encoder.as_frozen([] {}); });
   Caller b([&] { model.encoder.freeze(); });

@@ -1,9 +1,10 @@
 // Each remedy for the freeze race holds under 33 callers that call 10,000 times each.
 //
 // Four remedies: a mutex around the whole call; the report's semaphore of one; a count of callers, of which the first
-// freezes and the last thaws; and no freezing at all, since a model in eval mode computes the same in inference mode. The
-// check is the same for all: no call raises, every result is the one of a call alone, and the model is afterwards what it
-// was. That the check notices a broken remedy is shown by two: the mutex that nobody locks, and a semaphore of two.
+// freezes and the last thaws; and no freezing at all, since a model in eval mode computes the same in inference mode.
+// The check is the same for all: no call raises, every result is the one of a call alone, and the model is afterwards
+// what it was. That the check notices a broken remedy is shown by two: the mutex that nobody locks, and a semaphore of
+// two.
 //
 // Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_remedies_under_load
 
@@ -50,8 +51,7 @@ class FreezeRemediesUnderLoad : public ::testing::Test {
     for (auto* part : model.parts()) after += part->grad() + ", " + part->map() + ", ";
     return {bad, after + model.settings() + ", " + model.log()};
   }
-  static constexpr char kIntact[] =
-      "trainable, no map, trainable, no map, trainable, no map, as configured, info";
+  static constexpr char kIntact[] = "trainable, no map, trainable, no map, trainable, no map, as configured, info";
 
   TorchTranscriber model;
   std::mutex mutex;

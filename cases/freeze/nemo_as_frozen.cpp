@@ -2,9 +2,9 @@
 //
 // The code is the wheel's own module.py, loaded alone; only the order is the test's. Where two context managers are
 // entered and left is decided by the program, so one thread can do what two do in the report, and no run is like
-// another by luck. For the errors in the middle of freeze() and unfreeze() the second use comes between two parameters, as
-// a thread switch does. The older form of freeze() is in 2.0, the newer in 3.0; both answer the same. `ci/nemo 2.0.0` and
-// `ci/nemo 3.0.0` fetch what this needs.
+// another by luck. For the errors in the middle of freeze() and unfreeze() the second use comes between two parameters,
+// as a thread switch does. The older form of freeze() is in 2.0, the newer in 3.0; both answer the same. `ci/nemo
+// 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
 //
 // Alone:  g++ cases/freeze/nemo_as_frozen.cpp $(ci/libtorch 2.15.0 --flags) -o nemo_as_frozen
 

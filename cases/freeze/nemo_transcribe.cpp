@@ -52,10 +52,11 @@ seen = eval(show)
                   {{"overlap", overlap}, {"show", show}});
   }
 
-  // `rounds` bursts of `callers` threads, each burst on a model of its own: a line with the counts of what became of the
-  // calls, and in `bad` those that raised and in `wrong` those that returned something else than alone.
+  // `rounds` bursts of `callers` threads, each burst on a model of its own: a line with the counts of what became of
+  // the calls, and in `bad` those that raised and in `wrong` those that returned something else than alone.
   std::string burst(int callers, int rounds, const std::string& lock, int* bad, int* wrong) {
-    const std::string counts = python(R"py(
+    const std::string counts =
+        python(R"py(
 import threading, contextlib
 import sys
 from speech import Model, alone, audio, outcome, together
@@ -80,7 +81,7 @@ for round in range(int(rounds)):
     left.add(model.state())
 seen = f"{value} {attribute} {other} {right} {wrong} {'/'.join(sorted(left))}"
 )py",
-                                      {{"callers", std::to_string(callers)}, {"rounds", std::to_string(rounds)}, {"lock", lock}});
+               {{"callers", std::to_string(callers)}, {"rounds", std::to_string(rounds)}, {"lock", lock}});
     int value = 0, attribute = 0, other = 0, right = 0;
     char left[64] = "?";
     if (std::sscanf(counts.c_str(), "%d %d %d %d %d %63s", &value, &attribute, &other, &right, wrong, left) != 6) {
@@ -88,9 +89,10 @@ seen = f"{value} {attribute} {other} {right} {wrong} {'/'.join(sorted(left))}"
     }
     *bad = value + attribute + other;
     char line[256];
-    std::snprintf(line, sizeof line,
-                  "%d requests, %d ValueError, %d AttributeError, %d other, %.0f %% fail; %d right, %d wrong; models left %s",
-                  callers * rounds, value, attribute, other, 100.0 * *bad / (callers * rounds), right, *wrong, left);
+    std::snprintf(
+        line, sizeof line,
+        "%d requests, %d ValueError, %d AttributeError, %d other, %.0f %% fail; %d right, %d wrong; models left %s",
+        callers * rounds, value, attribute, other, 100.0 * *bad / (callers * rounds), right, *wrong, left);
     record("table." + std::to_string(callers), line);
     if (!recording()) std::printf("table.%d: %s\n", callers, line);
     return line;

@@ -1,8 +1,9 @@
-// Two calls that overlap leave the preprocessor without dither and padding, and the log quiet, for the rest of the process.
+// Two calls that overlap leave the preprocessor without dither and padding, and the log quiet, for the rest of the
+// process.
 //
-// transcribe() saves dither, pad_to and the log's verbosity, sets them to 0, 0 and "warning", and restores what it saved.
-// A second call that comes in between saves the zeros of the first, and restores those after the first has restored the
-// true values. Neither call need fail for that: the settings are restored before anything is thawed.
+// transcribe() saves dither, pad_to and the log's verbosity, sets them to 0, 0 and "warning", and restores what it
+// saved. A second call that comes in between saves the zeros of the first, and restores those after the first has
+// restored the true values. Neither call need fail for that: the settings are restored before anything is thawed.
 //
 // Alone:  g++ cases/freeze/settings_lost_in_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o settings_lost_in_overlap
 

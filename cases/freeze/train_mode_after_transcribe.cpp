@@ -1,10 +1,10 @@
 // transcribe() leaves the frozen parts in train mode, and another call's forward runs in it, with other results.
 //
-// unfreeze() ends in train(), whatever the mode was before, and it comes after transcribe() has restored the mode of the
-// whole model. So the encoder of a model in eval mode is in train mode after every call, by one thread as well, and the
-// lock that ends the race's errors does not change that. Any forward that does not set the mode itself, or whose setting
-// came before another call's train(), normalises by its own batch, changes the running statistics that all later calls
-// use, and raises nothing.
+// unfreeze() ends in train(), whatever the mode was before, and it comes after transcribe() has restored the mode of
+// the whole model. So the encoder of a model in eval mode is in train mode after every call, by one thread as well, and
+// the lock that ends the race's errors does not change that. Any forward that does not set the mode itself, or whose
+// setting came before another call's train(), normalises by its own batch, changes the running statistics that all
+// later calls use, and raises nothing.
 //
 // Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o train_mode_after_transcribe
 

@@ -1,10 +1,11 @@
 // AccumulateGrad takes a view of somebody else's memory for its own, with a graph or without.
 //
-// The backward function below writes into one buffer each time, as a replay does, and returns it in three forms. The table
-// says for each of them, and for each state of .grad, with and without a post hook, with strides as the parameter's or
-// not, whether .grad steals the returned tensor, copies it or adds it in place, and what two micro-batches sum up to. Only
-// detach() makes the theft possible: the very tensor is held by two and is copied. Strides that differ from the
-// parameter's force a copy too, so a transposed parameter escapes. Zeroing a stolen gradient in place does not help.
+// The backward function below writes into one buffer each time, as a replay does, and returns it in three forms. The
+// table says for each of them, and for each state of .grad, with and without a post hook, with strides as the
+// parameter's or not, whether .grad steals the returned tensor, copies it or adds it in place, and what two
+// micro-batches sum up to. Only detach() makes the theft possible: the very tensor is held by two and is copied.
+// Strides that differ from the parameter's force a copy too, so a transposed parameter escapes. Zeroing a stolen
+// gradient in place does not help.
 //
 // Alone:  g++ cases/gradient/accumulate_grad_steals_alias.cpp $(ci/libtorch 2.15.0 --flags) -o accumulate_grad_steals_alias
 
@@ -86,15 +87,16 @@ std::string accumulate(Form form, Existing existing, bool hook, bool same_stride
   return std::string(action) + ": " + text_of(values(weight.grad()));
 }
 
-// All 36 combinations, as facts, with `first` as the first of the three forms. Those whose sum is wrong make the answer.
+// All 36 combinations, as facts, with `first` as the first of the three forms. Those whose sum is wrong make the
+// answer.
 std::string wrong_sums(Form first) {
   std::string wrong;
   for (const Form form : {first, Cloned, Itself}) {
     for (const Existing existing : {Undefined, Preallocated, Zeroed}) {
       for (const bool hook : {false, true}) {
         for (const bool same_strides : {true, false}) {
-          const std::string row = std::string(kForms[form]) + ", " + kExisting[existing] +
-                                  (hook ? ", post hook" : "") + (same_strides ? "" : ", other strides");
+          const std::string row = std::string(kForms[form]) + ", " + kExisting[existing] + (hook ? ", post hook" : "") +
+                                  (same_strides ? "" : ", other strides");
           const std::string found = accumulate(form, existing, hook, same_strides);
           record("table." + row, found);
           if (found.find("{ 14, 27, 40, 53 }") == std::string::npos) wrong += row + ": " + found + "\n";

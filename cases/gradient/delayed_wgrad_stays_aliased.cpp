@@ -1,8 +1,8 @@
 // A parameter whose weight gradient is computed later keeps its .grad in the graph's buffer, remedy or not.
 //
-// Parameters marked skip_backward_post_hook are left out of the remedy, since what the graph returns for them is a dummy: a
-// later call computes the real gradient and adds it to main_grad, a buffer of the parameter's own. A program that reads
-// .grad of such a parameter reads the graph's memory, and accumulates it wrongly; main_grad is right.
+// Parameters marked skip_backward_post_hook are left out of the remedy, since what the graph returns for them is a
+// dummy: a later call computes the real gradient and adds it to main_grad, a buffer of the parameter's own. A program
+// that reads .grad of such a parameter reads the graph's memory, and accumulates it wrongly; main_grad is right.
 //
 // Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(ci/libtorch 2.15.0 --flags) -o delayed_wgrad_stays_aliased
 
@@ -14,7 +14,8 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "A parameter with a delayed weight gradient keeps the alias",
     .sources = {{"gradient aliasing", "PR fix notes"}, {"upstream", "TransformerEngine#2937"}},
-    .documented = "preserving the existing aliasing behavior for delayed-wgrad parameters marked with skip_backward_post_hook",
+    .documented =
+        "preserving the existing aliasing behavior for delayed-wgrad parameters marked with skip_backward_post_hook",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
 };

@@ -1,9 +1,10 @@
-// A parameter's gradient becomes the graph's own buffer, so the second micro-batch counts twice and the first not at all.
+// A parameter's gradient becomes the graph's own buffer, so the second micro-batch counts twice and the first not at
+// all.
 //
-// make_graphed_callables() replays a captured backward and hands autograd a detached view of the buffer it writes into. To
-// AccumulateGrad that view is a tensor nobody else holds, so it keeps it as .grad without a copy. The next replay then
-// overwrites .grad before the sum is formed: g2 + g2 in place of g1 + g2. Graphed and Replay below are that wrapper in C++,
-// for the report's module, weights and micro-batches.
+// make_graphed_callables() replays a captured backward and hands autograd a detached view of the buffer it writes into.
+// To AccumulateGrad that view is a tensor nobody else holds, so it keeps it as .grad without a copy. The next replay
+// then overwrites .grad before the sum is formed: g2 + g2 in place of g1 + g2. Graphed and Replay below are that
+// wrapper in C++, for the report's module, weights and micro-batches.
 //
 // Alone:  g++ cases/gradient/grad_aliases_static_buffer.cpp $(ci/libtorch 2.15.0 --flags) -o grad_aliases_static_buffer
 

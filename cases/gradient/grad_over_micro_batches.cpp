@@ -1,8 +1,9 @@
 // Over n micro-batches a graphed callable accumulates twice the last gradient, whatever n is.
 //
-// Micro-batch i has the gradient 2 * i * i. The eager sum is n(n + 1)(2n + 1) / 3. Aliased, each replay overwrites the sum
-// so far and AccumulateGrad adds the buffer to itself: 4 * n * n from n = 2 on, 16 for 10, 36 for 28 and, as n grows,
-// too little: 256 for 408. A single micro-batch is right, which is why training without accumulation shows nothing.
+// Micro-batch i has the gradient 2 * i * i. The eager sum is n(n + 1)(2n + 1) / 3. Aliased, each replay overwrites the
+// sum so far and AccumulateGrad adds the buffer to itself: 4 * n * n from n = 2 on, 16 for 10, 36 for 28 and, as n
+// grows, too little: 256 for 408. A single micro-batch is right, which is why training without accumulation shows
+// nothing.
 //
 // Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(ci/libtorch 2.15.0 --flags) -o grad_over_micro_batches
 

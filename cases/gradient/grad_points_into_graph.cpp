@@ -1,7 +1,7 @@
 // After the first backward pass a parameter's .grad has the address of the graph's static gradient buffer.
 //
-// AccumulateGrad asks how many hold the incoming tensor, and a freshly detached view is held by nobody else. It does not
-// ask who holds its memory. The value is right at this point, so nothing but the address tells.
+// AccumulateGrad asks how many hold the incoming tensor, and a freshly detached view is held by nobody else. It does
+// not ask who holds its memory. The value is right at this point, so nothing but the address tells.
 //
 // Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch 2.15.0 --flags) -o grad_points_into_graph
 

@@ -1,8 +1,8 @@
 // Interleaving two graphed callables loses gradients of each of them.
 //
-// With a weight each, both weights alias their own graph's buffer and both sums are twice the last gradient. With one weight
-// for both, .grad is the first callable's buffer: the second callable adds into it, and the first one's next replay wipes
-// that out. Of g1 + g2 + g2 + g1 remains g2 + g2 + g1.
+// With a weight each, both weights alias their own graph's buffer and both sums are twice the last gradient. With one
+// weight for both, .grad is the first callable's buffer: the second callable adds into it, and the first one's next
+// replay wipes that out. Of g1 + g2 + g2 + g1 remains g2 + g2 + g1.
 //
 // Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch 2.15.0 --flags) -o grads_of_two_callables
 

@@ -1,8 +1,8 @@
 // Cloning the parameters' gradients leaves the gradients of a callable's inputs aliased.
 //
-// The remedy copies the slots of parameters only: an input's gradient usually flows on into the graph before it and is used
-// up there. Where the input is a leaf, its .grad is the static buffer, and the next micro-batch overwrites what the
-// program kept of it. The gradient of x * weight with respect to x is the weight times the incoming gradient.
+// The remedy copies the slots of parameters only: an input's gradient usually flows on into the graph before it and is
+// used up there. Where the input is a leaf, its .grad is the static buffer, and the next micro-batch overwrites what
+// the program kept of it. The gradient of x * weight with respect to x is the weight times the incoming gradient.
 //
 // Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(ci/libtorch 2.15.0 --flags) -o input_grad_stays_aliased
 
@@ -45,7 +45,8 @@ TEST_F(InputGradStaysAliased, Reproduces) {
   EXPECT_EQ(values(x1.grad()), once);
   WITHOUT_TRIGGER(x1.mutable_grad() = x1.grad().clone());
   (graphed(x2).sum() * 3).backward();
-  EXPECT_EQ(values(weight.grad()), (std::vector<double>{36, 71, 106, 141}));  // g1 + 3 * g2: the parameter is protected.
+  // The parameter is protected: g1 + 3 * g2.
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{36, 71, 106, 141}));
   REPRODUCES(values(x1.grad()), thrice, once);
 }
 

@@ -1,8 +1,9 @@
 // Callables that share reused buffers overwrite each other's parameter gradients where the remedy is switched off.
 //
-// To save memory the gradient buffer of a callable is given back to the pool right after its capture, and the next callable's
-// capture takes it. That is sound as long as the gradient leaves the callable as a copy. Switched off, .grad of the first
-// parameter is that shared buffer: one backward pass of the other callable replaces it, after one micro-batch each.
+// To save memory the gradient buffer of a callable is given back to the pool right after its capture, and the next
+// callable's capture takes it. That is sound as long as the gradient leaves the callable as a copy. Switched off, .grad
+// of the first parameter is that shared buffer: one backward pass of the other callable replaces it, after one
+// micro-batch each.
 //
 // Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch 2.15.0 --flags) -o param_grad_in_reused_buffer
 

@@ -1,8 +1,8 @@
 // A gradient that a program keeps changes its value when the graph is replayed for the next micro-batch.
 //
-// The program does what set_to_none asks for: it takes .grad, sets it to undefined and goes on. The tensor it kept is a view
-// of the graph's static buffer, so the next backward pass writes into it. Gradient statistics, delayed reductions and
-// optimisers that hold on to a gradient all see the later one.
+// The program does what set_to_none asks for: it takes .grad, sets it to undefined and goes on. The tensor it kept is a
+// view of the graph's static buffer, so the next backward pass writes into it. Gradient statistics, delayed reductions
+// and optimisers that hold on to a gradient all see the later one.
 //
 // Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch 2.15.0 --flags) -o retained_grad_after_replay
 

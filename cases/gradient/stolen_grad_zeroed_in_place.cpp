@@ -1,8 +1,8 @@
 // Zeroing a gradient that already aliases the graph's buffer doubles every later gradient.
 //
-// A gradient that is there before the first backward pass is added to and never replaced: that is the work-around. Zeroing
-// in place after the first pass is not. The .grad that is zeroed then is the graph's buffer; the replay fills it again,
-// and AccumulateGrad adds the buffer to itself: 2 * g1 after a single micro-batch.
+// A gradient that is there before the first backward pass is added to and never replaced: that is the work-around.
+// Zeroing in place after the first pass is not. The .grad that is zeroed then is the graph's buffer; the replay fills
+// it again, and AccumulateGrad adds the buffer to itself: 2 * g1 after a single micro-batch.
 //
 // Alone:  g++ cases/gradient/stolen_grad_zeroed_in_place.cpp $(ci/libtorch 2.15.0 --flags) -o stolen_grad_zeroed_in_place
 

@@ -1,11 +1,11 @@
 // After NVRTC's log went into b" " * 1, torch.load shows the report's whole table, down to what does not help.
 //
-// Every row follows from one broken byte. What fails is what reads the byte 0x20 alone from a stream: the memo index 32,
-// which four tensors reach and three do not, whatever their size, and any dimension of 32, which loads as 0 without an
-// error. pickle.loads parses memory and reads no single bytes, so the report found it intact; it is, unless a tensor
-// has 32 elements. The byte's object is immortal: no
-// collection, no reload and no deletion reaches it, but another process has its own. The cause is the case
-// nvrtc_log_in_shared_bytes; here the log is read from Python, through ctypes, as the reported code does.
+// Every row follows from one broken byte. What fails is what reads the byte 0x20 alone from a stream: the memo index
+// 32, which four tensors reach and three do not, whatever their size, and any dimension of 32, which loads as 0 without
+// an error. pickle.loads parses memory and reads no single bytes, so the report found it intact; it is, unless a tensor
+// has 32 elements, whose count stands in a stream within. The byte's object is immortal: no collection, no reload and
+// no deletion reaches it, but another process has its own. The cause is the case nvrtc_log_in_shared_bytes; here the
+// log is read from Python, through ctypes, as the reported code does.
 //
 // Alone:  g++ cases/load/corruption_table.cpp $(ci/libtorch 2.15.0 --flags) -o corruption_table
 
@@ -29,7 +29,7 @@ constexpr char kReadLog[] = R"py(
 import ctypes
 nvrtc = ctypes.CDLL(library)
 program, size = ctypes.c_void_p(), ctypes.c_size_t()
-assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void nothing() {}", b"nothing.cu", 0, None, None) == 0
+assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void f() {}", b"f.cu", 0, None, None) == 0
 assert nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(b"--gpu-architecture=compute_80")) == 0
 assert nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) == 0
 log = b" " * size.value
@@ -93,8 +93,9 @@ seen = before + ", then " + after
 )py";
 
 TEST_F(CorruptionTable, Control) {
-  for (const char* row : {"1", "3", "4", "10", "40", "4, (1,)", "3, (4096, 4096)", "3, (32, 32)", "10, (32, 32), raw=True", "1, (4, 8), raw=True",
-                          "3, tag='cuda'", "4, tag='cuda'", "10, tag='cuda'"}) {
+  for (const char* row :
+       {"1", "3", "4", "10", "40", "4, (1,)", "3, (4096, 4096)", "3, (32, 32)", "10, (32, 32), raw=True",
+        "1, (4, 8), raw=True", "3, tag='cuda'", "4, tag='cuda'", "10, tag='cuda'"}) {
     EXPECT_EQ(tried(std::string("attempt(") + row + ")"), "intact") << row;
   }
 }
@@ -130,11 +131,13 @@ TEST_F(CorruptionTable, ReproducesRawPickleIntact) {
              "10 raw: intact; 10: TypeError: 'tuple' object is not callable", "10 raw: intact; 10: intact");
 }
 
-// Beyond the report: a tensor's own pickle holds a stream of the old format, and an element count of 32 is read from that.
+// Beyond the report: a tensor's own pickle holds a stream of the old format, and an element count of 32 is read from
+// that.
 TEST_F(CorruptionTable, ReproducesRawPickleOf32Elements) {
   TRIGGER(ASSERT_EQ(read_log(), "1"));
-  REPRODUCES(table({{"1 raw of 4x8", "attempt(1, (4, 8), raw=True)"}, {"1 raw of 4x9", "attempt(1, (4, 9), raw=True)"}}),
-             "1 raw of 4x8: RuntimeError: *; 1 raw of 4x9: intact", "1 raw of 4x8: intact; 1 raw of 4x9: intact");
+  REPRODUCES(
+      table({{"1 raw of 4x8", "attempt(1, (4, 8), raw=True)"}, {"1 raw of 4x9", "attempt(1, (4, 9), raw=True)"}}),
+      "1 raw of 4x8: RuntimeError: *; 1 raw of 4x9: intact", "1 raw of 4x8: intact; 1 raw of 4x9: intact");
 }
 
 TEST_F(CorruptionTable, ReproducesIrreversible) {

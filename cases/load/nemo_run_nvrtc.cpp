@@ -1,10 +1,10 @@
-// The released NeMo's own run_nvrtc breaks torch.load for the rest of the process, in the oldest 2.x and the newest release.
+// The released NeMo's own run_nvrtc, of the oldest 2.x and of the newest release, breaks torch.load for the process.
 //
-// This is the defect of nvrtc_log_in_shared_bytes in the code that the report ran: the decoder compiles the predicate of
-// its while loops with run_nvrtc before it captures them, and run_nvrtc reads the log into b" " * 1. Nothing is replaced:
-// the module is the one in the wheel, its NVRTC is the real one. It asks for the log before it loads the kernel, so on a
-// machine without a GPU it fails after the harm is done. The module is compiled from source here, for the reason that
-// bytecode_cache_hides_corruption gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
+// This is the defect of nvrtc_log_in_shared_bytes in the code that the report ran: the decoder compiles the predicate
+// of its while loops with run_nvrtc before it captures them, and run_nvrtc reads the log into b" " * 1. Nothing is
+// replaced: the module is the one in the wheel, its NVRTC is the real one. It reads the log before it loads the kernel,
+// so on a machine without a GPU it fails after the harm is done. The module is compiled from source here, for the
+// reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
 //
 // Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(ci/libtorch 2.15.0 --flags) -o nemo_run_nvrtc
 
@@ -19,14 +19,16 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "NeMo's released run_nvrtc breaks torch.load, before any capture",
     .sources = {{"load corruption", "Describe the bug"}, {"load corruption", "Steps/Code to reproduce bug"}},
-    .documented = "TypeError: 'str' object is not callable (CUDA tensors), 'tuple' object is not callable (CPU tensors)",
+    .documented =
+        "TypeError: 'str' object is not callable (CUDA tensors), 'tuple' object is not callable (CPU tensors)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
     .needs = "host python nemo",
     .deadline_s = 120,
 };
 
-// Makes run_nvrtc known to the programs after it. `fix` is what replaces the buffer's line, empty for the code as it is.
+// Makes run_nvrtc known to the programs after it. `fix` is what replaces the buffer's line, empty for the code as it
+// is.
 constexpr char kImport[] = R"py(
 import ctypes, glob, sys, tempfile, types
 import torch
@@ -50,7 +52,7 @@ constexpr char kRunNvrtc[] = R"py(
 from nemo.core.utils import cuda_python_utils
 source = r"""
 typedef __device_builtin__ unsigned long long cudaGraphConditionalHandle;
-extern "C" __device__ __cudart_builtin__ void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value);
+extern "C" __device__ __cudart_builtin__ void cudaGraphSetConditional(cudaGraphConditionalHandle, unsigned);
 extern "C" __global__ void loop_conditional(cudaGraphConditionalHandle handle, const bool *decisions) {
   cudaGraphSetConditional(handle, *decisions);
 }
@@ -88,7 +90,10 @@ class NemoRunNvrtc : public PythonTest {
                                             : std::string(home ? home : "") + "/.cache/recapture";
     const std::string folder = cache + "/nemo/" + release + "-python" + python_version();
     if (access((folder + "/complete").c_str(), R_OK) != 0) {
-      [&] { GTEST_SKIP() << "no NeMo: " << folder << " is missing; run ci/nemo " << release << " python" << python_version(); }();
+      [&] {
+        GTEST_SKIP() << "no NeMo: " << folder << " is missing; run ci/nemo " << release << " python"
+                     << python_version();
+      }();
       return false;
     }
     const std::string module = python(kImport, {{"folder", folder}, {"fix", fix}});
@@ -111,7 +116,8 @@ class NemoRunNvrtc : public PythonTest {
 
 const char kIntact[] = "intact; intact; intact; intact; intact";
 const char kBroken[] =
-    "intact; TypeError: 'tuple' object is not callable; intact; TypeError: 'str' object is not callable; shapes [(0, 0)]";
+    "intact; TypeError: 'tuple' object is not callable; intact; TypeError: 'str' object is not callable; shapes [(0, "
+    "0)]";
 const testing::Matcher<std::string> kRan = testing::AnyOf("loaded", "compiled, not loaded");
 
 TEST_F(NemoRunNvrtc, Control2_0) {

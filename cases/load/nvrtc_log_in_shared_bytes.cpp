@@ -1,11 +1,12 @@
 // torch.load fails, or loads wrong shapes without a word, after NVRTC's log was read into a bytes object of size one.
 //
-// The log of a compilation without warnings is a single NUL, so a caller that asks for its size and makes b" " * size gets
-// Python's one shared object for the byte 0x20. NVRTC writes the NUL into it: from then on every one-byte read of 0x20 in
-// this process gives 0. torch.load unpickles from a stream in one-byte reads, so the memo index 32, first used by the
-// fourth tensor, becomes 0 and replaces the first memoised object, which is called next: a str with a location tag a
-// storage, as CUDA tensors have, a tuple with the one tag of CPU tensors. A dimension of 32 becomes 0 already in the first
-// tensor. No capture is involved, and no GPU: the report blames the graph because its decoder compiles a kernel for it.
+// The log of a compilation without warnings is a single NUL, so a caller that asks for its size and makes b" " * size
+// gets Python's one shared object for the byte 0x20. NVRTC writes the NUL into it: from then on every one-byte read of
+// 0x20 in this process gives 0. torch.load unpickles in one-byte reads from a stream, so the memo's index 32, which the
+// fourth tensor is the first to use, becomes 0 and replaces the first memoised object, a function or class that the
+// next tensor calls. In its place lies a tuple for CPU tensors, which share one location tag, and a str for CUDA
+// tensors, which have one each. A dimension of 32 becomes 0 already in the first tensor. There is no capture and no GPU
+// in this: the report blames the graph because the decoder compiles a kernel for it.
 //
 // Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(ci/libtorch 2.15.0 --flags) -o nvrtc_log_in_shared_bytes
 
@@ -18,14 +19,16 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "NVRTC's empty log, written into a shared one-byte object, breaks torch.load for the rest of the process",
     .sources = {{"load corruption", "Describe the bug"}, {"load corruption", "Steps/Code to reproduce bug"}},
-    .documented = "TypeError: 'str' object is not callable (CUDA tensors), 'tuple' object is not callable (CPU tensors)",
+    .documented =
+        "TypeError: 'str' object is not callable (CUDA tensors), 'tuple' object is not callable (CPU tensors)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host python",
     .deadline_s = 120,
 };
 
-// Saves and loads an OrderedDict of `count` tensors and says how it went; `shape`, `tag` and the rest are given as text.
+// Saves and loads an OrderedDict of `count` tensors and says how it went; `shape`, `tag` and the rest are given as
+// text.
 constexpr char kSaveAndLoad[] = R"py(
 import io, torch
 from collections import OrderedDict
@@ -49,14 +52,16 @@ class NvrtcLogInSharedBytes : public PythonTest {
     PythonTest::SetUp();
     if (IsSkipped()) return;
     if (!nvrtc().reason.empty()) GTEST_SKIP() << nvrtc().reason;
-    ASSERT_EQ(nvrtc().nvrtcCreateProgram(&program, "__global__ void nothing() {}", "nothing.cu", 0, nullptr, nullptr), 0);
+    ASSERT_EQ(nvrtc().nvrtcCreateProgram(&program, "__global__ void nothing() {}", "nothing.cu", 0, nullptr, nullptr),
+              0);
     const char* options[] = {"--gpu-architecture=compute_80"};
     ASSERT_EQ(nvrtc().nvrtcCompileProgram(program, 1, options), 0);
     ASSERT_EQ(nvrtc().nvrtcGetProgramLogSize(program, &size), 0);
     ASSERT_EQ(size, 1u) << "NVRTC has something to say; the log must be empty here.";
   }
 
-  std::string load(int count, const char* tag = "cpu", const char* shape = "(3, 5)", const char* weights_only = "False") {
+  std::string load(int count, const char* tag = "cpu", const char* shape = "(3, 5)",
+                   const char* weights_only = "False") {
     return python(kSaveAndLoad,
                   {{"count", std::to_string(count)}, {"tag", tag}, {"shape", shape}, {"weights_only", weights_only}});
   }

@@ -1,8 +1,8 @@
 // After a failed capture a registered generator cannot be drawn from any more, not even by eager code.
 //
-// The beginning of a capture marks the registered generators, and only a capture that ends well unmarks them. Once a capture
-// is invalidated, here by item(), the mark stays, and the next draw on an ordinary stream meets a generator that believes
-// to be in a capture. Later releases keep this state with the capture and not with the generator.
+// The beginning of a capture marks the registered generators, and only a capture that ends well unmarks them. Once a
+// capture is invalidated, here by item(), the mark stays, and the next draw on an ordinary stream meets a generator
+// that believes to be in a capture. Later releases keep this state with the capture and not with the generator.
 //
 // Alone:  g++ cases/rng/generator_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_after_failed_capture
 

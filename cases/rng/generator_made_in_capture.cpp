@@ -1,7 +1,7 @@
 // A generator can be neither made nor cloned in a capture.
 //
-// A generator that comes into being in a capture cannot have been registered with its graph. LibTorch refuses to construct
-// one, and says so before CUDA is asked anything.
+// A generator that comes into being in a capture cannot have been registered with its graph. LibTorch refuses to
+// construct one, and says so before CUDA is asked anything.
 //
 // Alone:  g++ cases/rng/generator_made_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_made_in_capture
 

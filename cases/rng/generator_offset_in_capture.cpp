@@ -1,7 +1,7 @@
 // Reading or setting the offset of a generator is refused in a capture.
 //
-// The offset says how far a generator has come. It is a host number; in a replay it is what device memory says. The host
-// number is the one of the capture, wrong for every replay, so LibTorch refuses both calls.
+// The offset says how far a generator has come. It is a host number; in a replay it is what device memory says. The
+// host number is the one of the capture, wrong for every replay, so LibTorch refuses both calls.
 //
 // Alone:  g++ cases/rng/generator_offset_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_offset_in_capture
 

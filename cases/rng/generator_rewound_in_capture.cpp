@@ -1,9 +1,10 @@
 // Where rewinding a generator in a capture is allowed, it rewinds nothing when the graph is replayed.
 //
-// From 2.10 on set_current_seed() with the generator's own seed is accepted in a capture, and so is set_state() with a state
-// of that seed. Eager code draws the same number after each such call. A graph does not: the seed call is ignored, and the
-// state's offset is taken as one within the graph, to which every replay adds the offset the generator has reached. So the
-// numbers change from replay to replay, and after set_state() some are left out. Up to 2.9 both calls are refused.
+// From 2.10 on set_current_seed() with the generator's own seed is accepted in a capture, and so is set_state() with a
+// state of that seed. Eager code draws the same number after each such call. A graph does not: the seed call is
+// ignored, and the state's offset is taken as one within the graph, to which every replay adds the offset the generator
+// has reached. So the numbers change from replay to replay, and after set_state() some are left out. Up to 2.9 both
+// calls are refused.
 //
 // Alone:  g++ cases/rng/generator_rewound_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_rewound_in_capture
 
@@ -64,7 +65,8 @@ TEST_F(GeneratorRewoundInCapture, ReproducesWithState) {
   REGISTER_OR_SKIP(*graph, generator);
   const at::Tensor state = generator.get_state();
   const std::string drawn = drawn_after([&] { generator.set_state(state); });
-  // The state's 2 draws come on top of the generator's own 2 at first, and each replay moves on by these 2 and its own 1.
+  // The state's 2 draws come on top of the generator's own 2 at first, and each replay moves on by these 2 and its own
+  // 1.
   std::vector<double> skipping;
   for (uint64_t draws : {2 + 2, 5 + 2, 8 + 2, 11 + 2}) skipping.push_back(eager(kSeed, draws * kOffsetPerDraw, 1)[0]);
   REPRODUCES(drawn, skipping, "{ 216, 216, 216, 216 }");

@@ -1,8 +1,8 @@
 // Seeding a generator is refused in a capture.
 //
-// Replays take the seed from the generator as it is before each of them, so a seed set in the capture could only be lost. Up
-// to 2.9 set_current_seed() is refused in any case, later only for another seed than the generator has. seed(), which
-// draws a new one, is refused always.
+// Replays take the seed from the generator as it is before each of them, so a seed set in the capture could only be
+// lost. Up to 2.9 set_current_seed() is refused in any case, later only for another seed than the generator has.
+// seed(), which draws a new one, is refused always.
 //
 // Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_seeded_in_capture
 
@@ -14,8 +14,9 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "Seeding a generator is refused in a capture",
     .sources = {{"upstream", "R2c"}, {"upstream", "R2d"}},
-    .documented = "Cannot call CUDAGeneratorImpl::set_current_seed; CUDAGeneratorImpl::set_current_seed can be called during "
-                  "stream capture only if new seed is the same as the original seed.",
+    .documented =
+        "Cannot call CUDAGeneratorImpl::set_current_seed; CUDAGeneratorImpl::set_current_seed can be called during "
+        "stream capture only if new seed is the same as the original seed.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };

@@ -1,7 +1,7 @@
 // A generator that is registered with one graph is still refused in the capture of another.
 //
-// Registration is an agreement between a generator and one graph. Two graphs may share a generator if both know it; each
-// replay of either then takes the next number of the one sequence, in the order of the replays.
+// Registration is an agreement between a generator and one graph. Two graphs may share a generator if both know it;
+// each replay of either then takes the next number of the one sequence, in the order of the replays.
 //
 // Alone:  g++ cases/rng/generator_shared_by_two_graphs.cpp $(ci/libtorch 2.15.0 --flags) -o generator_shared_by_two_graphs
 

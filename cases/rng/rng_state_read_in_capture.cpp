@@ -1,8 +1,8 @@
 // Reading the state of a generator is refused in a capture.
 //
-// get_state() is what torch.cuda.get_rng_state() calls: it copies seed and offset, two host numbers, out of the generator.
-// LibTorch refuses it up to 2.9, so that nobody restores numbers that the graph would freeze; from 2.10 on it is allowed.
-// The graph-safe call hands out the state itself and not its numbers.
+// get_state() is what torch.cuda.get_rng_state() calls: it copies seed and offset, two host numbers, out of the
+// generator. LibTorch refuses it up to 2.9, so that nobody restores numbers that the graph would freeze; from 2.10 on
+// it is allowed. The graph-safe call hands out the state itself and not its numbers.
 //
 // Alone:  g++ cases/rng/rng_state_read_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_read_in_capture
 

@@ -1,9 +1,9 @@
 // Setting the state of a generator is refused in a capture.
 //
 // set_state() is what torch.cuda.set_rng_state() calls: it writes seed and offset, two host numbers. Up to 2.9 LibTorch
-// refuses it outright; from 2.10 on a state of the generator's own seed is accepted and one of another seed is not, with
-// another message. The graph-safe call switches between states that the graph knows, and their numbers go on from replay
-// to replay as they would in eager code.
+// refuses it outright; from 2.10 on a state of the generator's own seed is accepted and one of another seed is not,
+// with another message. The graph-safe call switches between states that the graph knows, and their numbers go on from
+// replay to replay as they would in eager code.
 //
 // Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_set_in_capture
 
@@ -15,7 +15,8 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "Setting a generator's state is refused in a capture",
     .sources = {{"capture failures", "RNG State Operations: Use Graph-Safe APIs"}, {"upstream", "R2b"}},
-    .documented = "RuntimeError: Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",
+    .documented =
+        "RuntimeError: Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };
@@ -32,7 +33,8 @@ class RngStateSetInCapture : public GeneratorTest {
     return seen(first, status, end);
   }
   static constexpr const char* kDocumented =
-      "check \"Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing*\" > active > ok";
+      "check \"Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing*\" > active > "
+      "ok";
 };
 
 TEST_F(RngStateSetInCapture, Control) {
@@ -57,7 +59,8 @@ TEST_F(RngStateSetInCapture, ReproducesWithOtherSeed) {
   REPRODUCES(set_in_capture(state), kDocumented, "ok > active > ok");
 }
 
-// Two sequences in one graph, as a program draws them that keeps one state for what all ranks share and one for the rest.
+// Two sequences in one graph, as a program draws them that keeps one state for what all ranks share and one for the
+// rest.
 TEST_F(RngStateSetInCapture, FixSwitchGraphSafeStates) {
   const at::Generator own = graphsafe_get_state(generator);
   if (!own.defined()) NOT_APPLICABLE("no graph-safe generator state in this release");

@@ -1,9 +1,9 @@
 // A generator that the graph does not know cannot be drawn from in its capture.
 //
-// A kernel is told where in the generator's sequence to start. In a capture that number would be frozen and every replay
-// would draw the same values, so LibTorch keeps it in device memory instead, for generators that are registered with the
-// graph. Others it refuses. The default generator is always registered; from 2.14 on every generator is, at its first use.
-// The numbers are the document's, from a generator of seed 1234.
+// A kernel is told where in the generator's sequence to start. In a capture that number would be frozen and every
+// replay would draw the same values, so LibTorch keeps it in device memory instead, for generators that are registered
+// with the graph. Others it refuses. The default generator is always registered; from 2.14 on every generator is, at
+// its first use. The numbers are the document's, from a generator of seed 1234.
 //
 // Alone:  g++ cases/rng/unregistered_generator.cpp $(ci/libtorch 2.15.0 --flags) -o unregistered_generator
 

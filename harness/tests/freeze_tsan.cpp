@@ -1,6 +1,7 @@
-// The remedies for the freeze race under ThreadSanitizer: with no interpreter lock that makes the steps atomic, each has
-// to bring all of the synchronisation itself. Leaves with 0 where no call raised, every result was right and the model is
-// what it was; ThreadSanitizer's own report makes it 66. With --broken the lock is left out, and there must be a report.
+// The remedies for the freeze race under ThreadSanitizer: with no interpreter lock that makes the steps atomic, each
+// has to bring all of the synchronisation itself. Leaves with 0 where no call raised, every result was right and the
+// model is what it was; ThreadSanitizer's own report makes it 66. With --broken the lock is left out, and there must be
+// a report.
 //
 // Alone:  g++ -std=c++17 -fsanitize=thread -O1 -g -I. harness/tests/freeze_tsan.cpp -o freeze_tsan
 
@@ -51,7 +52,8 @@ bool holds(const char* remedy, Model& model, F&& call) {
   });
   bool intact = model.settings() == "as configured" && model.log() == "info";
   for (auto* part : model.parts()) intact = intact && part->grad() == "trainable" && part->map() == "no map";
-  std::printf("%s: %d of %d calls bad, model %s\n", remedy, bad.load(), kCallers * kRounds, intact ? "intact" : "changed");
+  std::printf("%s: %d of %d calls bad, model %s\n", remedy, bad.load(), kCallers * kRounds,
+              intact ? "intact" : "changed");
   return bad == 0 && intact;
 }
 

@@ -1,14 +1,14 @@
 // The same program breaks torch.load in its first run and not in its second: Python's bytecode cache decides.
 //
-// NVRTC's empty log breaks the process if b" " * 1 is Python's shared one-byte object, and b" " * 1 is the constant b" "
-// itself. The compiler makes that constant through the table of shared objects. The loader of a .pyc file allocates the
-// object first and reads the byte into it afterwards, so a constant from the cache is private, and the NUL hurts nobody.
-// So a program that was just installed or edited fails once, then works on every later start, and fails for good where no
-// cache is written: PYTHONDONTWRITEBYTECODE=1, which many container images set, or a folder that is not writable. The
-// report names a container; who tries to reproduce it twice in an ordinary environment sees nothing. Each run here is an
-// interpreter of its own that imports one small module, which reads the log as the reported code does.
+// NVRTC's empty log does harm if the buffer b" " * 1 is Python's shared one-byte object, and that buffer is the
+// constant b" " itself. The compiler takes the constant from the table of shared objects. The loader of a .pyc file
+// allocates the object first and reads the byte into it afterwards, so a constant from the cache is private and the NUL
+// hurts nobody. So a program that was just installed or edited fails once, works on every later start, and fails for
+// good where no cache is written: under PYTHONDONTWRITEBYTECODE=1, which many container images set, or in a folder that
+// cannot be written. The report names a container; who tries twice in an ordinary environment sees nothing. Each run
+// here is an interpreter of its own, which imports a small module that reads the log as the reported code does.
 //
-// Alone:  g++ cases/load/bytecode_cache_hides_corruption.cpp $(ci/libtorch 2.15.0 --flags) -o bytecode_cache_hides_corruption
+// Alone:  g++ cases/load/bytecode_cache_hides_damage.cpp $(ci/libtorch 2.15.0 --flags) -o bytecode_cache_hides_damage
 
 #include <stdlib.h>
 
@@ -22,7 +22,8 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Whether NVRTC's log breaks torch.load depends on whether the module was compiled or came from a .pyc file",
+    .title =
+        "Whether NVRTC's log breaks torch.load depends on whether the module was compiled or came from a .pyc file",
     .sources = {{"upstream", "K1"}, {"load corruption", "Describe the bug"}},
     .documented = "broken in the first run, healthy in the second; broken in every run without a bytecode cache",
     .nature = Nature::Defect,
@@ -59,7 +60,7 @@ loaded = torch.load(buffer, weights_only=False)
 seen = "intact" if all(torch.equal(loaded[k], saved[k]) for k in saved) else "wrong values"
 )py";
 
-class BytecodeCacheHidesCorruption : public PythonTest {
+class BytecodeCacheHidesDamage : public PythonTest {
  protected:
   void SetUp() override {
     PythonTest::SetUp();
@@ -88,7 +89,7 @@ class BytecodeCacheHidesCorruption : public PythonTest {
   Variables environment = {{"PYTHONDONTWRITEBYTECODE", ""}, {"PYTHONPYCACHEPREFIX", ""}};
 };
 
-TEST_F(BytecodeCacheHidesCorruption, ControlWithoutLog) {
+TEST_F(BytecodeCacheHidesDamage, ControlWithoutLog) {
   read = "";
   for (int i = 0; i < 2; ++i) EXPECT_EQ(run(), "intact");
   environment["PYTHONDONTWRITEBYTECODE"] = "1";
@@ -97,8 +98,9 @@ TEST_F(BytecodeCacheHidesCorruption, ControlWithoutLog) {
   EXPECT_FALSE(std::filesystem::exists(folder / "__pycache__"));
 }
 
-// The cause by itself: what one-byte read of a stream gives, against the constant compiled and the constant unmarshalled.
-TEST_F(BytecodeCacheHidesCorruption, ControlOnlyCompiledConstantIsShared) {
+// The cause by itself: what one-byte read of a stream gives, against the constant compiled and the constant
+// unmarshalled.
+TEST_F(BytecodeCacheHidesDamage, ControlOnlyCompiledConstantIsShared) {
   EXPECT_EQ(python(R"py(
 import io, marshal
 code = compile('b" " * 1', "<constant>", "eval")
@@ -108,7 +110,7 @@ seen = eval(code) is shared, eval(marshal.loads(marshal.dumps(code))) is shared
             "(True, False)");
 }
 
-TEST_F(BytecodeCacheHidesCorruption, ReproducesOnFirstRunAlone) {
+TEST_F(BytecodeCacheHidesDamage, ReproducesOnFirstRunAlone) {
   read = "";
   TRIGGER(read = "yes");
   const std::string first = run(), second = run();
@@ -118,13 +120,13 @@ TEST_F(BytecodeCacheHidesCorruption, ReproducesOnFirstRunAlone) {
              "broken, intact; cache deleted: broken, intact", "intact, intact; cache deleted: intact, intact");
 }
 
-TEST_F(BytecodeCacheHidesCorruption, ReproducesInEveryRunWithoutCache) {
+TEST_F(BytecodeCacheHidesDamage, ReproducesInEveryRunWithoutCache) {
   TRIGGER(environment["PYTHONDONTWRITEBYTECODE"] = "1");
   const std::string first = run(), second = run(), third = run();
   REPRODUCES(first + ", " + second + ", " + third, "broken, broken, broken", "broken, intact, intact");
 }
 
-TEST_F(BytecodeCacheHidesCorruption, FixPrivateBuffer) {
+TEST_F(BytecodeCacheHidesDamage, FixPrivateBuffer) {
   buffer = "yes";
   for (int i = 0; i < 2; ++i) EXPECT_EQ(run(), "intact");
   environment["PYTHONDONTWRITEBYTECODE"] = "1";

@@ -4,7 +4,7 @@
 // reached stay frozen, and each keeps its map. The next call, though it is alone, writes what it finds ("false") into
 // that map and restores it: what one failed request left behind outlives all later ones that succeed.
 //
-// Alone:  g++ cases/freeze/decoder_frozen_after_failed_thaw.cpp $(ci/libtorch 2.15.0 --flags) -o decoder_frozen_after_failed_thaw
+// Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(ci/libtorch 2.15.0 --flags) -o decoder_frozen_after_raise
 
 #include "fixtures/freeze_torch.h"
 #include "harness/case.h"
@@ -20,7 +20,7 @@ RECAPTURE_CASE = {
     .needs = "host",
 };
 
-class DecoderFrozenAfterFailedThaw : public ::testing::Test {
+class DecoderFrozenAfterRaise : public ::testing::Test {
  protected:
   std::string left() const {
     return model.encoder.grad() + " " + model.encoder.map() + " | " + model.decoder.grad() + " " + model.decoder.map() +
@@ -29,7 +29,7 @@ class DecoderFrozenAfterFailedThaw : public ::testing::Test {
   TorchTranscriber model;
 };
 
-TEST_F(DecoderFrozenAfterFailedThaw, ControlOneAfterTheOther) {
+TEST_F(DecoderFrozenAfterRaise, ControlOneAfterTheOther) {
   Caller a([&] { model.transcribe(speech()); });
   Caller b([&] { model.transcribe(speech()); });
   a.finish();
@@ -39,17 +39,18 @@ TEST_F(DecoderFrozenAfterFailedThaw, ControlOneAfterTheOther) {
 }
 
 // B has frozen the encoder when A leaves, and the other two after A has left.
-TEST_F(DecoderFrozenAfterFailedThaw, Reproduces) {
+TEST_F(DecoderFrozenAfterRaise, Reproduces) {
   Caller a([&] { model.transcribe(speech()); });
   Caller b([&] { model.transcribe(speech()); });
   a.until("encoder.unfreeze looks for the map");
   TRIGGER(b.until("decoder.freeze"));
   a.finish();
   b.finish();
-  REPRODUCES(left(), "frozen no map | frozen map | frozen map", "trainable no map | trainable no map | trainable no map");
+  REPRODUCES(left(), "frozen no map | frozen map | frozen map",
+             "trainable no map | trainable no map | trainable no map");
 }
 
-TEST_F(DecoderFrozenAfterFailedThaw, ReproducesForEveryLaterCall) {
+TEST_F(DecoderFrozenAfterRaise, ReproducesForEveryLaterCall) {
   Caller a([&] { model.transcribe(speech()); });
   Caller b([&] { model.transcribe(speech()); });
   a.until("encoder.unfreeze looks for the map");
@@ -61,7 +62,7 @@ TEST_F(DecoderFrozenAfterFailedThaw, ReproducesForEveryLaterCall) {
              "ok: trainable no map | trainable no map | trainable no map");
 }
 
-TEST_F(DecoderFrozenAfterFailedThaw, FixLock) {
+TEST_F(DecoderFrozenAfterRaise, FixLock) {
   std::mutex mutex;
   at::Tensor first, second;
   const auto call = [&](at::Tensor& result, int input) {

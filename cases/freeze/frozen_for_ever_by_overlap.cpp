@@ -1,12 +1,12 @@
 // Two calls that overlap leave parameters frozen for the rest of the process, and nobody is told.
 //
-// freeze() notes each parameter's requires_grad and clears it; where a map is there already it writes into that. A second
-// call finds the parameters cleared by the first, notes "false" over the first one's "true", and so the first call, which
-// raises nothing, restores "false". Every later call finds and restores the same. Where the second call comes while the
-// first is still clearing, its notes are mixed, and the part stays half frozen: both in the older form of freeze(), which
-// reads and clears parameter by parameter, and in the newer one, which reads all of them first.
+// freeze() notes each parameter's requires_grad and clears it; where a map is there already it writes into that. A
+// second call finds the parameters cleared by the first, notes "false" over the first one's "true", and so the first
+// call, which raises nothing, restores "false". Every later call finds and restores the same. Where the second call
+// comes while the first is still clearing, its notes are mixed, and the part stays half frozen: both in the older form
+// of freeze(), which reads and clears parameter by parameter, and in the newer one, which reads all of them first.
 //
-// Alone:  g++ cases/freeze/frozen_for_ever_after_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o frozen_for_ever_after_overlap
+// Alone:  g++ cases/freeze/frozen_for_ever_by_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o frozen_for_ever_by_overlap
 
 #include "fixtures/freeze_torch.h"
 #include "harness/case.h"
@@ -22,17 +22,17 @@ RECAPTURE_CASE = {
     .needs = "host",
 };
 
-class FrozenForEverAfterOverlap : public ::testing::Test {
+class FrozenForEverByOverlap : public ::testing::Test {
  protected:
   // What a first call returned, and what is left after it and one more call, which is alone.
   std::string after(const Caller& a) {
-    return a.outcome() + ", " + model.encoder.grad() + ", then " +
-           outcome_of([&] { model.transcribe(speech()); }) + ", " + model.encoder.grad();
+    return a.outcome() + ", " + model.encoder.grad() + ", then " + outcome_of([&] { model.transcribe(speech()); }) +
+           ", " + model.encoder.grad();
   }
   TorchTranscriber model;
 };
 
-TEST_F(FrozenForEverAfterOverlap, ControlOneAfterTheOther) {
+TEST_F(FrozenForEverByOverlap, ControlOneAfterTheOther) {
   Caller a([&] { model.transcribe(speech()); });
   Caller b([&] { model.transcribe(speech()); });
   a.until("encoder.forward");
@@ -42,7 +42,7 @@ TEST_F(FrozenForEverAfterOverlap, ControlOneAfterTheOther) {
   EXPECT_EQ(after(a), "ok, trainable, then ok, trainable");
 }
 
-TEST_F(FrozenForEverAfterOverlap, Reproduces) {
+TEST_F(FrozenForEverByOverlap, Reproduces) {
   Caller a([&] { model.transcribe(speech()); });
   Caller b([&] { model.transcribe(speech()); });
   a.until("encoder.unfreeze looks for the map");
@@ -53,7 +53,7 @@ TEST_F(FrozenForEverAfterOverlap, Reproduces) {
 }
 
 // A has cleared the weight and not yet read the bias; B freezes the part whole, and A then reads what B has cleared.
-TEST_F(FrozenForEverAfterOverlap, ReproducesHalfFrozenByTheOlderFreeze) {
+TEST_F(FrozenForEverByOverlap, ReproducesHalfFrozenByTheOlderFreeze) {
   Caller a([&] { model.transcribe(speech(), FreezeForm::Interleaved); });
   Caller b([&] { model.transcribe(speech(), FreezeForm::Interleaved); });
   a.until("encoder.freeze reads bias");
@@ -64,7 +64,7 @@ TEST_F(FrozenForEverAfterOverlap, ReproducesHalfFrozenByTheOlderFreeze) {
 }
 
 // A has read both and cleared the weight; B reads the two as they are now, and writes its notes over A's.
-TEST_F(FrozenForEverAfterOverlap, ReproducesHalfFrozenByTheNewerFreeze) {
+TEST_F(FrozenForEverByOverlap, ReproducesHalfFrozenByTheNewerFreeze) {
   Caller a([&] { model.transcribe(speech(), FreezeForm::SnapshotFirst); });
   Caller b([&] { model.transcribe(speech(), FreezeForm::SnapshotFirst); });
   a.until("encoder.freeze clears bias");
@@ -76,7 +76,7 @@ TEST_F(FrozenForEverAfterOverlap, ReproducesHalfFrozenByTheNewerFreeze) {
   REPRODUCES(after(a), "ok, half-frozen, then ok, half-frozen", "ok, trainable, then ok, trainable");
 }
 
-TEST_F(FrozenForEverAfterOverlap, FixSharedFreeze) {
+TEST_F(FrozenForEverByOverlap, FixSharedFreeze) {
   SharedFreeze<TorchTranscriber> shared(model);
   at::Tensor first, second;
   Caller a([&] { first = shared.transcribe(speech(0)); });

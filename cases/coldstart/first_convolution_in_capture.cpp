@@ -1,0 +1,61 @@
+// The first convolution of a thread sets up cuDNN, in the capture if that is where it is.
+//
+// As for cuBLAS, LibTorch creates a cuDNN handle for a thread at its first use, and the library allocates and loads on
+// its own account. The report names the matrix product only; this is the same cold start with the other library. The
+// kernel sums 3 by 3 ones, so that every element of the result is nine times the input's.
+//
+// Alone:  g++ cases/coldstart/first_convolution_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_convolution_in_capture
+
+#include "fixtures/gpu.h"
+#include "fixtures/libraries.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A thread's first cuDNN call falls into a capture",
+    .sources = {{"upstream", "pytorch#99397"}},
+    .documented = "Cuda graphs fail if the library is not initialized",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+};
+
+class FirstConvolutionInCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (!has_library("cudnnCreate", "libcudnn_graph.so") && !has_library("cudnnCreate", "libcudnn_cnn_infer.so")) {
+      GTEST_SKIP() << "cuDNN is a stub here";
+    }
+    x = at::ones({1, 8, 16, 16}, at::kCUDA);
+    kernel = at::ones({8, 1, 3, 3}, at::kCUDA).expand({8, 8, 3, 3}).contiguous() / 8;
+  }
+  at::Tensor convolve() { return at::conv2d(x, kernel); }
+  static std::vector<double> all(double value) { return std::vector<double>(8 * 14 * 14, value); }
+  at::Tensor x, kernel;
+};
+
+TEST_F(FirstConvolutionInCapture, Control) { EXPECT_EQ(values(convolve().round()), all(9)); }
+
+TEST_F(FirstConvolutionInCapture, Reproduces) {
+  WITHOUT_TRIGGER(convolve());
+  graph->capture_begin();
+  const Failure first = failure_of([&] { convolve(); });
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  REPRODUCES(seen(first, status, end), "* > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(FirstConvolutionInCapture, FixWarmUp) {
+  convolve();
+  graph->capture_begin();
+  const at::Tensor y = convolve();
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const int value : {2, 3}) {
+    x.fill_(value);
+    graph->replay();
+    EXPECT_EQ(values(y.round()), all(9 * value));
+  }
+}

@@ -1,0 +1,69 @@
+// A kernel that lazy loading brings in during a capture is loaded by the launch that the capture records.
+//
+// With CUDA_MODULE_LOADING=LAZY, the default since CUDA 12.2, a kernel is loaded at its first launch. Loading code on a
+// program's own account is refused in a capture, so a first launch in one could be refused as well. Here nothing has
+// used hypot before. The variable is read when CUDA starts, and each test is a process of its own.
+//
+// Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_kernel_in_capture
+
+#include <cstdlib>
+
+#include "fixtures/gpu.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "The first launch of a lazily loaded kernel falls into a capture",
+    .sources = {{"upstream", "pytorch#99397"}},
+    .documented = "operation not permitted when stream is capturing",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+};
+
+class FirstKernelInCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    setenv("CUDA_MODULE_LOADING", test == "FixLoadEagerly" ? "EAGER" : "LAZY", 1);
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    a = at::full({4}, 3, at::kCUDA);
+    b = at::full({4}, 4, at::kCUDA);
+  }
+  std::string capture() {
+    graph->capture_begin();
+    const Failure first = failure_of([&] { result = at::hypot(a, b); });
+    const std::string status = capture_status(stream);
+    EXPECT_TRUE(first.code != 0 || captured_nodes(stream) > 0);
+    const Failure end = failure_of([&] { graph->capture_end(); });
+    return seen(first, status, end);
+  }
+  void check_replays() {
+    for (const int value : {1, 2}) {
+      a.fill_(3 * value);
+      b.fill_(4 * value);
+      graph->replay();
+      EXPECT_EQ(values(result), std::vector<double>(4, 5 * value));
+    }
+  }
+  at::Tensor a, b, result;
+};
+
+TEST_F(FirstKernelInCapture, Control) { EXPECT_EQ(values(at::hypot(a, b)), std::vector<double>(4, 5)); }
+
+TEST_F(FirstKernelInCapture, Reproduces) {
+  WITHOUT_TRIGGER(at::hypot(a, b));
+  REPRODUCES(capture(), "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(FirstKernelInCapture, FixWarmUp) {
+  at::hypot(a, b);
+  EXPECT_EQ(capture(), "ok > active > ok");
+  check_replays();
+}
+
+TEST_F(FirstKernelInCapture, FixLoadEagerly) {
+  EXPECT_EQ(capture(), "ok > active > ok");
+  check_replays();
+}

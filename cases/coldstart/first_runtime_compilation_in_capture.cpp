@@ -1,0 +1,78 @@
+// An operator whose kernel LibTorch compiles at run time cannot be used for the first time in a capture.
+//
+// Some operators have no kernel in the library: at their first use, for each type, LibTorch compiles one with NVRTC and
+// loads it into the context. Compiling is the host's own affair; loading a module is not allowed in a capture. gcd is
+// such an operator. The cache of compiled kernels on disk is switched off: it would spare the compilation, not the
+// loading.
+//
+// Alone:  g++ cases/coldstart/first_runtime_compilation_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_runtime_compilation_in_capture
+
+#include <cstdlib>
+
+#include "fixtures/gpu.h"
+#include "fixtures/nvrtc.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A kernel compiled at run time cannot be loaded in a capture",
+    .sources = {{"upstream", "pytorch#99397"}},
+    .documented = "Compiling jit code while creating a cuda graph breaks jit",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+};
+
+class FirstRuntimeCompilationInCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1);
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (!nvrtc().reason.empty()) GTEST_SKIP() << "no NVRTC: " << nvrtc().reason;
+    a = at::full({4}, 12, at::TensorOptions().device(at::kCUDA).dtype(at::kInt));
+    b = at::full({4}, 18, at::TensorOptions().device(at::kCUDA).dtype(at::kInt));
+  }
+  at::Tensor a, b;
+};
+
+TEST_F(FirstRuntimeCompilationInCapture, Control) { EXPECT_EQ(values(at::gcd(a, b)), std::vector<double>(4, 6)); }
+
+TEST_F(FirstRuntimeCompilationInCapture, Reproduces) {
+  WITHOUT_TRIGGER(at::gcd(a, b));
+  graph->capture_begin();
+  const Failure first = failure_of([&] { at::gcd(a, b); });
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuModuleLoadData*");
+  REPRODUCES(seen(first, status, end),
+             "check \"*CUDA driver error: operation not permitted when stream is capturing*\" > invalidated > 901",
+             "ok > active > ok");
+}
+
+// Another type is another kernel: the warm-up has to use the capture's types.
+TEST_F(FirstRuntimeCompilationInCapture, ReproducesAfterWarmUpOfAnotherType) {
+  at::gcd(a.to(at::kLong), b.to(at::kLong));
+  WITHOUT_TRIGGER(at::gcd(a, b));
+  graph->capture_begin();
+  const Failure first = failure_of([&] { at::gcd(a, b); });
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuModuleLoadData*");
+  REPRODUCES(seen(first, status, end),
+             "check \"*CUDA driver error: operation not permitted when stream is capturing*\" > invalidated > 901",
+             "ok > active > ok");
+}
+
+TEST_F(FirstRuntimeCompilationInCapture, FixWarmUp) {
+  at::gcd(a, b);
+  graph->capture_begin();
+  const at::Tensor divisor = at::gcd(a, b);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const int value : {27, 8}) {
+    a.fill_(value);
+    graph->replay();
+    EXPECT_EQ(values(divisor), std::vector<double>(4, value == 27 ? 9 : 2));
+  }
+}
