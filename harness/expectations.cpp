@@ -107,8 +107,7 @@ std::vector<Release> read_matrix(const std::string& root) {
     for (const auto& entry : *list) {
       const auto* table = entry.as_table();
       if (table == nullptr) continue;
-      releases.push_back({(*table)["version"].value_or(std::string()), (*table)["cxx"].value_or(17),
-                          (*table)["cuda"].value_or(12)});
+      releases.push_back({(*table)["version"].value_or(std::string())});
     }
   }
   if (releases.empty()) throw Stop(Exit::Usage, path + ": lists no release");

@@ -8,8 +8,6 @@ namespace recapture {
 
 struct Release {
   std::string version;  // "2.11.0"
-  int cxx = 17;         // The C++ standard its headers need.
-  int cuda = 12;        // Major version of the CUDA that its PyPI build uses.
 };
 
 struct Expectation {
@@ -30,6 +28,7 @@ bool older(const std::string& a, const std::string& b);
 // Whether a version satisfies ">=2.8, <2.13". Throws Stop(Usage) on anything else than < <= > >= == and a version.
 bool satisfies(const std::string& version, const std::string& range);
 
+// The releases of ci/matrix.toml, oldest first.
 std::vector<Release> read_matrix(const std::string& root);
 
 // All expectations below cases/, checked one by one: known keys, known result, a reason, a range that can be read.

@@ -83,6 +83,12 @@ TEST_F(AccumulateGradOnDefaultStream, FixMakeTheNodeOnSideStream) {
   capture_and_expect_gradients();
 }
 
+// A default stream by name only: the handle means each thread's own stream, and none of these is the legacy one.
+TEST_F(AccumulateGradOnDefaultStream, FixMakeTheNodeOnPerThreadStream) {
+  const GradAccumulator kept = node_made_on(c10::cuda::getStreamFromExternal(cudaStreamPerThread, 0));
+  capture_and_expect_gradients();
+}
+
 TEST_F(AccumulateGradOnDefaultStream, FixWarmUpOnCapturingStream) {
   at::Tensor loss;
   for (int i = 0; i < 3; ++i) {

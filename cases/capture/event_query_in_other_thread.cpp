@@ -31,8 +31,8 @@ class EventQueryInOtherThread : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({8}, 3, at::kCUDA);
-    y = at::full({8}, 2, at::kCUDA);
+    x = at::full({8}, 3.0, at::kCUDA);
+    y = at::full({8}, 2.0, at::kCUDA);
     event.record(c10::cuda::getDefaultCUDAStream());
     ASSERT_CUDA(cudaDeviceSynchronize());
   }

@@ -25,7 +25,7 @@ class HostValuePutInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     data = at::tensor({3.0f, 4.0f, 5.0f}, at::kCUDA);
-    places = at::tensor({int64_t{0}, int64_t{2}}, at::kCUDA);
+    places = at::tensor({int64_t{0}, int64_t{2}}, at::device(at::kCUDA).dtype(at::kLong));
     host_zero = at::tensor(0.0f);
     data.clone().index_put_({places}, host_zero);
   }

@@ -96,7 +96,7 @@ class PinMemoryLoopBesideCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     in = at::full({64}, 1, at::kCUDA);
-    data = at::full({16, 1 << 18}, 3);
+    data = at::full({16, 1 << 18}, 3, at::kFloat);
     target = at::empty({kBatch, 1 << 18}, at::kCUDA);
   }
 

@@ -22,7 +22,7 @@ RECAPTURE_CASE = {
 
 namespace {
 constexpr int64_t kSize = 8 << 20;
-const at::TensorOptions kPinned = at::TensorOptions().pinned_memory(true);
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
 }  // namespace
 
 class PinnedAllocationInCapture : public GpuTest {
@@ -31,7 +31,7 @@ class PinnedAllocationInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     data = at::full({1}, 3, at::kCUDA);
-    x = at::full({kSize}, 3);
+    x = at::full({kSize}, 3.0);
     copy = at::empty({kSize}, at::kCUDA);
   }
   at::Tensor data, x, copy;

@@ -24,7 +24,7 @@ RECAPTURE_CASE = {
 };
 
 namespace {
-const at::TensorOptions kPinned = at::TensorOptions().pinned_memory(true);
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
 }  // namespace
 
 class PinnedAllocationInOtherThread : public GpuTest {
@@ -33,8 +33,8 @@ class PinnedAllocationInOtherThread : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     x = at::full({8}, 3, at::kCUDA);
-    data = at::full({8}, 4);
-    large = at::full({1 << 20}, 4);
+    data = at::full({8}, 4, at::kFloat);
+    large = at::full({1 << 20}, 4, at::kFloat);
     t1 = data.pin_memory();
     at::empty({8}, kPinned);  // Dead at once: from here on the cache holds a free block for `data`, none for `large`.
     t2 = at::empty({8}, at::kCUDA);

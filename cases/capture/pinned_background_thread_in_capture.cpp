@@ -28,7 +28,7 @@ RECAPTURE_CASE = {
 };
 
 namespace {
-const at::TensorOptions kPinned = at::TensorOptions().pinned_memory(true);
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
 }  // namespace
 
 class PinnedBackgroundThreadInCapture : public GpuTest {

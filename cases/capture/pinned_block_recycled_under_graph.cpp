@@ -22,7 +22,7 @@ RECAPTURE_CASE = {
 };
 
 namespace {
-const at::TensorOptions kPinned = at::TensorOptions().pinned_memory(true);
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
 }  // namespace
 
 class PinnedBlockRecycledUnderGraph : public GpuTest {
@@ -54,9 +54,11 @@ TEST_F(PinnedBlockRecycledUnderGraph, ReproducesAllocatedInside) {
   source = at::full({1}, 3, kPinned);
   out.copy_(source, /*non_blocking=*/true);
   graph->capture_end();
+  const void* const address = source.data_ptr();
   source.reset();
   ASSERT_CUDA(cudaStreamSynchronize(stream));
   TRIGGER(other = at::full({1}, 99, kPinned));
+  record("address", other.defined() && other.data_ptr() == address ? "the same" : "another");
   graph->replay();
   REPRODUCES(values(out), std::vector<double>{99}, std::vector<double>{3});
 }
@@ -66,9 +68,11 @@ TEST_F(PinnedBlockRecycledUnderGraph, ReproducesAllocatedBefore) {
   graph->capture_begin();
   out.copy_(source, /*non_blocking=*/true);
   graph->capture_end();
+  const void* const address = source.data_ptr();
   source.reset();
   ASSERT_CUDA(cudaStreamSynchronize(stream));
   TRIGGER(other = at::full({1}, 99, kPinned));
+  record("address", other.defined() && other.data_ptr() == address ? "the same" : "another");
   graph->replay();
   REPRODUCES(values(out), std::vector<double>{99}, std::vector<double>{3});
 }

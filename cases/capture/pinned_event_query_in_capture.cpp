@@ -26,7 +26,7 @@ RECAPTURE_CASE = {
 namespace {
 constexpr int64_t kSize = 8;
 constexpr int64_t kHalfASecond = 1'000'000'000;  // In clock cycles, about.
-const at::TensorOptions kPinned = at::TensorOptions().pinned_memory(true);
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
 }  // namespace
 
 class PinnedEventQueryInCapture : public GpuTest {

@@ -30,7 +30,7 @@ RECAPTURE_CASE = {
 namespace {
 
 constexpr int64_t kSize = 1 << 20;  // Nothing of this size is ever pinned before.
-const at::TensorOptions kPinned = at::TensorOptions().pinned_memory(true);
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
 
 // Set by the tests: what the function does besides its arithmetic, what became of it, and in which thread.
 std::function<void()> in_forward, in_backward;
@@ -58,8 +58,8 @@ class QueryInBackwardOfCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     event.record(c10::cuda::getDefaultCUDAStream());
-    x = at::full({1}, 2, at::kCUDA).requires_grad_();
-    weight = at::full({1}, 1, at::kCUDA);
+    x = at::full({1}, 2.0, at::kCUDA).requires_grad_();
+    weight = at::full({1}, 1.0, at::kCUDA);
     gradient_of_step();  // Starts the engine's threads.
     ASSERT_CUDA(cudaDeviceSynchronize());
   }

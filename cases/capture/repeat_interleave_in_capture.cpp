@@ -24,7 +24,7 @@ class RepeatInterleaveInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     data = at::tensor({3.0f, 4.0f}, at::kCUDA);
-    repeats = at::tensor({int64_t{2}, int64_t{1}}, at::kCUDA);
+    repeats = at::tensor({int64_t{2}, int64_t{1}}, at::device(at::kCUDA).dtype(at::kLong));
     data.repeat_interleave(repeats, /*dim=*/0);
   }
   at::Tensor data, repeats;

@@ -1,8 +1,10 @@
 // A second capture cannot begin on a stream that already captures.
 //
 // Library code that captures for itself meets this when its caller captures too. A stream has one capture at a time:
-// CUDA refuses the second begin as an illegal state (401). LibTorch does work of its own before it asks CUDA, such as
-// making the random number generator ready, and a release may refuse there already, in other words.
+// CUDA refuses the second begin as an illegal state (401). LibTorch makes the random number generator ready before it
+// asks CUDA, and refuses there already, in words of its own. A release that keeps the generator's state by capture comes
+// as far as CUDA's 401. Both leave the first capture as it was. The refused graph cannot be destroyed: its destructor
+// takes it off a generator that never had it, throws, and ends the process.
 //
 // Alone:  g++ cases/capture/second_capture_on_capturing_stream.cpp $(ci/libtorch 2.15.0 --flags) -o second_capture_on_capturing_stream
 
@@ -14,7 +16,7 @@ using namespace recapture;
 RECAPTURE_CASE = {
     .title = "A second capture cannot begin on a stream that already captures",
     .sources = {{"upstream", "5. Error codes 900-910"}, {"upstream", "C1"}},
-    .documented = "401 cudaErrorIllegalState: begin on a stream already capturing",
+    .documented = "401 cudaErrorIllegalState, or LibTorch's own: Cannot register the state during capturing stage",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
 };
@@ -44,19 +46,19 @@ TEST_F(SecondCaptureOnCapturingStream, Reproduces) {
   TRIGGER(first = failure_of_code(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal)));
   const std::string status = capture_status(stream);
   const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
-  RAISED_BY("cuStreamBeginCapture*");
-  REPRODUCES(seen(first, status, end), "401 > * > *", "ok > active > ok");
+  REPRODUCES(seen(first, status, end), "401 > active > ok", "ok > active > ok");
 }
 
 TEST_F(SecondCaptureOnCapturingStream, ReproducesThroughLibTorch) {
   const at::Tensor x = at::full({1}, 3, at::kCUDA);
-  const auto second = make_graph();
+  Graph* const second = make_graph().release();  // Never destroyed: see above.
   graph->capture_begin();
   const at::Tensor y = x * 2;
   const Failure first = failure_of([&] { TRIGGER(second->capture_begin()); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
-  REPRODUCES(seen(first, status, end), "401 > * > *", "ok > active > ok");
+  REPRODUCES(seen(first, status, end), "check \"Cannot register the state during capturing stage.*\" > active > ok",
+             "ok > active > ok");
 }
 
 TEST_F(SecondCaptureOnCapturingStream, FixOneCaptureAfterTheOther) {

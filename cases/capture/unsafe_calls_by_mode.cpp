@@ -127,6 +127,17 @@ TEST_F(UnsafeCallsByMode, ControlLegacyStream) {
             kAllowed);
 }
 
+// The synchronous calls wait for the legacy stream, and for nothing that captures.
+TEST_F(UnsafeCallsByMode, ControlMemset) {
+  EXPECT_EQ(row("cudaMemset", [](const Resources& r) { return cudaMemset(r.device, 0, kBytes); }), kAllowed);
+}
+
+TEST_F(UnsafeCallsByMode, ControlMemcpy) {
+  EXPECT_EQ(row("cudaMemcpy",
+                [](const Resources& r) { return cudaMemcpy(r.device, r.host, kBytes, cudaMemcpyHostToDevice); }),
+            kAllowed);
+}
+
 TEST_F(UnsafeCallsByMode, ReproducesMalloc) {
   void* memory = nullptr;
   REPRODUCES(row("cudaMalloc", [&](const Resources&) { return cudaMalloc(&memory, kBytes); }), kUnsafe, kAllowed);
@@ -165,13 +176,14 @@ TEST_F(UnsafeCallsByMode, ReproducesStreamSynchronize) {
              kAllowed);
 }
 
-TEST_F(UnsafeCallsByMode, ReproducesMemset) {
-  REPRODUCES(row("cudaMemset", [](const Resources& r) { return cudaMemset(r.device, 0, kBytes); }), kUnsafe, kAllowed);
-}
-
-TEST_F(UnsafeCallsByMode, ReproducesMemcpy) {
-  REPRODUCES(row("cudaMemcpy",
-                 [](const Resources& r) { return cudaMemcpy(r.device, r.host, kBytes, cudaMemcpyHostToDevice); }),
+TEST_F(UnsafeCallsByMode, ReproducesGraphInstantiate) {
+  cudaGraph_t other_graph = nullptr;
+  ASSERT_CUDA(cudaGraphCreate(&other_graph, 0));
+  REPRODUCES(row("cudaGraphInstantiate",
+                 [&](const Resources&) {
+                   cudaGraphExec_t exec;
+                   return cudaGraphInstantiateWithFlags(&exec, other_graph, 0);
+                 }),
              kUnsafe, kAllowed);
 }
 

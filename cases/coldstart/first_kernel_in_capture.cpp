@@ -28,8 +28,8 @@ class FirstKernelInCapture : public GpuTest {
     setenv("CUDA_MODULE_LOADING", test == "FixLoadEagerly" ? "EAGER" : "LAZY", 1);
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    a = at::full({4}, 3, at::kCUDA);
-    b = at::full({4}, 4, at::kCUDA);
+    a = at::full({4}, 3.0, at::kCUDA);
+    b = at::full({4}, 4.0, at::kCUDA);
   }
   std::string capture() {
     graph->capture_begin();

@@ -31,8 +31,8 @@ class FirstMatmulInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     if (!has_library("cublasCreate_v2", "libcublasLt.so")) GTEST_SKIP() << "cuBLAS is a stub here";
-    x = at::full({32, 32}, 1, at::kCUDA);
-    weight = at::full({32, 32}, 2, at::kCUDA).requires_grad_();
+    x = at::full({32, 32}, 1.0, at::kCUDA);
+    weight = at::full({32, 32}, 2.0, at::kCUDA).requires_grad_();
     torch::autograd::grad({(x * weight).sum()}, {weight});  // Starts autograd's thread, and no cuBLAS.
   }
   // Captures a product of x with itself, replays it for two inputs and checks the elements, 32 * value * value.

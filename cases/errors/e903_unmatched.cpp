@@ -2,7 +2,8 @@
 //
 // A capture has one stream of origin. A stream that waits for the capture's work takes part and reports itself as
 // capturing, but only the origin may end what it began. LibTorch compares the streams itself before it asks CUDA, so
-// its variant here ends the capture past LibTorch, by the raw handle, as a foreign library would.
+// its variant here ends the capture past LibTorch, by the raw handle, as a foreign library would. The refused call also
+// invalidates the capture, so that its origin cannot end it well any more either.
 //
 // Alone:  g++ cases/errors/e903_unmatched.cpp $(ci/libtorch 2.15.0 --flags) -o e903_unmatched
 
@@ -45,7 +46,7 @@ TEST_F(E903Unmatched, Reproduces) {
   const std::string status = capture_status(stream);
   const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
   RAISED_BY("cuStreamEndCapture");
-  REPRODUCES(seen(first, status, end), "903 > * > *", "ok > active > ok");
+  REPRODUCES(seen(first, status, end), "903 > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(E903Unmatched, ReproducesThroughLibTorch) {
@@ -60,7 +61,7 @@ TEST_F(E903Unmatched, ReproducesThroughLibTorch) {
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
   RAISED_BY("cuStreamEndCapture");
-  REPRODUCES(seen(first, status, end), "903 > * > *", "ok > active > ok");
+  REPRODUCES(seen(first, status, end), "903 > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(E903Unmatched, FixEndOnTheOrigin) {

@@ -34,14 +34,14 @@ class FreezeRemediesUnderLoad : public ::testing::Test {
   };
 
   template <class F>
-  Bad load(int rounds, F&& call) {
+  Bad load(int rounds, F&& call, int callers = kCallers) {
     std::atomic<int> bad{0};
     std::vector<at::Tensor> inputs, expected;
-    for (int i = 0; i < kCallers; ++i) {
+    for (int i = 0; i < callers; ++i) {
       inputs.push_back(speech(i));
       expected.push_back(TorchTranscriber().forward(inputs.back()));
     }
-    together(kCallers, [&](int i) {
+    together(callers, [&](int i) {
       for (int round = 0; round < rounds; ++round) {
         at::Tensor result;
         if (outcome_of([&] { result = call(inputs[i]); }) != "ok" || !at::equal(result, expected[i])) ++bad;
@@ -56,6 +56,13 @@ class FreezeRemediesUnderLoad : public ::testing::Test {
   TorchTranscriber model;
   std::mutex mutex;
 };
+
+TEST_F(FreezeRemediesUnderLoad, ControlOneCaller) {
+  const Bad bad = load(
+      kRounds, [&](const at::Tensor& input) { return model.transcribe(input); }, /*callers=*/1);
+  EXPECT_EQ(bad.calls, 0);
+  EXPECT_EQ(bad.after, kIntact);
+}
 
 TEST_F(FreezeRemediesUnderLoad, ReproducesWithoutTheLock) {
   const Bad bad = load(kBrokenRounds, [&](const at::Tensor& input) {

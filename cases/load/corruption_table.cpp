@@ -9,6 +9,8 @@
 //
 // Alone:  g++ cases/load/corruption_table.cpp $(ci/libtorch 2.15.0 --flags) -o corruption_table
 
+#include <stdlib.h>
+
 #include "fixtures/nvrtc.h"
 #include "fixtures/python.h"
 #include "harness/case.h"
@@ -17,7 +19,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A log read into a shared one-byte object gives the report's table of torch.load's failures, row by row",
-    .sources = {{"load corruption", "Describe the bug"}, {"load corruption", "Steps/Code to reproduce bug"}},
+    .sources = {{"load corruption", "Key diagnostic findings"}, {"load corruption", "Steps/Code to reproduce bug"}},
     .documented = "3 or fewer always works; 4 or more always fails; raw pickle is unaffected; irreversible",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
@@ -26,7 +28,7 @@ RECAPTURE_CASE = {
 };
 
 constexpr char kReadLog[] = R"py(
-import ctypes
+import ctypes, sys
 nvrtc = ctypes.CDLL(library)
 program, size = ctypes.c_void_p(), ctypes.c_size_t()
 assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void f() {}", b"f.cu", 0, None, None) == 0
@@ -34,6 +36,7 @@ assert nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(b"--gpu-archi
 assert nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) == 0
 log = b" " * size.value
 assert nvrtc.nvrtcGetProgramLog(program, log) == 0
+sys.decoder = nvrtc, program, log  # What a model would hold.
 seen = size.value
 )py";
 
@@ -83,7 +86,9 @@ class CorruptionTable : public PythonTest {
 };
 
 constexpr char kIrreversible[] = R"py(
+import sys
 before = attempt(4)
+vars(sys).pop("decoder", None)
 gc.collect()
 torch.cuda.empty_cache()
 importlib.reload(pickle)
@@ -137,7 +142,8 @@ TEST_F(CorruptionTable, ReproducesRawPickleOf32Elements) {
   TRIGGER(ASSERT_EQ(read_log(), "1"));
   REPRODUCES(
       table({{"1 raw of 4x8", "attempt(1, (4, 8), raw=True)"}, {"1 raw of 4x9", "attempt(1, (4, 9), raw=True)"}}),
-      "1 raw of 4x8: RuntimeError: *; 1 raw of 4x9: intact", "1 raw of 4x8: intact; 1 raw of 4x9: intact");
+      "1 raw of 4x8: RuntimeError: storage has wrong byte size: expected *; 1 raw of 4x9: intact",
+      "1 raw of 4x8: intact; 1 raw of 4x9: intact");
 }
 
 TEST_F(CorruptionTable, ReproducesIrreversible) {
@@ -145,6 +151,12 @@ TEST_F(CorruptionTable, ReproducesIrreversible) {
   REPRODUCES(python(kTry + std::string(kIrreversible)),
              "TypeError: 'tuple' object is not callable, then TypeError: 'tuple' object is not callable",
              "intact, then intact");
+}
+
+TEST_F(CorruptionTable, ReproducesWithoutDynamo) {
+  setenv("TORCHDYNAMO_DISABLE", "1", 1);
+  TRIGGER(ASSERT_EQ(read_log(), "1"));
+  REPRODUCES(tried("attempt(10)"), "TypeError: 'tuple' object is not callable", "intact");
 }
 
 TEST_F(CorruptionTable, ReproducesWrongShapes) {

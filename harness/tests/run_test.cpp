@@ -30,7 +30,7 @@ class Program : public ::testing::Test {
   void SetUp() override {
     fs::create_directories(folder + "/ci");
     fs::create_directories(folder + "/build/2.15.0/cases/lies");
-    std::ofstream(folder + "/ci/matrix.toml") << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\ncxx = 20\n";
+    std::ofstream(folder + "/ci/matrix.toml") << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\n";
     fs::copy(RECAPTURE_BUILD "/recapture", folder + "/build/recapture");
     fs::copy(RECAPTURE_BUILD "/harness/tests/fake_canary", folder + "/build/canary");
     fs::copy(RECAPTURE_BUILD "/harness/tests/liar", folder + "/build/2.15.0/cases/lies/liar");
