@@ -246,7 +246,10 @@ void Run::prepare() {
     throw Stop(Exit::Infrastructure, "a GPU is demanded and there is none: " + canary_.value("reason", "the canary died"));
   }
   if (cases_.empty()) return;
-  const auto [seen, answer] = ask({cases_.front().path, {"--environment"}, libtorch_variables(options_.libtorch)}, 120);
+  // Without the GPU: with one, LibTorch's account of itself asks libraries that a packed LibTorch lacks.
+  auto variables = libtorch_variables(options_.libtorch);
+  variables["CUDA_VISIBLE_DEVICES"] = "";
+  const auto [seen, answer] = ask({cases_.front().path, {"--environment"}, variables}, 120);
   const Json facts = Json::parse(answer, nullptr, false);
   if (!facts.is_object()) {
     throw Stop(Exit::Infrastructure, cases_.front().path + " cannot tell its environment: " + seen.last_words);

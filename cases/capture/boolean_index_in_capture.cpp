@@ -46,6 +46,7 @@ TEST_F(BooleanIndexInCapture, Reproduces) {
   const Failure first = failure_of([&] { TRIGGER(data.index({mask})); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuStreamSynchronize");
   REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
 }
 
@@ -55,6 +56,7 @@ TEST_F(BooleanIndexInCapture, ReproducesByMaskedSelect) {
   const Failure first = failure_of([&] { TRIGGER(at::masked_select(data, mask)); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuStreamSynchronize");
   REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
 }
 

@@ -3,8 +3,8 @@
 // Recorded in a capture, an ordinary event names a node of that capture's graph. A second capture that waits for it
 // would depend on that graph and is refused. No document names the code. It is not 905, as for an event of uncaptured
 // work: to cudaStreamWaitEvent an event of a capture that is over is an invalid value (1). Two graphs are ordered by an
-// external event: one graph records it when it runs and the other waits for it when it runs. The fixes replay the graphs on two streams that nothing else
-// orders, and the first one spins before it writes.
+// external event: one graph records it when it runs and the other waits for it when it runs. The fixes replay the
+// graphs on two streams that nothing else orders, and the first one spins before it writes.
 //
 // Alone:  g++ cases/capture/event_between_two_graphs.cpp $(ci/libtorch 2.15.0 --flags) -o event_between_two_graphs
 

@@ -3,8 +3,8 @@
 // Such an event marks a place in a graph and not a point in time: it never happens, however often the graph is
 // replayed. The query therefore fails with an error of its own (907), in relaxed mode and from a thread that no capture
 // restricts too; where the capture's mode forbids the query as such, 907 comes before 900. Ending the capture does not
-// set the event free: the query fails then as well, with cudaErrorInvalidValue (1) and no longer with 907. Only a record
-// outside a capture, or one that asks for an external event, helps.
+// set the event free: the query fails then as well, with cudaErrorInvalidValue (1) and no longer with 907. Only a
+// record outside a capture, or one that asks for an external event, helps.
 //
 // Alone:  g++ cases/capture/query_of_captured_event.cpp $(ci/libtorch 2.15.0 --flags) -o query_of_captured_event
 

@@ -3,8 +3,9 @@
 // CUDA allows captures on two streams at once. The default generator, which both use, has one flag that says whether it
 // is captured, not one for each capture. The first capture to end clears it, and random numbers in the other are
 // refused as if nothing captured. The two captures may belong to one thread or to two; the threads here take turns by
-// promises. One thread needs relaxed mode for both: ending a capture instantiates its graph, which CUDA refuses (900) in
-// a thread that has another capture open in a stricter mode. From per-capture generator state on there is no such flag.
+// promises. One thread needs relaxed mode for both: ending a capture instantiates its graph, which CUDA refuses (900)
+// in a thread that has another capture open in a stricter mode. From per-capture generator state on there is no such
+// flag.
 //
 // Alone:  g++ cases/capture/random_numbers_in_concurrent_captures.cpp $(ci/libtorch 2.15.0 --flags) -o random_numbers_in_concurrent_captures
 

@@ -2,9 +2,9 @@
 //
 // Library code that captures for itself meets this when its caller captures too. A stream has one capture at a time:
 // CUDA refuses the second begin as an illegal state (401). LibTorch makes the random number generator ready before it
-// asks CUDA, and refuses there already, in words of its own. A release that keeps the generator's state by capture comes
-// as far as CUDA's 401. Both leave the first capture as it was. The refused graph cannot be destroyed: its destructor
-// takes it off a generator that never had it, throws, and ends the process.
+// asks CUDA, and refuses there already, in words of its own. A release that keeps the generator's state by capture
+// comes as far as CUDA's 401. Both leave the first capture as it was. The refused graph cannot be destroyed: its
+// destructor takes it off a generator that never had it, throws, and ends the process.
 //
 // Alone:  g++ cases/capture/second_capture_on_capturing_stream.cpp $(ci/libtorch 2.15.0 --flags) -o second_capture_on_capturing_stream
 

@@ -49,6 +49,7 @@ TEST_F(UniqueInCapture, Reproduces) {
   const Failure first = failure_of([&] { TRIGGER(at::_unique2(result)); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuStreamSynchronize");
   REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
 }
 

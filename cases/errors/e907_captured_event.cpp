@@ -2,8 +2,8 @@
 //
 // Recorded in a capture, an event marks a place in a graph and not a moment in a stream: it is neither reached nor
 // pending. After the capture it is no more of use, until it is recorded again outside, but a query then gets another
-// answer: cudaErrorInvalidValue (1), and no longer 907. The captures are in relaxed mode, where a query is not unsafe as
-// such, so that the event is the only thing that can be wrong with it.
+// answer: cudaErrorInvalidValue (1), and no longer 907. The captures are in relaxed mode, where a query is not unsafe
+// as such, so that the event is the only thing that can be wrong with it.
 //
 // Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch 2.15.0 --flags) -o e907_captured_event
 

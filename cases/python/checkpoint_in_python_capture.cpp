@@ -1,0 +1,97 @@
+// In Python, torch.utils.checkpoint with preserve_rng_state=True fails in a capture.
+//
+// The document's model: four reentrant checkpointed blocks, warmed up on a side stream, then captured. Before each
+// block the checkpoint saves the generator's state for the second computation, and reading that state in a capture is
+// refused. From 2.10 on it is not, and the program runs.
+//
+// Alone:  g++ cases/python/checkpoint_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o checkpoint_in_python_capture
+
+#include "fixtures/python_programs.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, a checkpoint that preserves the generator's state fails in a capture",
+    .sources = {{"capture failures", "Activation Checkpointing with RNG State Preservation"}},
+    .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Verbatim,
+    .needs = "gpu python",
+    .deadline_s = 180,
+};
+
+class CheckpointInPythonCapture : public PythonProgramTest {
+ protected:
+  // After a capture that succeeded: whether output and gradient of two replays are those of the model without graph and
+  // checkpoint, and how many outputs there are.
+  std::string captured(const std::string& preserve_rng_state) {
+    return run(R"py(
+import torch
+import torch.utils.checkpoint
+
+class CheckpointedModel(torch.nn.Module):
+    def __init__(self, dim=512, num_blocks=4):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([
+            torch.nn.Sequential(
+                torch.nn.Linear(dim, dim),
+                torch.nn.ReLU(),
+                torch.nn.Linear(dim, dim),
+                torch.nn.ReLU(),
+            ) for _ in range(num_blocks)
+        ])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = torch.utils.checkpoint.checkpoint(
+                block, x,
+                use_reentrant=True,
+                preserve_rng_state={preserve_rng_state},
+            )
+        return x
+
+def plain(x):
+    for block in model.blocks:
+        x = block(x)
+    return x
+
+graph = torch.cuda.CUDAGraph()
+model = CheckpointedModel(dim=128).cuda()
+x = torch.randn((32, 128), device="cuda", requires_grad=True)
+stream = torch.cuda.Stream()
+stream.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(stream):
+    y = model(x)
+    y.sum().backward()
+with Outcome() as seen:
+    with torch.cuda.graph(graph):
+        y = model(x)
+        y.sum().backward()
+if str(seen) == "ok > ok":
+    equal, sums = [], set()
+    for scale in (1, 3):
+        x.detach().copy_(torch.randn_like(x) * scale)
+        x.grad.zero_()
+        graph.replay()
+        expected = plain(x)
+        gradient, = torch.autograd.grad(expected.sum(), x)
+        equal.append(torch.allclose(y, expected, 1e-3, 1e-6) and torch.allclose(x.grad, gradient, 1e-3, 1e-6))
+        sums.add(y.sum().item())
+    seen = f"{seen} {equal} {len(sums)}"
+)py",
+               {{"preserve_rng_state", preserve_rng_state}});
+  }
+};
+
+TEST_F(CheckpointInPythonCapture, Control) { EXPECT_EQ(captured("False"), "ok > ok [True, True] 2"); }
+
+TEST_F(CheckpointInPythonCapture, Reproduces) {
+  std::string preserve_rng_state = "False";
+  TRIGGER(preserve_rng_state = "True");
+  REPRODUCES(captured(preserve_rng_state),
+             "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture* > ok",
+             "ok > ok [True, True] 2");
+}
+
+TEST_F(CheckpointInPythonCapture, FixDoNotPreserveRngState) { EXPECT_EQ(captured("False"), "ok > ok [True, True] 2"); }

@@ -1,0 +1,114 @@
+// In Python, pinned memory can neither be allocated nor given back in a global capture.
+//
+// The document's program, one call at a time: pin_memory() and randn(pin_memory=True) call cudaHostAlloc and
+// _host_emptyCache() calls cudaFreeHost, which a global capture forbids in every thread. Each size is used once, so
+// nothing comes from the cache. For _host_emptyCache() a pinned tensor is dropped in the capture: torch.cuda.graph
+// empties the same cache on entry, from some release on. Up to 2.10 all of it fails; later the capture has a pool of
+// pinned blocks, and only giving back fails.
+//
+// Alone:  g++ cases/python/pinned_memory_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_memory_in_python_capture
+
+#include "fixtures/python_programs.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, allocating or giving back pinned memory in a global capture invalidates it",
+    .sources = {{"capture failures", "Pinned Memory: Forbidden in Global Mode"}, {"upstream", "K5"}},
+    .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Verbatim,
+    .needs = "gpu python",
+    .deadline_s = 120,
+};
+
+using PinnedMemoryInPythonCapture = PythonProgramTest;
+
+constexpr char kProgram[] = R"py(
+import torch
+graph = torch.cuda.CUDAGraph()
+x = torch.randn(8*1024**2, device="cpu")
+data = torch.randn(8, device="cuda")
+held = torch.empty(2*1024**2, device="cpu", pin_memory=True)
+with Outcome() as seen:
+    with torch.cuda.graph(graph, capture_error_mode="{mode}"):
+        result = data * 2
+        {line}
+)py";
+
+TEST_F(PinnedMemoryInPythonCapture, Control) {
+  EXPECT_EQ(run(kProgram, {{"mode", "global"}, {"line", "pass"}}), "ok > ok");
+}
+
+TEST_F(PinnedMemoryInPythonCapture, ReproducesPinMemory) {
+  std::string line = "pass";
+  TRIGGER(line = "y = x.pin_memory()");
+  RAISED_BY("cuMemHostAlloc*");
+  REPRODUCES(run(kProgram, {{"mode", "global"}, {"line", line}}), "900 > 901", "ok > ok");
+}
+
+TEST_F(PinnedMemoryInPythonCapture, ReproducesRandn) {
+  std::string line = "pass";
+  TRIGGER(line = "z = torch.randn(8*1024**2, device='cpu', pin_memory=True)");
+  RAISED_BY("cuMemHostAlloc*");
+  REPRODUCES(run(kProgram, {{"mode", "global"}, {"line", line}}), "900 > 901", "ok > ok");
+}
+
+TEST_F(PinnedMemoryInPythonCapture, ReproducesHostEmptyCache) {
+  std::string line = "del held";
+  TRIGGER(line = "del held; torch._C._host_emptyCache()");
+  RAISED_BY("cuMemFreeHost*");
+  REPRODUCES(run(kProgram, {{"mode", "global"}, {"line", line}}), "900 > 901", "ok > ok");
+}
+
+TEST_F(PinnedMemoryInPythonCapture, FixAllocateBefore) {
+  EXPECT_EQ(run(R"py(
+import torch
+graph = torch.cuda.CUDAGraph()
+x = torch.randn(8*1024**2, device="cpu")
+pinned_x = x.pin_memory()
+pinned_buffer = torch.empty(8*1024**2, device="cpu", pin_memory=True)
+with torch.cuda.graph(graph):
+    gpu_data = pinned_x.to("cuda", non_blocking=True)
+seen = []
+for value in (5, 7):
+    pinned_x.fill_(value)
+    graph.replay()
+    seen += [gpu_data.min().item(), gpu_data.max().item()]
+)py"),
+            "[5.0, 5.0, 7.0, 7.0]");
+}
+
+TEST_F(PinnedMemoryInPythonCapture, FixRelaxedMode) {
+  EXPECT_EQ(run(R"py(
+import torch
+graph = torch.cuda.CUDAGraph()
+x = torch.randn(8*1024**2, device="cpu")
+with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+    y = x.pin_memory()
+    gpu_data = y.to("cuda", non_blocking=True)
+seen = [torch.equal(x, y)]
+for value in (5, 7):
+    y.fill_(value)
+    graph.replay()
+    seen += [gpu_data.min().item(), gpu_data.max().item()]
+)py"),
+            "[True, 5.0, 5.0, 7.0, 7.0]");
+}
+
+TEST_F(PinnedMemoryInPythonCapture, FixNoPinnedMemory) {
+  EXPECT_EQ(run(R"py(
+import torch
+graph = torch.cuda.CUDAGraph()
+scale = torch.ones(1, device="cuda")
+with torch.cuda.graph(graph):
+    data = torch.randn(8*1024**2, device="cuda") * scale
+seen = []
+for value in (0, 7):
+    scale.fill_(value)
+    graph.replay()
+    seen.append(round(data.std().item(), 1))
+)py"),
+            "[0.0, 7.0]");
+}

@@ -1,0 +1,90 @@
+// In Python, asking a stream or an event whether it is done, during a capture, invalidates the capture.
+//
+// The document's program: neither the stream nor the event has to do with the capture. Global mode forbids the question
+// all the same, because the answer could be waited for.
+//
+// Alone:  g++ cases/python/queries_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o queries_in_python_capture
+
+#include "fixtures/python_programs.h"
+#include "harness/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, stream.query() or event.query() during a capture invalidates it",
+    .sources = {{"capture failures", "Direct Query: Forbidden Operations"},
+                {"capture failures", "Event and Stream Query Restrictions"}},
+    .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Verbatim,
+    .needs = "gpu python",
+    .deadline_s = 120,
+};
+
+class QueriesInPythonCapture : public PythonProgramTest {
+ protected:
+  std::string with(const std::string& line) {
+    return run(R"py(
+import torch
+event = torch.cuda.Event()
+event.record()
+stream = torch.cuda.Stream()
+graph = torch.cuda.CUDAGraph()
+x = torch.randn(8, device="cuda")
+with Outcome() as seen:
+    with torch.cuda.graph(graph):
+        z = x + 1
+        {line}
+        z = z * 2
+)py",
+               {{"line", line}});
+  }
+  std::string replayed(const std::string& before, const std::string& after) {
+    return run(R"py(
+import torch
+event = torch.cuda.Event()
+event.record()
+stream = torch.cuda.Stream()
+graph = torch.cuda.CUDAGraph()
+x = torch.randn(8, device="cuda")
+torch.cuda.synchronize()
+seen = []
+{before}
+with torch.cuda.graph(graph):
+    z = x + 1
+    z = z * 2
+{after}
+for value in (5, 7):
+    x.fill_(value)
+    graph.replay()
+    seen.append(z.unique().tolist())
+)py",
+               {{"before", before}, {"after", after}});
+  }
+};
+
+TEST_F(QueriesInPythonCapture, Control) { EXPECT_EQ(with("pass"), "ok > ok"); }
+
+TEST_F(QueriesInPythonCapture, ReproducesStreamQuery) {
+  std::string line = "pass";
+  TRIGGER(line = "stream.query()");
+  RAISED_BY("cuStreamQuery*");
+  REPRODUCES(with(line), "900 > 901", "ok > ok");
+}
+
+TEST_F(QueriesInPythonCapture, ReproducesEventQuery) {
+  std::string line = "pass";
+  TRIGGER(line = "event.query()");
+  RAISED_BY("cuEventQuery");
+  REPRODUCES(with(line), "900 > 901", "ok > ok");
+}
+
+TEST_F(QueriesInPythonCapture, FixQueryBefore) {
+  EXPECT_EQ(replayed("seen += [stream.query(), event.query()]", "pass"), "[True, True, [12.0], [16.0]]");
+}
+
+TEST_F(QueriesInPythonCapture, FixQueryAfter) {
+  EXPECT_EQ(replayed("pass", "seen += [stream.query(), event.query()]"), "[True, True, [12.0], [16.0]]");
+}
+
+TEST_F(QueriesInPythonCapture, FixNoQuery) { EXPECT_EQ(replayed("pass", "pass"), "[[12.0], [16.0]]"); }
