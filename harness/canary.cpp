@@ -1,5 +1,6 @@
-// Does the GPU answer? Names the machine and runs one small kernel whose result is checked, through the driver alone: no
-// CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 it answers, 1 it does not, 77 no GPU.
+// Does the GPU answer? Names the machine and runs one small kernel whose result is checked, through the driver alone:
+// no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 it answers, 1 it does not, 77 no
+// GPU.
 #include <dlfcn.h>
 
 #include <array>
@@ -70,7 +71,8 @@ std::string run_kernel(int device) {
   error = call("cuModuleGetFunction", &kernel, module, "store");
   if (error == kOk) error = call("cuMemAlloc_v2", &memory, sizeof result);
   if (error != kOk) return failed("cuMemAlloc", error);
-  error = call("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U, Handle{}, parameters.data(), static_cast<void**>(nullptr));
+  error = call("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U, Handle{}, parameters.data(),
+               static_cast<void**>(nullptr));
   if (error != kOk) return failed("cuLaunchKernel", error);
   error = call("cuMemcpyDtoH_v2", static_cast<void*>(&result), memory, sizeof result);
   if (error != kOk) return failed("cuMemcpyDtoH", error);

@@ -40,13 +40,13 @@ struct Source {
 };
 
 struct Case {
-  const char* title;             // One sentence in the present tense.
+  const char* title;  // One sentence in the present tense.
   std::vector<Source> sources;
-  const char* documented;        // The failure's signature in the document's own words.
+  const char* documented;  // The failure's signature in the document's own words.
   Nature nature;
   Fidelity fidelity;
-  const char* needs = "gpu";     // "host" or "gpu"; more after a blank: "gpu python".
-  int deadline_s = 60;           // A test that takes longer has hung, in seconds.
+  const char* needs = "gpu";  // "host" or "gpu"; more after a blank: "gpu python".
+  int deadline_s = 60;        // A test that takes longer has hung, in seconds.
 };
 
 extern const Case this_case;
@@ -69,8 +69,10 @@ std::string text_of(const T& value) {
   }
 }
 
-// Judges three ways and tells the runner: documented passes; healthy and anything else fail and say which of both it was.
-void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file, int line);
+// Judges three ways and tells the runner: documented passes; healthy and anything else fail and say which of both it
+// was.
+void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file,
+                int line);
 void reproduces_at_rate(int hits, int tries, const char* file, int line);
 
 // False where the case is run with its trigger off, to see that it can also not reproduce.
@@ -79,36 +81,36 @@ bool trigger_on();
 }  // namespace recapture
 
 // The case's description. Also puts the source text into the binary: its hash ties a record to what ran.
-#define RECAPTURE_CASE                                                                                      \
-  __asm__(                                                                                                  \
-      ".pushsection .rodata\n.global _ZN9recapture11this_sourceE\n_ZN9recapture11this_sourceE:\n.incbin \"" \
-      __BASE_FILE__ "\"\n.byte 0\n.popsection\n");                                                          \
+#define RECAPTURE_CASE                                                                                    \
+  __asm__(                                                                                                \
+      ".pushsection .rodata\n.global _ZN9recapture11this_sourceE\n_ZN9recapture11this_sourceE:\n.incbin " \
+      "\"" __BASE_FILE__ "\"\n.byte 0\n.popsection\n");                                                   \
   const ::recapture::Case recapture::this_case
 
 // The last statement of a Reproduces test. `seen` is what was observed, `documented` what the document says it will be,
-// `healthy` what it would be without the failure. Text may hold `*` for any run of characters; other values are compared
-// as GoogleTest prints them. Documented passes; "healthy" and "different" fail, each in its own words.
-#define REPRODUCES(seen, documented, healthy)                                                                  \
-  ::recapture::reproduces(::recapture::text_of(seen), ::recapture::text_of(documented),                       \
-                          ::recapture::text_of(healthy), __FILE__, __LINE__)
+// `healthy` what it would be without the failure. Text may hold `*` for any run of characters; other values are
+// compared as GoogleTest prints them. Documented passes; "healthy" and "different" fail, each in its own words.
+#define REPRODUCES(seen, documented, healthy)                                                                          \
+  ::recapture::reproduces(::recapture::text_of(seen), ::recapture::text_of(documented), ::recapture::text_of(healthy), \
+                          __FILE__, __LINE__)
 
 // For a race: it was seen in `hits` of `tries` attempts. None is "unseen", which is never healthy.
 #define REPRODUCES_AT_RATE(hits, tries) ::recapture::reproduces_at_rate(hits, tries, __FILE__, __LINE__)
 
 // The one statement without which the failure must not occur. `--break=trigger` leaves it out.
-#define TRIGGER(...)                         \
-  do {                                       \
-    if (::recapture::trigger_on()) {         \
-      __VA_ARGS__;                           \
-    }                                        \
+#define TRIGGER(...)                 \
+  do {                               \
+    if (::recapture::trigger_on()) { \
+      __VA_ARGS__;                   \
+    }                                \
   } while (false)
 
 // Where the trigger is an omission: what a healthy program does at this place.
-#define WITHOUT_TRIGGER(...)                 \
-  do {                                       \
-    if (!::recapture::trigger_on()) {        \
-      __VA_ARGS__;                           \
-    }                                        \
+#define WITHOUT_TRIGGER(...)          \
+  do {                                \
+    if (!::recapture::trigger_on()) { \
+      __VA_ARGS__;                    \
+    }                                 \
   } while (false)
 
 // The CUDA driver call that raises the failure, as the document has it ("cuStreamSynchronize", may hold `*`). Another
@@ -116,8 +118,8 @@ bool trigger_on();
 #define RAISED_BY(api) ::recapture::record("raised_by", api)
 
 // Ends a test that this LibTorch release has no API for. A result of its own, neither pass nor failure.
-#define NOT_APPLICABLE(reason)                    \
-  do {                                            \
-    ::recapture::record("inapplicable", reason);  \
+#define NOT_APPLICABLE(reason)                      \
+  do {                                              \
+    ::recapture::record("inapplicable", reason);    \
     GTEST_SKIP() << "Not applicable: " << (reason); \
   } while (false)

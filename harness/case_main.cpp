@@ -1,5 +1,6 @@
 // The main of every case binary. By hand it is an ordinary GoogleTest program; with --describe and --environment it
-// answers the runner's questions; with --serve it stays, with LibTorch loaded and CUDA untouched, and forks once a test.
+// answers the runner's questions; with --serve it stays, with LibTorch loaded and CUDA untouched, and forks once a
+// test.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -48,9 +49,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-const char* name(Nature n) {
-  return n == Nature::Constraint ? "constraint" : n == Nature::Defect ? "defect" : "race";
-}
+const char* name(Nature n) { return n == Nature::Constraint ? "constraint" : n == Nature::Defect ? "defect" : "race"; }
 
 const char* name(Fidelity f) {
   return f == Fidelity::Verbatim ? "verbatim" : f == Fidelity::Translated ? "translated" : "modelled";
@@ -60,7 +59,8 @@ void describe() {
   std::cout << "{\"title\":" << quoted(this_case.title) << ",\"sources\":[";
   const char* comma = "";
   for (const Source& source : this_case.sources) {
-    std::cout << comma << "{\"document\":" << quoted(source.document) << ",\"heading\":" << quoted(source.heading) << "}";
+    std::cout << comma << "{\"document\":" << quoted(source.document) << ",\"heading\":" << quoted(source.heading)
+              << "}";
     comma = ",";
   }
   std::cout << "],\"documented\":" << quoted(this_case.documented) << ",\"nature\":\"" << name(this_case.nature)
@@ -195,7 +195,8 @@ bool recording() { return events >= 0; }
 
 bool trigger_on() { return broken != "trigger"; }
 
-void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file, int line) {
+void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file,
+                int line) {
   if (broken == "value") documented = "a value that nothing shows";
   record("seen", seen);
   record("documented", documented);

@@ -31,7 +31,8 @@ std::string fingerprint(const fs::path& binary) {
 // The loader's own line says which library is missing; of all else the last line says most.
 std::string telling_line(const std::string& words) {
   const size_t loading = words.find("error while loading shared libraries");
-  const size_t from = loading != std::string::npos ? words.rfind('\n', loading) + 1 : words.rfind('\n', words.size() - 2) + 1;
+  const size_t from =
+      loading != std::string::npos ? words.rfind('\n', loading) + 1 : words.rfind('\n', words.size() - 2) + 1;
   return words.substr(from, words.find('\n', from) - from);
 }
 
@@ -81,7 +82,8 @@ std::map<std::string, std::string> libtorch_variables(const std::string& site) {
   if (site.empty()) return {};
   const fs::path root = fs::absolute(site);
   if (!fs::exists(root / "torch/lib/libtorch_cpu.so")) {
-    throw Stop(Exit::Infrastructure, site + " holds no torch/lib/libtorch_cpu.so; --libtorch takes a site-packages folder");
+    throw Stop(Exit::Infrastructure,
+               site + " holds no torch/lib/libtorch_cpu.so; --libtorch takes a site-packages folder");
   }
   std::string path = (root / "torch/lib").string();
   for (const char* below : {"nvidia", "cusparselt"}) {
@@ -109,11 +111,11 @@ std::vector<CaseBinary> catalog(const Places& places, const std::string& release
     }
   }
   if (cases.empty()) {
-    throw Stop(Exit::Infrastructure,
-               fmt::format("no cases are built for LibTorch {}; `ci/suite {}` gets it and builds them", release, release));
+    throw Stop(
+        Exit::Infrastructure,
+        fmt::format("no cases are built for LibTorch {}; `ci/suite {}` gets it and builds them", release, release));
   }
-  std::sort(cases.begin(), cases.end(),
-            [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
+  std::sort(cases.begin(), cases.end(), [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
 
   const fs::path kept_path = places.build + "/" + release + "/catalog.json";
   Json kept = Json::parse(contents(kept_path), nullptr, false);
@@ -151,7 +153,8 @@ std::vector<CaseBinary> catalog(const Places& places, const std::string& release
     for (std::string& test : info.tests) test.erase(0, test.find('.') + 1);
     cases[i].info = info;
   }
-  if (now != kept) std::ofstream(kept_path) << now.dump(1) << '\n';  // Only a cache: not being able to keep it is no error.
+  if (now != kept)
+    std::ofstream(kept_path) << now.dump(1) << '\n';  // Only a cache: not being able to keep it is no error.
   return cases;
 }
 

@@ -35,7 +35,8 @@ std::vector<CaseBinary> catalog(const Places& places, const std::string& release
 // The cases' hashes as the tree has them now, by id. Empty if the tree has no cases.
 std::map<std::string, std::string> source_hashes(const std::string& root);
 
-// The machine: gpu, gpus, driver, cuda_driver, and "canary": "ok", "none" (no GPU; "reason" says why) or what went wrong.
+// The machine: gpu, gpus, driver, cuda_driver, and "canary": "ok", "none" (no GPU; "reason" says why) or what went
+// wrong.
 Json ask_canary(const Places& places);
 
 }  // namespace recapture

@@ -1,5 +1,6 @@
-// What a test process tells the runner: lines of `key=value` on one file descriptor. Each line is one write, so what was
-// said before a crash or a hang has been said. The recorder of CUDA calls, a library without our headers, writes them too.
+// What a test process tells the runner: lines of `key=value` on one file descriptor. Each line is one write, so what
+// was said before a crash or a hang has been said. The recorder of CUDA calls, a library without our headers, writes
+// them too.
 #pragma once
 #include <string>
 #include <string_view>

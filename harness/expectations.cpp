@@ -100,7 +100,8 @@ bool Expectation::applies(const std::string& release_version, const std::string&
 
 std::vector<Release> read_matrix(const std::string& root) {
   const std::string path = root + "/ci/matrix.toml";
-  if (!std::filesystem::exists(path)) throw Stop(Exit::Usage, path + " is not there; --root names Recapture's own tree");
+  if (!std::filesystem::exists(path))
+    throw Stop(Exit::Usage, path + " is not there; --root names Recapture's own tree");
   const toml::table matrix = parse(path);
   std::vector<Release> releases;
   if (const auto* list = matrix["release"].as_array()) {

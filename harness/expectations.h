@@ -1,5 +1,6 @@
-// Where reality on a release differs from the document: cases/<family>/expectations.toml. Each entry names one test, the
-// releases, the result with its exact signature, the reason, where the reason comes from and the record that shows it.
+// Where reality on a release differs from the document: cases/<family>/expectations.toml. Each entry names one test,
+// the releases, the result with its exact signature, the reason, where the reason comes from and the record that shows
+// it.
 #pragma once
 #include <string>
 #include <vector>

@@ -20,16 +20,15 @@ constexpr const char* kExitCodes = R"(Exit codes:
   3    only a time changed              77   a case by hand: nothing that it needs is there
   4    nothing ran                      130  interrupted)";
 
-
-
 Json case_as_json(const CaseInfo& info) {
   Json tests = Json::array();
   for (const std::string& test : info.tests) {
     const auto kind = kind_of(test);
-    tests.push_back({{"name", test}, {"kind", !kind                        ? "unknown"
-                                              : *kind == Kind::Control     ? "control"
-                                              : *kind == Kind::Reproduces ? "reproduces"
-                                                                           : "fix"}});
+    tests.push_back({{"name", test},
+                     {"kind", !kind                       ? "unknown"
+                              : *kind == Kind::Control    ? "control"
+                              : *kind == Kind::Reproduces ? "reproduces"
+                                                          : "fix"}});
   }
   return {{"id", info.id},         {"family", info.family},     {"title", info.title}, {"sources", info.sources},
           {"nature", info.nature}, {"fidelity", info.fidelity}, {"needs", info.needs}, {"tests", tests}};
@@ -46,7 +45,9 @@ Exit list(const Places& places, std::string release, const std::string& libtorch
   for (const CaseBinary& binary : catalog(places, release, libtorch)) {
     all.push_back(case_as_json(binary.info));
     tests += binary.info.tests.size();
-    if (!json) fmt::print("{:<12} {:<46} {:<10} {}\n", binary.info.family, binary.info.id, binary.info.nature, binary.info.title);
+    if (!json)
+      fmt::print("{:<12} {:<46} {:<10} {}\n", binary.info.family, binary.info.id, binary.info.nature,
+                 binary.info.title);
   }
   if (json) {
     fmt::print("{}\n", all.dump(1));
@@ -99,7 +100,8 @@ Exit show(const Places& places, const ShowOptions& options) {
 }
 
 Exit command_line(int argc, char** argv) {
-  CLI::App app("Recapture: the documented ways in which CUDA graphs fail under PyTorch, reproduced and kept on record.");
+  CLI::App app(
+      "Recapture: the documented ways in which CUDA graphs fail under PyTorch, reproduced and kept on record.");
   app.footer(kExitCodes);
   app.require_subcommand(1);
   app.fallthrough();

@@ -69,9 +69,9 @@ CaseInfo CaseInfo::from(const Json& json) {
 }
 
 Json CaseInfo::to_json() const {
-  return Json{{"case", id},          {"family", family},     {"hash", hash},       {"title", title},
-              {"sources", sources},  {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
-              {"needs", needs},      {"deadline_s", deadline_s}, {"tests", tests}};
+  return Json{{"case", id},         {"family", family},         {"hash", hash},     {"title", title},
+              {"sources", sources}, {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
+              {"needs", needs},     {"deadline_s", deadline_s}, {"tests", tests}};
 }
 
 const TestRecord* Record::find(const std::string& test) const {
@@ -217,9 +217,10 @@ void RecordWriter::write(const Json& line) {
   if (error == 0 && fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) error = errno;
   if (error == 0) return;
   [[maybe_unused]] const int cut = ftruncate(fd_, before);  // Rather no line than half a line.
-  throw Stop(Exit::Infrastructure,
-             fmt::format("{}: cannot write: {}; what ran before is recorded, `--resume` runs the rest once there is room",
-                         path_, std::strerror(error)));
+  throw Stop(
+      Exit::Infrastructure,
+      fmt::format("{}: cannot write: {}; what ran before is recorded, `--resume` runs the rest once there is room",
+                  path_, std::strerror(error)));
 }
 
 }  // namespace recapture

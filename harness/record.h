@@ -21,14 +21,15 @@ using Json = nlohmann::ordered_json;
 // Every way in which the program ends; README lists them too. Numbers are what scripts and schedulers see.
 enum class Exit {
   AsExpected = 0,
-  Changed = 1,         // A failure appeared, vanished where it was expected, or differs; a control or a fix does not hold.
-  Usage = 2,           // Wrong usage, unknown name, malformed input.
-  TimingOnly = 3,      // Only a time changed.
+  Changed = 1,     // A failure appeared, vanished where it was expected, or differs; a control or a fix does not hold.
+  Usage = 2,       // Wrong usage, unknown name, malformed input.
+  TimingOnly = 3,  // Only a time changed.
   NothingRan = 4,
-  NewlyFixed = 5,      // A documented failure did not occur, and nobody expected that.
-  Inconclusive = 6,    // A test could not judge; a record is stale or cut short.
-  Infrastructure = 7,  // No GPU where one was demanded, a GPU that answers no more, no LibTorch, disk full, no permission.
-  Skipped = 77,        // A case by hand, where nothing that it needs is there.
+  NewlyFixed = 5,    // A documented failure did not occur, and nobody expected that.
+  Inconclusive = 6,  // A test could not judge; a record is stale or cut short.
+  Infrastructure =
+      7,         // No GPU where one was demanded, a GPU that answers no more, no LibTorch, disk full, no permission.
+  Skipped = 77,  // A case by hand, where nothing that it needs is there.
   Interrupted = 130,
 };
 

@@ -168,7 +168,8 @@ std::string summary(const std::vector<Row>& rows) {
     }
   }
   std::string text;
-  for (const auto& [verdict, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, word(verdict));
+  for (const auto& [verdict, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, word(verdict));
   text += "\n";
   for (const auto& [reason, tests] : reasons) {
     text += fmt::format("  {} ({}: {}{})\n", reason, tests.size(), tests.front(), tests.size() > 1 ? ", …" : "");
@@ -241,7 +242,8 @@ void write_junit(const std::vector<Row>& rows, const Record& record, const std::
     }
     if (element != nullptr) {
       auto child = test.append_child(element);
-      const std::string message = fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", row.seen);
+      const std::string message =
+          fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", row.seen);
       child.append_attribute("message") = message.c_str();
     }
     if (!row.seen.empty()) test.append_child("system-out").text() = row.seen.c_str();
@@ -320,8 +322,8 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
   for (size_t i = 0; i < all.size(); ++i) {
     const Expectation& e = all[i];
     if (known.count(e.test) == 0) errors.push_back(e.place + ": no record knows the test " + e.test);
-    const bool somewhere = std::any_of(matrix.begin(), matrix.end(),
-                                       [&](const Release& r) { return satisfies(r.version, e.release); });
+    const bool somewhere =
+        std::any_of(matrix.begin(), matrix.end(), [&](const Release& r) { return satisfies(r.version, e.release); });
     if (!somewhere) errors.push_back(e.place + ": unused: no release of the matrix is " + e.release);
     for (size_t j = 0; j < i; ++j) {
       const Expectation& other = all[j];

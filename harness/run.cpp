@@ -57,8 +57,8 @@ std::string_view ending_word(Observation::Ending ending) {
 // Facts keep the order in which they are read best, not the one in which they came.
 Json line_of(const std::string& test, const Observation& seen, const std::string& how, const Anonymous& anonymous) {
   static const std::set<std::string> kFirstCounts = {"exception", "message"};
-  static const std::set<std::string> kLastCounts = {"seen",    "documented", "healthy", "raised_by", "skipped",
-                                                    "inapplicable", "ended", "recorder"};
+  static const std::set<std::string> kLastCounts = {"seen",    "documented",   "healthy", "raised_by",
+                                                    "skipped", "inapplicable", "ended",   "recorder"};
   Json line{{"test", test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
   Json probes = Json::object(), facts = Json::object(), assertions = Json::array();
   std::string probing;
@@ -146,7 +146,8 @@ std::vector<CaseBinary> chosen(const std::vector<CaseBinary>& all, const RunOpti
     if (!tests.empty()) cases.push_back(taken);
   }
   if (!unknown.empty()) {
-    throw Stop(Exit::Usage, fmt::format("no family, case or test is called '{}'; `recapture list` names them", *unknown.begin()));
+    throw Stop(Exit::Usage,
+               fmt::format("no family, case or test is called '{}'; `recapture list` names them", *unknown.begin()));
   }
   std::vector<CaseBinary> mine;
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -164,7 +165,8 @@ bool wanted(const RunOptions& options, const CaseInfo& info, const std::string& 
 }
 
 std::string revision_of(const Places& places) {
-  const auto [seen, answer] = ask({"/usr/bin/env", {"git", "-C", places.root, "describe", "--always", "--dirty"}, {}}, 10);
+  const auto [seen, answer] =
+      ask({"/usr/bin/env", {"git", "-C", places.root, "describe", "--always", "--dirty"}, {}}, 10);
   return seen.code == 0 && !answer.empty() ? answer.substr(0, answer.find('\n')) : "unknown";
 }
 
@@ -233,7 +235,8 @@ void Run::prepare() {
   }
   rules_.available = available_in(committed);
   for (const std::string& need : options_.require) {
-    if (need != "gpu" && need != "recorder") throw Stop(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
+    if (need != "gpu" && need != "recorder")
+      throw Stop(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
     rules_.require_gpu = rules_.require_gpu || need == "gpu";
     rules_.require_recorder = rules_.require_recorder || need == "recorder";
   }
@@ -243,7 +246,8 @@ void Run::prepare() {
     throw Stop(Exit::Infrastructure, "the GPU does not answer: " + health + "; nothing was run");
   }
   if (rules_.require_gpu && canary_.value("gpus", 0) == 0) {
-    throw Stop(Exit::Infrastructure, "a GPU is demanded and there is none: " + canary_.value("reason", "the canary died"));
+    throw Stop(Exit::Infrastructure,
+               "a GPU is demanded and there is none: " + canary_.value("reason", "the canary died"));
   }
   if (cases_.empty()) return;
   // Without the GPU: with one, LibTorch's account of itself asks libraries that a packed LibTorch lacks.
@@ -287,9 +291,12 @@ void Run::open_record() {
     then.erase("volatile");
     now.erase("volatile");
     if (then != now) {
-      throw Stop(Exit::Usage, options_.resume + " is of another environment (machine, release, revision or options); start a new run");
+      throw Stop(
+          Exit::Usage,
+          options_.resume + " is of another environment (machine, release, revision or options); start a new run");
     }
-    if (resumed_->end == "complete") throw Stop(Exit::Usage, options_.resume + " is complete; there is nothing to resume");
+    if (resumed_->end == "complete")
+      throw Stop(Exit::Usage, options_.resume + " is complete; there is nothing to resume");
     writer_.emplace(RecordWriter::append(options_.resume));
     writer_->write({{"resumed", environment_.at("volatile")}});
     options_.record = options_.resume;
@@ -298,8 +305,8 @@ void Run::open_record() {
   if (options_.record.empty()) {
     std::string gpu = environment_.value("gpu", "");
     std::replace(gpu.begin(), gpu.end(), ' ', '-');
-    options_.record = fmt::format("{}/records/{:%Y%m%d-%H%M%S}-{}-{}.jsonl", places_.build, fmt::gmtime(std::time(nullptr)),
-                                  options_.release, gpu.empty() ? "host" : gpu);
+    options_.record = fmt::format("{}/records/{:%Y%m%d-%H%M%S}-{}-{}.jsonl", places_.build,
+                                  fmt::gmtime(std::time(nullptr)), options_.release, gpu.empty() ? "host" : gpu);
   }
   writer_.emplace(RecordWriter::create(options_.record));
   writer_->write(environment_);
@@ -333,8 +340,8 @@ void Run::check_gpu(const std::string& after) {
   const Json now = ask_canary(places_);
   if (now.value("canary", "") == "ok") return;
   writer_->write({{"end", "the GPU does not answer after " + after}, {"canary", now.value("canary", "")}});
-  throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}", after,
-                                               now.value("canary", ""), options_.record));
+  throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}",
+                                               after, now.value("canary", ""), options_.record));
 }
 
 void Run::run_test(const CaseBinary& binary, const std::string& test) {
@@ -389,9 +396,10 @@ Exit Run::go() {
   open_record();
   size_t total = 0;
   for (const CaseBinary& binary : cases_) {
-    total += static_cast<size_t>(std::count_if(binary.info.tests.begin(), binary.info.tests.end(), [&](const std::string& t) {
-      return wanted(options_, binary.info, t) && !(resumed_ && resumed_->find(binary.info.id + "." + t) != nullptr);
-    }));
+    total += static_cast<size_t>(
+        std::count_if(binary.info.tests.begin(), binary.info.tests.end(), [&](const std::string& t) {
+          return wanted(options_, binary.info, t) && !(resumed_ && resumed_->find(binary.info.id + "." + t) != nullptr);
+        }));
   }
   progress_ = std::make_unique<Progress>(total);
   for (const CaseBinary& binary : cases_) {

@@ -97,7 +97,8 @@ void set_ending(int status, Observation& seen) {
   seen.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Watches a process until `reap` has its status. `wake` is a descriptor that becomes readable when reap may know, or -1.
+// Watches a process until `reap` has its status. `wake` is a descriptor that becomes readable when reap may know, or
+// -1.
 Observation watch(pid_t group, Pipe& output, Pipe& events, double deadline_s, int wake,
                   const std::function<std::optional<int>(bool wait)>& reap) {
   constexpr int kLook_ms = 10;  // How often reap is asked where nothing wakes us.
@@ -139,11 +140,21 @@ Observation watch(pid_t group, Pipe& output, Pipe& events, double deadline_s, in
 }
 
 std::vector<std::string> environment_for(const Program& program) {
-  static const std::set<std::string> kTaken = {
-      "CUDA_LAUNCH_BLOCKING",    "CUDA_MODULE_LOADING",        "CUDA_INJECTION64_PATH",  "PYTORCH_CUDA_ALLOC_CONF",
-      "PYTORCH_ALLOC_CONF",      "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUBLAS_WORKSPACE_CONFIG",
-      "TORCH_SHOW_CPP_STACKTRACES", "TORCH_CPP_LOG_LEVEL",     "GTEST_FILTER",           "GTEST_OUTPUT",
-      "GTEST_REPEAT",            "GTEST_SHUFFLE",              "GTEST_TOTAL_SHARDS",     kEventsVariable};
+  static const std::set<std::string> kTaken = {"CUDA_LAUNCH_BLOCKING",
+                                               "CUDA_MODULE_LOADING",
+                                               "CUDA_INJECTION64_PATH",
+                                               "PYTORCH_CUDA_ALLOC_CONF",
+                                               "PYTORCH_ALLOC_CONF",
+                                               "PYTORCH_NO_CUDA_MEMORY_CACHING",
+                                               "CUBLAS_WORKSPACE_CONFIG",
+                                               "TORCH_SHOW_CPP_STACKTRACES",
+                                               "TORCH_CPP_LOG_LEVEL",
+                                               "GTEST_FILTER",
+                                               "GTEST_OUTPUT",
+                                               "GTEST_REPEAT",
+                                               "GTEST_SHUFFLE",
+                                               "GTEST_TOTAL_SHARDS",
+                                               kEventsVariable};
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string name(*variable, std::strcspn(*variable, "="));
@@ -332,14 +343,13 @@ Observation Server::run(const std::string& test, double deadline_s) {
     return {};
   }
   bool gone = false;
-  Observation seen =
-      watch(std::stoi(started.substr(8)), output, events, deadline_s, connection_,
-            [&](bool wait) -> std::optional<int> {
-              const std::string line = hear(wait);
-              if (line.rfind("ended ", 0) == 0) return std::stoi(line.substr(6));
-              gone = line == "gone";
-              return gone ? std::optional<int>(SIGKILL) : std::nullopt;
-            });
+  Observation seen = watch(std::stoi(started.substr(8)), output, events, deadline_s, connection_,
+                           [&](bool wait) -> std::optional<int> {
+                             const std::string line = hear(wait);
+                             if (line.rfind("ended ", 0) == 0) return std::stoi(line.substr(6));
+                             gone = line == "gone";
+                             return gone ? std::optional<int>(SIGKILL) : std::nullopt;
+                           });
   if (gone) {
     why_ = "the case's server died";
     end();

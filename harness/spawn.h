@@ -20,7 +20,7 @@ struct Observation {
   double seconds = 0;
 };
 
-constexpr size_t kLastWords = size_t{8} << 10;    // Bytes of output that are kept.
+constexpr size_t kLastWords = size_t{8} << 10;   // Bytes of output that are kept.
 constexpr size_t kMostEvents = size_t{1} << 20;  // Bytes of events that are read.
 
 // True once the user wants the run to stop (SIGINT or SIGTERM). What is running is killed.

@@ -11,12 +11,12 @@
 namespace recapture {
 namespace {
 
-constexpr std::array<std::string_view, 11> kResults = {
-    "reproduced", "healthy", "different", "unseen",       "holds",  "broken",
-    "crashed",    "hung",    "unavailable", "inapplicable", "invalid"};
+constexpr std::array<std::string_view, 11> kResults = {"reproduced",  "healthy",      "different", "unseen",
+                                                       "holds",       "broken",       "crashed",   "hung",
+                                                       "unavailable", "inapplicable", "invalid"};
 constexpr std::array<std::string_view, 13> kVerdicts = {
-    "as documented", "as expected",  "newly fixed", "regressed", "changed",     "control fails", "fix fails",
-    "inconclusive",  "stale",        "not run",     "unavailable", "missing",   "not applicable"};
+    "as documented", "as expected", "newly fixed", "regressed",   "changed", "control fails", "fix fails",
+    "inconclusive",  "stale",       "not run",     "unavailable", "missing", "not applicable"};
 
 // How a test ended and what it said, to its result. `any` matches all.
 struct ClassifyRow {
@@ -137,17 +137,16 @@ std::string tables_as_markdown() {
   for (const JudgeRow& row : kJudge) {
     const std::string unexpected =
         row.unexpected == Verdict::FixFails ? "fix fails, control fails" : std::string(word(row.unexpected));
-    text += fmt::format("| {} | {} | {} | {} |\n", word(row.result), unexpected, word(row.expected),
-                        word(row.otherwise));
+    text +=
+        fmt::format("| {} | {} | {} | {} |\n", word(row.result), unexpected, word(row.expected), word(row.otherwise));
   }
   return text;
 }
 
 Exit exit_for(const std::vector<Verdict>& verdicts) {
   const auto any = [&](std::initializer_list<Verdict> wanted) {
-    return std::any_of(verdicts.begin(), verdicts.end(), [&](Verdict v) {
-      return std::find(wanted.begin(), wanted.end(), v) != wanted.end();
-    });
+    return std::any_of(verdicts.begin(), verdicts.end(),
+                       [&](Verdict v) { return std::find(wanted.begin(), wanted.end(), v) != wanted.end(); });
   };
   if (any({Verdict::Missing})) return Exit::Infrastructure;
   if (any({Verdict::Changed, Verdict::Regressed, Verdict::FixFails, Verdict::ControlFails})) return Exit::Changed;

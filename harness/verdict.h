@@ -30,17 +30,17 @@ enum class Result {
 
 enum class Verdict {
   AsDocumented,
-  AsExpected,     // Differs from the document, as an expectation says.
-  NewlyFixed,     // Healthy, and nobody expected that.
-  Regressed,      // Reproduced, where it was expected not to.
+  AsExpected,  // Differs from the document, as an expectation says.
+  NewlyFixed,  // Healthy, and nobody expected that.
+  Regressed,   // Reproduced, where it was expected not to.
   Changed,
   ControlFails,
   FixFails,
   Inconclusive,
-  Stale,          // The case has changed since.
-  NotRun,         // Planned, and no line in the record.
+  Stale,   // The case has changed since.
+  NotRun,  // Planned, and no line in the record.
   Unavailable,
-  Missing,        // Unavailable, where it was demanded or was there before.
+  Missing,  // Unavailable, where it was demanded or was there before.
   NotApplicable,
 };
 
@@ -55,13 +55,15 @@ std::string said(Kind kind, const TestRecord& test);
 // First table: (how the process ended, what it said) to a result.
 Result classify(Kind kind, const TestRecord& test);
 
-// Second table: (result, what an expectation says) to a verdict. `expected` is the expectation for this test here, if any.
+// Second table: (result, what an expectation says) to a verdict. `expected` is the expectation for this test here, if
+// any.
 Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen);
 
 // Both tables as Markdown, from the data that the functions look in.
 std::string tables_as_markdown();
 
-// The exit code for a set of verdicts; the worst counts: infrastructure, changed, inconclusive, newly fixed, as expected.
+// The exit code for a set of verdicts; the worst counts: infrastructure, changed, inconclusive, newly fixed, as
+// expected.
 Exit exit_for(const std::vector<Verdict>& verdicts);
 
 // The 95 % Wilson interval of a rate, from 0 to 1.

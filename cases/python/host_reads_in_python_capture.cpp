@@ -97,7 +97,7 @@ TEST_F(HostReadsInPythonCapture, FixCopyWithoutBlockingAfterReplay) {
 }
 
 TEST_F(HostReadsInPythonCapture, FixPrintAfterReplay) {
-  EXPECT_EQ(replayed("pass", "seen.append(repr(result).split(',')[0])"), "['tensor([10.]', 'tensor([-14.]']");
+  EXPECT_EQ(replayed("pass", "seen.append(repr(result).split(']')[0])"), "['tensor([10.', 'tensor([-14.']");
 }
 
 TEST_F(HostReadsInPythonCapture, FixWhere) {

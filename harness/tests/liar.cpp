@@ -23,7 +23,9 @@ RECAPTURE_CASE = {
 };
 
 namespace recapture {
-std::map<std::string, std::string> environment() { return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}}; }
+std::map<std::string, std::string> environment() {
+  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}};
+}
 }  // namespace recapture
 
 namespace {

@@ -113,7 +113,8 @@ TEST_F(RecordFile, IsRefusedWithFileAndLineWhereItIsCorrupt) {
   EXPECT_THAT(error_of(""), HasSubstr("it is empty"));
   EXPECT_THAT(error_of("not json\n"), HasSubstr("r.jsonl:1: not a line of a record"));
   EXPECT_THAT(error_of("{\"plan\":[]}\n"), HasSubstr("the first line is not an environment"));
-  EXPECT_THAT(error_of(head + "{\"what\":1}\n"), HasSubstr("r.jsonl:2: not a line of a record: a line of no known kind"));
+  EXPECT_THAT(error_of(head + "{\"what\":1}\n"),
+              HasSubstr("r.jsonl:2: not a line of a record: a line of no known kind"));
   EXPECT_THAT(error_of(head + "{\"test\":\"a.Control\"}\n"), HasSubstr("a test before its case"));
   const std::string known = head + info("a").to_json().dump() + "\n" + test("a.Control").dump() + "\n";
   EXPECT_THAT(error_of(known + test("a.Control").dump() + "\n"), HasSubstr("the same test twice"));
@@ -126,7 +127,8 @@ TEST_F(RecordFile, ShardsMergeIntoWhatOneRunWouldHaveWritten) {
   write("2.jsonl", {"b"}, "2/2");
   merge_records({path("1.jsonl"), path("2.jsonl")}, path());
   const Record record = read_record(path());
-  EXPECT_THAT(record.plan, ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces", "c.Control", "c.Reproduces"));
+  EXPECT_THAT(record.plan,
+              ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces", "c.Control", "c.Reproduces"));
   EXPECT_EQ(record.tests.size(), 6U);
   EXPECT_EQ(record.end, "complete");
   EXPECT_THROW(merge_records({path("1.jsonl"), path("1.jsonl")}, path("twice.jsonl")), Stop);

@@ -26,8 +26,15 @@ Record two_tests() {
   r.plan = {"c.Control", "c.Reproduces", "c.FixIt"};
   r.end = "complete";
   r.tests.push_back({{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
-  r.tests.push_back({{{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"seen", "900"},
-                      {"documented", "900"}, {"healthy", "ok"}, {"error", 900}, {"volatile", {{"seconds", 0.5}}}}});
+  r.tests.push_back({{{"test", "c.Reproduces"},
+                      {"ending", "exited"},
+                      {"code", 0},
+                      {"ended", "passed"},
+                      {"seen", "900"},
+                      {"documented", "900"},
+                      {"healthy", "ok"},
+                      {"error", 900},
+                      {"volatile", {{"seconds", 0.5}}}}});
   return r;
 }
 
@@ -132,8 +139,9 @@ TEST(JUnit, CountsFailuresErrorsAndSkips) {
   std::vector<std::string> names;
   for (const auto& test : suite.children("testcase")) names.emplace_back(test.attribute("name").value());
   EXPECT_EQ(names, (std::vector<std::string>{"Control", "Reproduces", "FixIt"}));
-  EXPECT_THAT(suite.find_child_by_attribute("testcase", "name", "Reproduces").child("failure").attribute("message").value(),
-              HasSubstr("changed"));
+  EXPECT_THAT(
+      suite.find_child_by_attribute("testcase", "name", "Reproduces").child("failure").attribute("message").value(),
+      HasSubstr("changed"));
   std::filesystem::remove(path);
 }
 

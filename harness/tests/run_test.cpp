@@ -172,7 +172,8 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
 
 TEST_F(Program, AMissingLibraryIsInfrastructureAndNamed) {
   const std::string binary = folder + "/build/2.15.0/cases/lies/broken";
-  std::ofstream(binary) << "#!/bin/sh\necho 'broken: error while loading shared libraries: libtorch.so: no such file' >&2\nexit 127\n";
+  std::ofstream(binary)
+      << "#!/bin/sh\necho 'broken: error while loading shared libraries: libtorch.so: no such file' >&2\nexit 127\n";
   fs::permissions(binary, fs::perms::owner_all);
   const Said said = recapture("run");
   EXPECT_EQ(said.code, 7);
@@ -200,9 +201,10 @@ TEST_F(Program, AFullDiskLosesNoEarlierResult) {
   const std::string mount = folder + "/small";
   fs::create_directories(mount);
   // A file system of 16 KiB: the first lines fit, the rest does not. In a namespace of its own, which takes no root.
-  const Said said = shell("unshare -rm sh -c \"mount -t tmpfs -o size=16k none '" + mount + "' && head -c 10000 /dev/zero > '" +
-                          mount + "/filler'; " + command("run --record '" + mount + "/r.jsonl'") + "; code=\\$?; cp '" + mount +
-                          "/r.jsonl' '" + record() + "'; exit \\$code\"");
+  const Said said =
+      shell("unshare -rm sh -c \"mount -t tmpfs -o size=16k none '" + mount + "' && head -c 10000 /dev/zero > '" +
+            mount + "/filler'; " + command("run --record '" + mount + "/r.jsonl'") + "; code=\\$?; cp '" + mount +
+            "/r.jsonl' '" + record() + "'; exit \\$code\"");
   if (said.out.find("unshare: ") != std::string::npos) GTEST_SKIP() << said.out;
   EXPECT_EQ(said.code, 7) << said.out;
   EXPECT_THAT(said.out, HasSubstr("No space left on device"));
@@ -225,8 +227,8 @@ class Stopped : public Program {
       dup2(nothing, 1);
       dup2(nothing, 2);
       const std::string program = folder + "/build/recapture", where = record();
-      execl(program.c_str(), "recapture", "run", "--record", where.c_str(), "liar.ControlHolds", "liar.ReproducesAndHangs",
-            "liar.FixIsNotApplicable", nullptr);
+      execl(program.c_str(), "recapture", "run", "--record", where.c_str(), "liar.ControlHolds",
+            "liar.ReproducesAndHangs", "liar.FixIsNotApplicable", nullptr);
       _exit(126);
     }
     const int reader = open(pipe.c_str(), O_RDONLY);  // Returns once the hanging test has opened it.
@@ -261,7 +263,8 @@ TEST_F(Stopped, ByKillItLosesTheTestInFlightOnly) {
   EXPECT_EQ(shown.code, 6);
   EXPECT_THAT(shown.out, HasSubstr("note: the run did not come to its end"));
 
-  const Said resumed = recapture("run liar.ControlHolds liar.ReproducesAndHangs liar.FixIsNotApplicable --resume " + record());
+  const Said resumed =
+      recapture("run liar.ControlHolds liar.ReproducesAndHangs liar.FixIsNotApplicable --resume " + record());
   EXPECT_EQ(resumed.code, 1) << resumed.out;  // The hang is a change.
   const Record whole = read_record(record());
   EXPECT_EQ(whole.tests.size(), 3U);

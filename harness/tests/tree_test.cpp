@@ -1,5 +1,6 @@
-// What must be true of the tree itself: cases are whole and named as they should be, every line of the documents names the
-// tests that cover it, expectations are all used, and the committed records still mean what the verdicts beside them say.
+// What must be true of the tree itself: cases are whole and named as they should be, every line of the documents names
+// the tests that cover it, expectations are all used, and the committed records still mean what the verdicts beside
+// them say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -138,7 +139,8 @@ TEST(Documents, NameTestsThatExist) {
     }
   }
   // And the other way round: a case whose source is one of the documents stands in the list.
-  static const std::regex kSource(R"re(\{"(capture failures|load corruption|freeze race|gradient aliasing)",\s*"([^"]+)"\})re");
+  static const std::regex kSource(
+      R"re(\{"(capture failures|load corruption|freeze race|gradient aliasing)",\s*"([^"]+)"\})re");
   std::set<std::pair<std::string, std::string>> headings;
   for (const DocumentLine& line : lines) headings.insert({line.document, line.heading});
   for (const fs::path& file : case_files()) {
@@ -154,7 +156,8 @@ TEST(Documents, NameTestsThatExist) {
 
 TEST(Reports, StillMeanWhatTheVerdictsBesideThemSay) {
   for (const std::string& path : records_below(kRoot + "/reports")) {
-    FILE* pipe = popen(("'" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' show '" + path + "' 2>&1").c_str(), "r");
+    FILE* pipe =
+        popen(("'" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' show '" + path + "' 2>&1").c_str(), "r");
     std::string shown;
     std::array<char, 4096> buffer{};
     for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) shown.append(buffer.data(), got);

@@ -19,10 +19,8 @@ TestRecord line(const Json& facts) {
 }
 
 TestRecord showed(const std::string& seen) {
-  return line({{"seen", seen},
-               {"documented", "900"},
-               {"healthy", "ok"},
-               {"ended", seen == "900" ? "passed" : "failed"}});
+  return line(
+      {{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"ended", seen == "900" ? "passed" : "failed"}});
 }
 
 TEST(Classify, IsThreeWay) {
@@ -75,7 +73,8 @@ TEST(Judge, AnExpectationMustFitExactly) {
   Expectation e;
   e.result = "different";
   e.seen = "check \"*pinned*\" > active > ok";
-  EXPECT_EQ(judge(Kind::Reproduces, Result::Different, &e, "check \"is not pinned\" > active > ok"), Verdict::AsExpected);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Different, &e, "check \"is not pinned\" > active > ok"),
+            Verdict::AsExpected);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Different, &e, "906 > invalidated > 901"), Verdict::Changed);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Reproduced, &e, "900 > invalidated > 901"), Verdict::Regressed);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, &e, "ok > active > ok"), Verdict::Changed);
@@ -131,7 +130,8 @@ class ExpectationFile : public ::testing::Test {
     }
   }
   std::string root = ::testing::TempDir() + "recapture-expectations-" + std::to_string(getpid());
-  std::string good = "[[expect]]\ntest='c.Reproduces'\nrelease='>=2.8'\nresult='healthy'\nwhy='w'\nsource='s'\nrecords=['r']\n";
+  std::string good =
+      "[[expect]]\ntest='c.Reproduces'\nrelease='>=2.8'\nresult='healthy'\nwhy='w'\nsource='s'\nrecords=['r']\n";
 };
 
 TEST_F(ExpectationFile, IsRefusedWithItsPlaceWhereItIsWrong) {
@@ -141,8 +141,9 @@ TEST_F(ExpectationFile, IsRefusedWithItsPlaceWhereItIsWrong) {
   EXPECT_THAT(error_of(good + "wy='x'\n"), HasSubstr("unknown key 'wy'"));
   EXPECT_THAT(error_of("[[expect]]\ntest='c.R'\nrelease='>=2.8'\nresult='fixed'\nwhy='w'\nsource='s'\nrecords=['r']\n"),
               HasSubstr("'fixed' is not a result"));
-  EXPECT_THAT(error_of("[[expect]]\ntest='c.R'\nrelease='>=2.8'\nresult='different'\nwhy='w'\nsource='s'\nrecords=['r']\n"),
-              HasSubstr("needs 'seen'"));
+  EXPECT_THAT(
+      error_of("[[expect]]\ntest='c.R'\nrelease='>=2.8'\nresult='different'\nwhy='w'\nsource='s'\nrecords=['r']\n"),
+      HasSubstr("needs 'seen'"));
   EXPECT_THAT(error_of("[[expect]\n"), HasSubstr("expectations.toml:1"));
 }
 
