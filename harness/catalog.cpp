@@ -39,7 +39,7 @@ std::string telling_line(const std::string& words) {
 Json describe(const Program& program) {
   constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
   const auto [seen, answer] = ask(program, kDeadline_s);
-  const Json json = Json::parse(answer, nullptr, false);
+  Json json = Json::parse(answer, nullptr, false);
   if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
   throw Stop(Exit::Infrastructure,
              fmt::format("{} cannot describe itself: {}. Is its LibTorch whole? `ci/libtorch` installs it, --libtorch "
@@ -98,6 +98,7 @@ std::map<std::string, std::string> libtorch_variables(const std::string& site) {
 
 std::vector<CaseBinary> catalog(const Places& places, const std::string& release, const std::string& site) {
   const fs::path folder = places.cases_of(release);
+  const auto sources = source_hashes(places.root);  // A binary whose case has been deleted is a leftover of the build.
   std::vector<CaseBinary> cases;
   if (fs::is_directory(folder)) {
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -107,7 +108,7 @@ std::vector<CaseBinary> catalog(const Places& places, const std::string& release
       binary.path = entry.path().string();
       binary.info.id = entry.path().filename().string();
       binary.info.family = entry.path().parent_path().filename().string();
-      cases.push_back(binary);
+      if (sources.empty() || sources.count(binary.info.id) != 0) cases.push_back(binary);
     }
   }
   if (cases.empty()) {

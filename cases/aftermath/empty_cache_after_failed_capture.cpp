@@ -5,6 +5,8 @@
 // that nothing captures, or skips its work in silence: memory that nobody uses is never given back. The failed capture
 // allocates nothing here, and the block to be given back is allocated and freed afterwards, outside any capture.
 //
+// No fix is documented: only a release that closes the routing helps.
+//
 // Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o empty_cache_after_failed_capture
 
 #include "fixtures/gpu.h"

@@ -5,6 +5,8 @@
 // whatever the program frees. What is compared is what the process has reserved before the capture and after everything
 // is gone.
 //
+// No fix is documented: only a release that gives the pool back helps.
+//
 // Alone:  g++ cases/aftermath/private_pool_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o private_pool_after_failed_capture
 
 #include "fixtures/gpu.h"

@@ -6,6 +6,8 @@
 // cell is a capture of its own on a fresh non-blocking stream with one node in it, and everything that the call needs
 // is made and finished before. The other thread is alive and has its context before the capture begins.
 //
+// No fix belongs to a table: each call has a case of its own with its remedies.
+//
 // Alone:  g++ cases/capture/unsafe_calls_by_mode.cpp $(ci/libtorch 2.15.0 --flags) -o unsafe_calls_by_mode
 
 #include <functional>

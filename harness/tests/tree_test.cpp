@@ -109,6 +109,7 @@ TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
       if (kind) kinds.insert(*kind);
     }
     EXPECT_TRUE(kinds.count(Kind::Control)) << "no Control";
+    if (source.find("No failure is to be reproduced here") != std::string::npos) continue;  // It shows who is innocent.
     EXPECT_TRUE(kinds.count(Kind::Reproduces)) << "no Reproduces";
     EXPECT_TRUE(kinds.count(Kind::Fix) || source.find("No fix") != std::string::npos)
         << "no Fix, and no words 'No fix …' that say why";
