@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -268,6 +269,7 @@ void Run::prepare() {
   anonymous_.hide(site.string(), "(site-packages)");
   anonymous_.hide(fs::absolute(places_.build).string(), "build");
   anonymous_.hide(fs::absolute(places_.root).string() + "/", "");
+  if (const char* home = std::getenv("HOME"); home != nullptr) anonymous_.hide(home, "~");
   environment_ = {{"recapture", 1},
                   {"release", options_.release},
                   {"gpu", canary_.value("gpu", "")},
