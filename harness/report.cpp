@@ -264,6 +264,7 @@ std::string as_markdown(const std::vector<Record>& records, const Rules& rules) 
   std::map<std::string, std::map<std::string, std::vector<Row>>> cells;  // By case, by column.
   std::map<std::string, CaseInfo> cases;
   for (const Record& record : records) {
+    if (broken_on_purpose(record) != "nothing") continue;
     const std::string column = column_of(record);
     if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
     for (const auto& [id, info] : record.cases) cases[id] = info;
@@ -272,6 +273,7 @@ std::string as_markdown(const std::vector<Record>& records, const Rules& rules) 
       if (row.ran && row.result != Result::Unavailable) cell.push_back(row);
     }
   }
+  std::sort(columns.begin(), columns.end(), [](const std::string& a, const std::string& b) { return older(a, b); });
   std::vector<std::string> order;
   for (const auto& [id, info] : cases) order.push_back(id);
   std::stable_sort(order.begin(), order.end(),
@@ -355,15 +357,19 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
   return errors;
 }
 
-std::vector<std::string> loose_signatures(const std::vector<Record>& records) {
+std::vector<std::string> loose_signatures(const std::vector<Record>& records,
+                                          const std::map<std::string, std::string>& hashes) {
   struct Observed {
     const TestRecord* test;
     std::string whole;  // Everything that tells failures apart.
   };
   std::vector<Observed> reproduced, all;
   for (const Record& record : records) {
+    if (broken_on_purpose(record) != "nothing") continue;
     for (const TestRecord& test : record.tests) {
       if (kind_of(test.name()) != Kind::Reproduces || !test.has("seen")) continue;
+      const auto now = hashes.find(test.case_id());
+      if (!hashes.empty() && (now == hashes.end() || now->second != record.cases.at(test.case_id()).hash)) continue;
       const std::string api = test.has("culprit") ? test.line.at("culprit").value("api", "") : "";
       const Observed seen{&test, test.text("seen") + " by " + api};
       all.push_back(seen);

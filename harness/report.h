@@ -57,7 +57,9 @@ std::string as_markdown(const std::vector<Record>& records, const Rules& rules);
 std::vector<std::string> expectation_errors(const std::vector<Expectation>& all, const std::vector<Release>& matrix,
                                             const std::vector<Record>& records);
 
-// Signatures that also match what another case saw although that is another failure. Empty is good.
-std::vector<std::string> loose_signatures(const std::vector<Record>& records);
+// Signatures that also match what another case saw although that is another failure. Empty is good. Cases that have
+// changed since (`hashes`: the tree's; empty: none) are left out, since their signatures may have too.
+std::vector<std::string> loose_signatures(const std::vector<Record>& records,
+                                          const std::map<std::string, std::string>& hashes);
 
 }  // namespace recapture

@@ -44,7 +44,9 @@ TEST_F(FirstConvolutionInCapture, Reproduces) {
   const Failure first = failure_of([&] { convolve(); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
-  REPRODUCES(seen(first, status, end), "* > invalidated > 901", "ok > active > ok");
+  REPRODUCES(seen(first, status, end),
+             "check \"cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED\" > invalidated > 901",
+             "ok > active > ok");
 }
 
 TEST_F(FirstConvolutionInCapture, FixWarmUp) {

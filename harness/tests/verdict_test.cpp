@@ -187,8 +187,8 @@ TEST(LooseSignatures, OneThatTakesAForeignFailureIsAnError) {
   const Record mine = record_with("2.11.0", {{"seen", "check \"a\""}, {"documented", "check *"}, {"ended", "passed"}});
   Record other = record_with("2.11.0", {{"seen", "check \"b\""}, {"documented", "check \"b\""}, {"ended", "passed"}});
   other.tests[0].line["test"] = "d.Reproduces";
-  EXPECT_EQ(loose_signatures({mine, other}).size(), 1U);
-  EXPECT_THAT(loose_signatures({other}), ::testing::IsEmpty());
+  EXPECT_EQ(loose_signatures({mine, other}, {}).size(), 1U);
+  EXPECT_THAT(loose_signatures({other}, {}), ::testing::IsEmpty());
 }
 
 }  // namespace
