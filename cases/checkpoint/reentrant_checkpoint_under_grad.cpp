@@ -37,7 +37,7 @@ class ReentrantCheckpointUnderGrad : public ::testing::Test {
   Checkpoint checkpoint{[this](const at::Tensor& input) { return exp_segment(input, weight); }};
   std::vector<double> expected_x, expected_weight;
   const std::string documented =
-      "check \"When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an *";
+      "check \"When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an *\"";
 };
 
 TEST_F(ReentrantCheckpointUnderGrad, Control) {
