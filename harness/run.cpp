@@ -126,43 +126,34 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-std::vector<CaseBinary> chosen(const std::vector<CaseBinary>& all, const RunOptions& options) {
-  std::vector<CaseBinary> cases;
-  std::set<std::string> unknown(options.filters.begin(), options.filters.end());
-  for (const CaseBinary& binary : all) {
-    CaseBinary taken = binary;
-    std::vector<std::string> tests;
-    for (const std::string& test : binary.info.tests) {
-      bool wanted = options.filters.empty();
-      for (const std::string& filter : options.filters) {
-        if (filter == binary.info.family || filter == binary.info.id || filter == binary.info.id + "." + test) {
-          unknown.erase(filter);
-          wanted = true;
-        }
-      }
-      const bool breakable = options.broken == "nothing" || kind_of(test) == Kind::Reproduces;
-      if (wanted && breakable) tests.push_back(test);
-    }
-    taken.info.tests = binary.info.tests;
-    if (!tests.empty()) cases.push_back(taken);
-  }
-  if (!unknown.empty()) {
-    throw Stop(Exit::Usage,
-               fmt::format("no family, case or test is called '{}'; `recapture list` names them", *unknown.begin()));
-  }
-  std::vector<CaseBinary> mine;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    if (static_cast<int>(i) % options.shards == options.shard - 1) mine.push_back(cases[i]);
-  }
-  return mine;
+bool names(const std::string& filter, const CaseInfo& info, const std::string& test) {
+  return filter == info.family || filter == info.id || filter == info.id + "." + test;
 }
 
 bool wanted(const RunOptions& options, const CaseInfo& info, const std::string& test) {
   if (options.broken != "nothing" && kind_of(test) != Kind::Reproduces) return false;
-  return options.filters.empty() ||
-         std::any_of(options.filters.begin(), options.filters.end(), [&](const std::string& filter) {
-           return filter == info.family || filter == info.id || filter == info.id + "." + test;
-         });
+  return options.filters.empty() || std::any_of(options.filters.begin(), options.filters.end(),
+                                                [&](const std::string& filter) { return names(filter, info, test); });
+}
+
+// The cases with a wanted test, of this shard. Throws Stop(Usage) for a filter that names nothing.
+std::vector<CaseBinary> chosen(const std::vector<CaseBinary>& all, const RunOptions& options) {
+  for (const std::string& filter : options.filters) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const CaseBinary& binary) {
+      return std::any_of(binary.info.tests.begin(), binary.info.tests.end(),
+                         [&](const std::string& test) { return names(filter, binary.info, test); });
+    });
+    if (known) continue;
+    throw Stop(Exit::Usage, fmt::format("no family, case or test is called '{}'; `recapture list` names them", filter));
+  }
+  std::vector<CaseBinary> mine;
+  int index = 0;
+  for (const CaseBinary& binary : all) {
+    const bool any = std::any_of(binary.info.tests.begin(), binary.info.tests.end(),
+                                 [&](const std::string& test) { return wanted(options, binary.info, test); });
+    if (any && index++ % options.shards == options.shard - 1) mine.push_back(binary);
+  }
+  return mine;
 }
 
 std::string revision_of(const Places& places) {
