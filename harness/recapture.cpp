@@ -93,7 +93,7 @@ Exit show(const Places& places, const ShowOptions& options) {
     if (records.size() > 1) fmt::print("{}\n", std::filesystem::path(record.path).filename().string());
     fmt::print("{}", heading(record));
     for (const Row& row : rows) fmt::print("{}\n", as_line(row));
-    fmt::print("{}\n", summary(rows));
+    fmt::print("{}{}\n", summary(rows), observed_tables(record, rows));
   }
   if (options.json) fmt::print("{}\n", json.dump(1));
   return exit_for(verdicts);

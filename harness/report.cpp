@@ -177,6 +177,25 @@ std::string summary(const std::vector<Row>& rows) {
   return text;
 }
 
+std::string observed_tables(const Record& record, const std::vector<Row>& rows) {
+  constexpr std::string_view kTable = "table.";
+  std::string text, current;
+  for (const Row& row : rows) {
+    const TestRecord* test = record.find(row.test);
+    if (test == nullptr || !test->has("facts") || row.verdict == Verdict::Stale) continue;
+    for (const auto& [key, value] : test->line.at("facts").items()) {
+      if (key.rfind(kTable, 0) != 0) continue;
+      if (row.case_id != current) {
+        current = row.case_id;
+        text += fmt::format("\n{}: {}\n  {:<48} {}\n", current, record.cases.at(current).title, "the document",
+                            record.cases.at(current).documented);
+      }
+      text += fmt::format("  {:<48} {}\n", key.substr(kTable.size()), value.get<std::string>());
+    }
+  }
+  return text;
+}
+
 Json as_json(const std::vector<Row>& rows) {
   Json all = Json::array();
   for (const Row& row : rows) {
@@ -270,7 +289,14 @@ std::string as_markdown(const std::vector<Record>& records, const Rules& rules) 
     for (const auto& [id, info] : record.cases) cases[id] = info;
     for (const Row& row : judge_record(record, rules)) {
       auto& cell = cells[row.case_id][column];
-      if (row.ran && row.result != Result::Unavailable) cell.push_back(row);
+      if (!row.ran || row.result == Result::Unavailable) continue;
+      // A later record of the same machine stands for what it ran again.
+      const auto before = std::find_if(cell.begin(), cell.end(), [&](const Row& r) { return r.test == row.test; });
+      if (before == cell.end()) {
+        cell.push_back(row);
+      } else if (row.verdict != Verdict::Stale) {
+        *before = row;
+      }
     }
   }
   std::sort(columns.begin(), columns.end(), [](const std::string& a, const std::string& b) { return older(a, b); });

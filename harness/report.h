@@ -47,6 +47,8 @@ std::string as_line(const Row& row);
 std::string heading(const Record& record);
 // Counts by verdict, and for all that could not run, why.
 std::string summary(const std::vector<Row>& rows);
+// The tables that tests wrote down as facts "table.<row>", each below its case and what the document says.
+std::string observed_tables(const Record& record, const std::vector<Row>& rows);
 Json as_json(const std::vector<Row>& rows);
 void write_junit(const std::vector<Row>& rows, const Record& record, const std::string& path);
 // One table over records: a line a case, a column a release and GPU.

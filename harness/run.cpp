@@ -409,7 +409,7 @@ Exit Run::go() {
   const Record record = read_record(options_.record);
   const auto rows = judge_record(record, rules_);
   if (!options_.junit.empty()) write_junit(rows, record, options_.junit);
-  fmt::print("\n{}{}record: {}\n", heading(record), summary(rows), options_.record);
+  fmt::print("\n{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), options_.record);
   return exit_for(verdicts_of(rows));
 }
 

@@ -124,6 +124,29 @@ TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
   EXPECT_THAT(table, HasSubstr("| [c](cases/f/c.cpp) | A title | reproduced |"));
 }
 
+TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
+  Record before = two_tests(), after = two_tests();
+  Rules rules;
+  rules.hashes = {{"c", "new"}};
+  EXPECT_THAT(as_markdown({before}, rules), HasSubstr("| A title | stale |"));
+  after.cases.at("c").hash = "new";
+  for (const auto& records : {std::vector{before, after}, std::vector{after, before}}) {
+    EXPECT_THAT(as_markdown(records, rules), HasSubstr("| A title | reproduced |"));
+  }
+}
+
+TEST(Show, TablesStandBelowTheDocumentsOwnNumbers) {
+  Record record = two_tests();
+  EXPECT_EQ(observed_tables(record, judge_record(record, {})), "");
+  record.tests[1].line["facts"] = {{"table.33", "87 % fail"}, {"other", "x"}};
+  record.cases.at("c").documented = "33: 83 of 100";
+  const std::string text = observed_tables(record, judge_record(record, {}));
+  EXPECT_THAT(text, HasSubstr("c: A title\n  the document"));
+  EXPECT_THAT(text, HasSubstr("33: 83 of 100\n  33"));
+  EXPECT_THAT(text, HasSubstr(" 87 % fail\n"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("other")));
+}
+
 TEST(JUnit, CountsFailuresErrorsAndSkips) {
   Record record = two_tests();
   record.tests[1].line["seen"] = "906";
