@@ -196,6 +196,8 @@ Program Run::program_of(const CaseBinary& binary) const {
   const std::string recorder = places_.build + "/" + options_.release + "/librecorder.so";
   if (binary.info.needs.find("gpu") != std::string::npos && fs::exists(recorder)) {
     program.environment["CUDA_INJECTION64_PATH"] = recorder;
+    // While it switches its hearing on and off, for some microseconds it can miss what another thread calls.
+    program.environment["RECAPTURE_RECORDER"] = "always";
   }
   return program;
 }
