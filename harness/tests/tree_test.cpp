@@ -168,6 +168,21 @@ TEST(Reports, StillMeanWhatTheVerdictsBesideThemSay) {
   }
 }
 
+TEST(Reports, NameTheCallWhereTheCaseDemandsOne) {
+  Rules rules;
+  rules.require_recorder = true;
+  size_t named = 0;
+  for (const std::string& path : records_below(kRoot + "/reports")) {
+    const Record record = read_record(path);
+    if (record.where("gpu").empty()) continue;
+    for (const Row& row : judge_record(record, rules)) {
+      EXPECT_NE(row.verdict, Verdict::Missing) << path << ": " << row.test << " was reproduced by a call nobody named";
+      named += row.result == Result::Reproduced && record.find(row.test)->has("culprit") ? 1 : 0;
+    }
+  }
+  EXPECT_GE(named, 100U);
+}
+
 TEST(Expectations, AreAllUsedAndNoneHidesAnother) {
   std::vector<Record> records;
   for (const std::string& path : records_below(kRoot + "/reports")) records.push_back(read_record(path));
