@@ -301,6 +301,7 @@ std::string as_markdown(const std::vector<Record>& records, const Rules& rules) 
   }
   std::sort(columns.begin(), columns.end(), [](const std::string& a, const std::string& b) { return older(a, b); });
   std::vector<std::string> order;
+  order.reserve(cases.size());
   for (const auto& [id, info] : cases) order.push_back(id);
   std::stable_sort(order.begin(), order.end(),
                    [&](const auto& a, const auto& b) { return cases[a].family < cases[b].family; });
@@ -344,7 +345,7 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
   std::set<std::string> known;
   for (const Record& record : records) {
     for (const auto& [id, info] : record.cases) {
-      for (const std::string& test : info.tests) known.insert(id + "." + test);
+      for (const std::string& test : info.tests) known.insert(fmt::format("{}.{}", id, test));
     }
   }
   for (size_t i = 0; i < all.size(); ++i) {
