@@ -78,6 +78,9 @@ void reproduces_at_rate(int hits, int tries, const char* file, int line);
 // False where the case is run with its trigger off, to see that it can also not reproduce.
 bool trigger_on();
 
+// False where the case is run with its remedies left out, which it then tells the runner.
+bool remedy();
+
 }  // namespace recapture
 
 // The case's description. Also puts the source text into the binary: its hash ties a record to what ran.
@@ -111,6 +114,14 @@ bool trigger_on();
     if (!::recapture::trigger_on()) { \
       __VA_ARGS__;                    \
     }                                 \
+  } while (false)
+
+// The statement that makes a Fix test healthy. `--break=remedy` leaves it out, and the test must then fail.
+#define REMEDY(...)              \
+  do {                           \
+    if (::recapture::remedy()) { \
+      __VA_ARGS__;               \
+    }                            \
   } while (false)
 
 // The CUDA driver call that raises the failure, as the document has it ("cuStreamSynchronize", may hold `*`). Another

@@ -195,6 +195,12 @@ bool recording() { return events >= 0; }
 
 bool trigger_on() { return broken != "trigger"; }
 
+bool remedy() {
+  if (broken != "remedy") return true;
+  record("remedy", "left out");
+  return false;
+}
+
 void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file,
                 int line) {
   if (broken == "value") documented = "a value that nothing shows";
@@ -227,8 +233,8 @@ int main(int argc, char** argv) {
     if (arg.rfind("--serve=", 0) == 0) connection = arg.substr(8);
     if (arg.rfind("--break=", 0) == 0) broken = arg.substr(8);
   }
-  if (broken != "nothing" && broken != "trigger" && broken != "value") {
-    std::cerr << "--break takes nothing, trigger or value, not '" << broken << "'\n";
+  if (broken != "nothing" && broken != "trigger" && broken != "value" && broken != "remedy") {
+    std::cerr << "--break takes nothing, trigger, value or remedy, not '" << broken << "'\n";
     return 2;
   }
   if (const char* number = std::getenv(kEventsVariable)) events = std::atoi(number);

@@ -123,8 +123,10 @@ Exit command_line(int argc, char** argv) {
   run_command->add_option("--shard", shard, "i/n: only every n-th case, from the i-th on");
   run_command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
   run_command->add_option("--require", options.require, "gpu, recorder: fail (7) where it is not there");
-  run_command->add_option("--break", options.broken, "nothing, trigger or value: see that Reproduces can fail")
-      ->check(CLI::IsMember({"nothing", "trigger", "value"}));
+  run_command
+      ->add_option("--break", options.broken,
+                   "nothing, trigger or value: see that Reproduces can fail; remedy: that Fix can")
+      ->check(CLI::IsMember({"nothing", "trigger", "value", "remedy"}));
   run_command->add_option("--revision", options.revision, "What to record as revision (default: asked of git)");
   run_command->add_option("--junit", options.junit, "Also write JUnit XML to this file");
   run_command->add_flag("--exec", options.exec, "Start every test by plain exec instead of forking a loaded parent");

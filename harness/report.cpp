@@ -45,12 +45,14 @@ bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result r
   });
 }
 
-Verdict verdict_when_broken(const std::string& how, Kind kind, Result result) {
-  if (kind != Kind::Reproduces) return Verdict::NotRun;
+Verdict verdict_when_broken(const std::string& how, Kind kind, Result result, const TestRecord& test) {
+  if (kind != (how == "remedy" ? Kind::Fix : Kind::Reproduces)) return Verdict::NotRun;
   if (result == Result::Unavailable) return Verdict::Unavailable;
   if (result == Result::Inapplicable) return Verdict::NotApplicable;
+  if (how == "remedy" && !test.has("remedy")) return Verdict::NotApplicable;  // The test says nothing that can go.
   const bool as_it_must = how == "trigger" ? result == Result::Healthy || result == Result::Unseen
-                                           : result == Result::Different || result == Result::Invalid;
+                          : how == "value" ? result == Result::Different || result == Result::Invalid
+                                           : result == Result::Broken || result == Result::Crashed;
   return as_it_must ? Verdict::AsExpected : Verdict::Changed;
 }
 
@@ -111,7 +113,7 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
       if (test->has("volatile")) row.seconds = test->line.at("volatile").value("seconds", 0.0);
       const Expectation* expected = find_expectation(rules.expectations, id, row.release, row.gpu);
       row.verdict = how == "nothing" ? judge(row.kind, row.result, expected, test->text("seen"))
-                                     : verdict_when_broken(how, row.kind, row.result);
+                                     : verdict_when_broken(how, row.kind, row.result, *test);
       if (missing(record, row, *test, rules)) row.verdict = Verdict::Missing;
       if (!confirmed(record, row.kind, *test, row.result)) row.verdict = Verdict::Inconclusive;
       const auto now = rules.hashes.find(row.case_id);

@@ -35,8 +35,8 @@ struct Row {
   double seconds = 0;
 };
 
-// The verdicts of one record, in its plan's order. Of a run with --break only whether Reproduces was broken as it must
-// be.
+// The verdicts of one record, in its plan's order. Of a run with --break only whether what was broken on purpose failed
+// as it must.
 std::vector<Row> judge_record(const Record& record, const Rules& rules);
 
 std::vector<Verdict> verdicts_of(const std::vector<Row>& rows);

@@ -58,7 +58,7 @@ std::string_view ending_word(Observation::Ending ending) {
 // Facts keep the order in which they are read best, not the one in which they came.
 Json line_of(const std::string& test, const Observation& seen, const std::string& how, const Anonymous& anonymous) {
   static const std::set<std::string> kFirstCounts = {"exception", "message"};
-  static const std::set<std::string> kLastCounts = {"seen",    "documented",   "healthy", "raised_by",
+  static const std::set<std::string> kLastCounts = {"seen",    "documented",   "healthy", "raised_by", "remedy",
                                                     "skipped", "inapplicable", "ended",   "recorder"};
   Json line{{"test", test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
   Json probes = Json::object(), facts = Json::object(), assertions = Json::array();
@@ -131,7 +131,8 @@ bool names(const std::string& filter, const CaseInfo& info, const std::string& t
 }
 
 bool wanted(const RunOptions& options, const CaseInfo& info, const std::string& test) {
-  if (options.broken != "nothing" && kind_of(test) != Kind::Reproduces) return false;
+  const Kind breakable = options.broken == "remedy" ? Kind::Fix : Kind::Reproduces;
+  if (options.broken != "nothing" && kind_of(test) != breakable) return false;
   return options.filters.empty() || std::any_of(options.filters.begin(), options.filters.end(),
                                                 [&](const std::string& filter) { return names(filter, info, test); });
 }

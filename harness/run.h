@@ -14,7 +14,7 @@ struct RunOptions {
   std::string record;                // Where to write; empty: below the build folder.
   std::string resume;                // A record to go on with.
   std::string libtorch;              // A site-packages folder to load LibTorch from.
-  std::string broken = "nothing";    // --break: nothing, trigger or value.
+  std::string broken = "nothing";    // --break: nothing, trigger, value or remedy.
   std::string revision;              // Empty: asked of git.
   std::string junit;
   std::vector<std::string> require;  // "gpu", "recorder".

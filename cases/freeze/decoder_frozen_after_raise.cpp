@@ -67,7 +67,7 @@ TEST_F(DecoderFrozenAfterRaise, FixLock) {
   at::Tensor first, second;
   const auto call = [&](at::Tensor& result, int input) {
     std::unique_lock<std::mutex> hold(mutex, std::defer_lock);
-    Caller::acquire(hold);
+    REMEDY(Caller::acquire(hold));
     result = model.transcribe(speech(input));
   };
   Caller a([&] { call(first, 0); });

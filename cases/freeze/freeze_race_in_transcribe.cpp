@@ -96,7 +96,7 @@ TEST_F(FreezeRaceInTranscribe, ReproducesAttributeErrorInFreeze) {
 TEST_F(FreezeRaceInTranscribe, FixLock) {
   const auto call = [&](at::Tensor& result, int input) {
     std::unique_lock<std::mutex> hold(mutex, std::defer_lock);
-    Caller::acquire(hold);
+    REMEDY(Caller::acquire(hold));
     result = model.transcribe(speech(input));
   };
   Caller a([&] { call(first, 0); });
@@ -116,7 +116,7 @@ TEST_F(FreezeRaceInTranscribe, FixLock) {
 TEST_F(FreezeRaceInTranscribe, FixSemaphore) {
   const auto call = [&](at::Tensor& result, int input) {
     std::unique_lock<Semaphore> hold(semaphore, std::defer_lock);
-    Caller::acquire(hold);
+    REMEDY(Caller::acquire(hold));
     result = model.transcribe(speech(input));
   };
   Caller a([&] { call(first, 0); });

@@ -86,7 +86,8 @@ TEST_F(FreezeRemediesUnderLoad, ReproducesWithASemaphoreOfTwo) {
 
 TEST_F(FreezeRemediesUnderLoad, FixMutex) {
   const Bad bad = load(kRounds, [&](const at::Tensor& input) {
-    const std::lock_guard<std::mutex> hold(mutex);
+    std::unique_lock<std::mutex> hold(mutex, std::defer_lock);
+    REMEDY(hold.lock());
     return model.transcribe(input);
   });
   EXPECT_EQ(bad.calls, 0);
@@ -96,7 +97,8 @@ TEST_F(FreezeRemediesUnderLoad, FixMutex) {
 TEST_F(FreezeRemediesUnderLoad, FixSemaphore) {
   Semaphore semaphore(1);
   const Bad bad = load(kRounds, [&](const at::Tensor& input) {
-    const std::unique_lock<Semaphore> hold(semaphore);
+    std::unique_lock<Semaphore> hold(semaphore, std::defer_lock);
+    REMEDY(hold.lock());
     return model.transcribe(input);
   });
   EXPECT_EQ(bad.calls, 0);

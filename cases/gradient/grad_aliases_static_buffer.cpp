@@ -99,7 +99,7 @@ TEST_F(GradAliasesStaticBuffer, Reproduces) {
 }
 
 TEST_F(GradAliasesStaticBuffer, FixCloneParameterGradients) {
-  graphed.owned = true;
+  REMEDY(graphed.owned = true);
   step(x1);
   EXPECT_NE(weight.grad().data_ptr(), graphed.grad_weight.data_ptr());
   step(x2);
@@ -107,7 +107,8 @@ TEST_F(GradAliasesStaticBuffer, FixCloneParameterGradients) {
 }
 
 TEST_F(GradAliasesStaticBuffer, FixPreallocateGradients) {
-  weight.mutable_grad() = at::zeros_like(weight);  // AccumulateGrad adds to a gradient that is there, and takes none.
+  // AccumulateGrad adds to a gradient that is there, and takes none.
+  REMEDY(weight.mutable_grad() = at::zeros_like(weight));
   for (int round = 0; round < 2; ++round) {
     step(x1);
     step(x2);

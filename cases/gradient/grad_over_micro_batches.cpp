@@ -59,11 +59,11 @@ TEST_F(GradOverMicroBatches, ReproducesEight) {
 }
 
 TEST_F(GradOverMicroBatches, FixCloneParameterGradients) {
-  graphed.clone_parameter_grad = true;
+  REMEDY(graphed.clone_parameter_grad = true);
   EXPECT_EQ(accumulate(8), four_times(408));
 }
 
 TEST_F(GradOverMicroBatches, FixPreallocateGradients) {
-  weight.mutable_grad() = at::zeros_like(weight);
+  REMEDY(weight.mutable_grad() = at::zeros_like(weight));
   EXPECT_EQ(accumulate(8), four_times(408));
 }

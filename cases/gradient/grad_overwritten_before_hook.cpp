@@ -54,7 +54,7 @@ TEST_F(GradOverwrittenBeforeHook, Reproduces) {
 }
 
 TEST_F(GradOverwrittenBeforeHook, FixCloneParameterGradients) {
-  graphed.clone_parameter_grad = true;
+  REMEDY(graphed.clone_parameter_grad = true);
   step(graphed, x1);
   watch();
   step(graphed, x2);

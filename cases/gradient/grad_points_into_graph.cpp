@@ -59,7 +59,7 @@ TEST_F(GradPointsIntoGraph, ReproducesThreeEqualPointers) {
 }
 
 TEST_F(GradPointsIntoGraph, FixCloneParameterGradients) {
-  graphed.clone_parameter_grad = true;
+  REMEDY(graphed.clone_parameter_grad = true);
   step(graphed, x1);
   EXPECT_EQ(owner(), "its own buffer");
   step(graphed, x2);
@@ -68,7 +68,7 @@ TEST_F(GradPointsIntoGraph, FixCloneParameterGradients) {
 }
 
 TEST_F(GradPointsIntoGraph, FixPreallocateGradients) {
-  weight.mutable_grad() = at::zeros_like(weight);
+  REMEDY(weight.mutable_grad() = at::zeros_like(weight));
   step(graphed, x1);
   EXPECT_EQ(owner(), "its own buffer");
   step(graphed, x2);

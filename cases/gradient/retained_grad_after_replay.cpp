@@ -51,7 +51,7 @@ TEST_F(RetainedGradAfterReplay, Reproduces) {
 }
 
 TEST_F(RetainedGradAfterReplay, FixCloneParameterGradients) {
-  graphed.clone_parameter_grad = true;
+  REMEDY(graphed.clone_parameter_grad = true);
   step(graphed, x1);
   const at::Tensor first = take();
   step(graphed, x2);

@@ -55,7 +55,7 @@ TEST_F(StolenGradZeroedInPlace, FixPreallocateGradients) {
 }
 
 TEST_F(StolenGradZeroedInPlace, FixCloneParameterGradients) {
-  graphed.clone_parameter_grad = true;
+  REMEDY(graphed.clone_parameter_grad = true);
   step(graphed, x2);
   weight.mutable_grad().zero_();
   step(graphed, x1);

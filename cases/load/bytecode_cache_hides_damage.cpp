@@ -135,7 +135,7 @@ TEST_F(BytecodeCacheHidesDamage, ReproducesInEveryRunWithoutCache) {
 }
 
 TEST_F(BytecodeCacheHidesDamage, FixPrivateBuffer) {
-  buffer = "yes";
+  REMEDY(buffer = "yes");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(run(), "intact");
   environment["PYTHONDONTWRITEBYTECODE"] = "1";
   delete_cache();

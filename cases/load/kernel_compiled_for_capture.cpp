@@ -102,8 +102,26 @@ TEST_F(KernelCompiledForCapture, ReproducesWithoutCapture) {
   REPRODUCES(load(), kBroken, kIntact);
 }
 
+// The report's attempt at a repair: it gives the GPU's memory back and leaves the byte as it is.
+TEST_F(KernelCompiledForCapture, ReproducesAfterEmptyCache) {
+  TRIGGER(ASSERT_EQ(compile(), "1"));
+  EXPECT_EQ(capture_and_replay(), "[6.0, 8.0]");
+  EXPECT_EQ(python(R"py(
+import torch
+block = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+del block
+before = torch.cuda.memory_reserved()
+torch.cuda.empty_cache()
+seen = before - torch.cuda.memory_reserved() >= 64 << 20
+)py"),
+            "True");
+  REPRODUCES(load(), kBroken, kIntact);
+}
+
 TEST_F(KernelCompiledForCapture, FixPrivateBuffer) {
-  EXPECT_EQ(compile("yes"), "1");
+  const char* buffer = "no";
+  REMEDY(buffer = "yes");
+  EXPECT_EQ(compile(buffer), "1");
   EXPECT_EQ(capture_and_replay(), "[6.0, 8.0]");
   EXPECT_EQ(load(), kIntact);
 }

@@ -143,7 +143,9 @@ TEST_F(NemoRunNvrtc, Reproduces3_0) {
 }
 
 TEST_F(NemoRunNvrtc, FixMutableBuffer) {
-  if (!import("3.0.0", "buf = bytearray(size)")) return;
+  std::string fix;
+  REMEDY(fix = "buf = bytearray(size)");
+  if (!import("3.0.0", fix)) return;
   EXPECT_THAT(run_nvrtc(), kRan);
   EXPECT_EQ(table(), kIntact);
 }

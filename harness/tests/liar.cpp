@@ -75,6 +75,16 @@ TEST(Liar, ReproducesAndHangs) {
 }
 TEST(Liar, ReproducesAndLeavesSilently) { _exit(0); }
 TEST(Liar, ReproducesWithoutAWord) {}
+TEST(Liar, FixByItsRemedy) {
+  int value = 22;
+  REMEDY(value = 14);
+  EXPECT_EQ(value, 14);
+}
+TEST(Liar, FixWithoutNeedOfItsRemedy) {
+  int value = 14;
+  REMEDY(value = 14);
+  EXPECT_EQ(value, 14);
+}
 TEST(Liar, FixFloodsItsOutput) {
   const std::string block(size_t{1} << 16, 'x');
   for (int i = 0; i < 512; ++i) {  // 32 MiB.

@@ -107,6 +107,19 @@ TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed);
 }
 
+TEST(Show, AFixWithoutItsRemedyMustFail) {
+  Record record = two_tests();
+  record.environment["break"] = "remedy";
+  record.tests.push_back({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  const auto fix = [&] { return judge_record(record, {})[2]; };
+  ASSERT_EQ(fix().kind, Kind::Fix);
+  EXPECT_EQ(fix().verdict, Verdict::NotApplicable) << "nothing was left out";
+  record.tests[2].line["remedy"] = "left out";
+  EXPECT_EQ(fix().verdict, Verdict::Changed) << "it holds without its remedy";
+  record.tests[2].line["ended"] = "failed";
+  EXPECT_EQ(fix().verdict, Verdict::AsExpected);
+}
+
 TEST(Show, JsonHasTheDocumentedKeys) {
   const Json rows = as_json(judge_record(two_tests(), {}));
   ASSERT_EQ(rows.size(), 3U);

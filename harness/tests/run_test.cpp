@@ -141,6 +141,13 @@ TEST_F(Program, BreaksOnPurpose) {
   EXPECT_EQ(wrong.code, 0) << wrong.out;
   EXPECT_THAT(wrong.out, HasSubstr("different"));
   EXPECT_EQ(recapture("run liar.ReproducesSomethingElse --break trigger --record " + folder + "/n").code, 1);
+  EXPECT_EQ(recapture("run liar.FixByItsRemedy --record " + folder + "/f").code, 0);
+  const Said caught = recapture("run liar.FixByItsRemedy --break remedy --record " + folder + "/r");
+  EXPECT_EQ(caught.code, 0) << caught.out;
+  EXPECT_THAT(caught.out, HasSubstr("broken"));
+  EXPECT_EQ(recapture("run liar.FixWithoutNeedOfItsRemedy --break remedy --record " + folder + "/u").code, 1);
+  const Said nothing = recapture("run liar.FixIsSkipped --break remedy --record " + folder + "/o");
+  EXPECT_EQ(nothing.code, 4) << nothing.out;
 }
 
 TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
