@@ -24,7 +24,10 @@ std::string seen_words(const TestRecord& test) {
   if (test.has("tries")) {
     const int hits = test.line.at("hits"), tries = test.line.at("tries");
     const auto [low, high] = wilson(hits, tries);
-    return fmt::format("{} of {} tries, {:.0f} to {:.0f} %", hits, tries, 100 * low, 100 * high);
+    const auto percent = [](double share) {
+      return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
+    };
+    return fmt::format("{} of {} tries, {} to {} %", hits, tries, percent(low), percent(high));
   }
   std::string words = test.text("seen");
   if (test.has("culprit")) {
