@@ -4,7 +4,8 @@
 // of its while loops with run_nvrtc before it captures them, and run_nvrtc reads the log into b" " * 1. Nothing is
 // replaced: the module is the one in the wheel, its NVRTC is the real one. It reads the log before it loads the kernel,
 // so on a machine without a GPU it fails after the harm is done. The module is compiled from source here, for the
-// reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
+// reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs. No release
+// has the merged remedy (Speech #16235) yet; FixMutableBuffer puts its line into 3.0.0.
 //
 // Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(ci/libtorch 2.15.0 --flags) -o nemo_run_nvrtc
 
