@@ -122,7 +122,8 @@ Exit command_line(int argc, char** argv) {
   run_command->add_option("--resume", options.resume, "A record that was cut short: run the rest of it");
   run_command->add_option("--shard", shard, "i/n: only every n-th case, from the i-th on");
   run_command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
-  run_command->add_option("--require", options.require, "gpu, recorder: fail (7) where it is not there");
+  run_command->add_option("--require", options.require, "gpu, recorder: fail (7) where it is not there")
+      ->allow_extra_args(false);
   run_command
       ->add_option("--break", options.broken,
                    "nothing, trigger or value: see that Reproduces can fail; remedy: that Fix can")

@@ -164,6 +164,7 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
       {"run --libtorch /nowhere", 7, "holds no torch/lib/libtorch_cpu.so"},
       {"run --record /proc/r.jsonl", 7, "cannot make this record"},
       {"run --break luck", 2, "--break"},
+      {"run --require gpu liar.ControlHolds", 7, "a GPU is demanded"},
       {"show", 4, "no records below reports/"},
       {"show /nowhere", 2, "/nowhere: cannot read it"},
       {"explode", 2, "--help says what there is"},
