@@ -7,7 +7,7 @@
 // first file of a process, or for one of a new shape. range(0) is the number of symbols.
 #include <benchmark/benchmark.h>
 
-#include "fixtures/libtorch.h"
+#include "fixtures/torch/libtorch.h"
 
 using namespace recapture;
 

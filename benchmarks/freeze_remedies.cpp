@@ -6,7 +6,7 @@
 // remedies' own prices, not what a transcription would feel.
 #include <benchmark/benchmark.h>
 
-#include "fixtures/freeze_torch.h"
+#include "fixtures/freeze/freeze_torch.h"
 
 using namespace recapture;
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "fixtures/libtorch.h"
+#include "fixtures/torch/libtorch.h"
 
 using namespace recapture;
 

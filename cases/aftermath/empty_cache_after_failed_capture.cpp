@@ -9,14 +9,14 @@
 //
 // Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o empty_cache_after_failed_capture
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "After a failed capture emptyCache asserts, or gives nothing back, for the rest of the process",
-    .sources = {{"upstream", "F1"}, {"upstream", "pytorch#180395"}},
+    .sources = {{"upstream", "pytorch#158152"}, {"upstream", "pytorch#180395"}},
     .documented = "captures_underway.empty() INTERNAL ASSERT FAILED, or reserved bytes that never shrink",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

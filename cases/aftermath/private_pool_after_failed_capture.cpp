@@ -9,14 +9,14 @@
 //
 // Alone:  g++ cases/aftermath/private_pool_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o private_pool_after_failed_capture
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Memory that a failed capture allocated is lost after its graph and tensors are gone",
-    .sources = {{"upstream", "pytorch#190348"}, {"upstream", "F1"}},
+    .sources = {{"upstream", "pytorch#190348"}, {"upstream", "pytorch#180395"}},
     .documented = "the pool of a failed capture is not released by reset",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

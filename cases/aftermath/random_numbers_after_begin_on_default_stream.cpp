@@ -6,14 +6,16 @@
 //
 // Alone:  g++ cases/aftermath/random_numbers_after_begin_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o random_numbers_after_begin_on_default_stream
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A capture_begin refused on the default stream leaves the default generator in capture mode",
-    .sources = {{"upstream", "F2"}, {"upstream", "C1"}},
+    .sources = {{"upstream", "pytorch#172390"},
+                {"PyTorch source", "aten/src/ATen/cuda/CUDAGraph.cpp: capture_begin"},
+                {"PyTorch documentation", "CUDA semantics: Constraints"}},
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

@@ -7,14 +7,14 @@
 //
 // Alone:  g++ cases/aftermath/random_numbers_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o random_numbers_after_failed_capture
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "After a failed capture the default generator refuses to give random numbers",
-    .sources = {{"upstream", "F2"}},
+    .sources = {{"upstream", "ACE-Step-1.5#587"}, {"upstream", "pytorch#172390"}, {"upstream", "pytorch#176752"}},
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

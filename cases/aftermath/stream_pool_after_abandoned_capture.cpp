@@ -9,14 +9,14 @@
 
 #include <stdexcept>
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "The stream of an abandoned capture is handed out again while it still captures",
-    .sources = {{"upstream", "F4"}, {"upstream", "pytorch#190308"}},
+    .sources = {{"PyTorch source", "c10/cuda/CUDAStream.cpp: getStreamFromPool"}, {"upstream", "pytorch#190308"}},
     .documented = "the 32nd later getStreamFromPool returns a stream that is still capturing: 900",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

@@ -7,14 +7,15 @@
 //
 // Alone:  g++ cases/checkpoint/checkpoint_saves_rng_state_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o checkpoint_saves_rng_state_in_capture
 
-#include "fixtures/checkpoint.h"
-#include "harness/case.h"
+#include "fixtures/torch/checkpoint.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Checkpointing with preserve_rng_state reads the generator's state and is refused in a capture",
-    .sources = {{"capture failures", "Activation Checkpointing with RNG State Preservation"}, {"upstream", "R3"}},
+    .sources = {{"capture failures", "Activation Checkpointing with RNG State Preservation"},
+                {"upstream", "pytorch#162505"}},
     .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,

@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/checkpoint/dropout_recomputed_in_graph.cpp $(ci/libtorch 2.15.0 --flags) -o dropout_recomputed_in_graph
 
-#include "fixtures/checkpoint.h"
-#include "harness/case.h"
+#include "fixtures/torch/checkpoint.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -8,8 +8,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "fixtures/checkpoint.h"
-#include "harness/case.h"
+#include "fixtures/torch/checkpoint.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_graphed_callable.cpp $(ci/libtorch 2.15.0 --flags) -o reentrant_checkpoint_in_graphed_callable
 
-#include "fixtures/checkpoint.h"
-#include "harness/case.h"
+#include "fixtures/torch/checkpoint.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -6,9 +6,9 @@
 //
 // Alone:  g++ cases/coldstart/first_convolution_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_convolution_in_capture
 
-#include "fixtures/gpu.h"
-#include "fixtures/libraries.h"
-#include "harness/case.h"
+#include "fixtures/cuda/libraries.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

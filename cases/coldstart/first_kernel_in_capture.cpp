@@ -8,8 +8,8 @@
 
 #include <cstdlib>
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -9,9 +9,9 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include "fixtures/gpu.h"
-#include "fixtures/libraries.h"
-#include "harness/case.h"
+#include "fixtures/cuda/libraries.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

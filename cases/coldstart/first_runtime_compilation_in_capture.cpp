@@ -9,9 +9,9 @@
 
 #include <cstdlib>
 
-#include "fixtures/gpu.h"
-#include "fixtures/nvrtc.h"
-#include "harness/case.h"
+#include "fixtures/cuda/nvrtc.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -7,14 +7,14 @@
 //
 // Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch 2.15.0 --flags) -o e907_captured_event
 
-#include "fixtures/runtime.h"
-#include "harness/case.h"
+#include "fixtures/cuda/runtime.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Querying an event that was last recorded in a capture is refused with 907",
-    .sources = {{"upstream", "5. Error codes 900-910"}},
+    .sources = {{"CUDA runtime API", "Data types used by CUDA Runtime: cudaErrorCapturedEvent"}},
     .documented = "907 cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
@@ -66,6 +66,7 @@ TEST_F(E907CapturedEvent, ReproducesAfterTheCapture) {
   REPRODUCES(late.text, "1", "ok");
 }
 
+#ifdef RECAPTURE_HAS_LIBTORCH
 TEST_F(E907CapturedEvent, ReproducesThroughLibTorch) {
   const at::Tensor data = at::full({1}, 3, at::kCUDA);
   at::cuda::CUDAEvent work;
@@ -78,6 +79,7 @@ TEST_F(E907CapturedEvent, ReproducesThroughLibTorch) {
   RAISED_BY("cuEventQuery");
   REPRODUCES(seen(first, status, end), "907 > invalidated > 901", "ok > active > ok");
 }
+#endif  // RECAPTURE_HAS_LIBTORCH
 
 TEST_F(E907CapturedEvent, FixRecordAgainOutside) {
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));

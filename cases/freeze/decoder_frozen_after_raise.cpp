@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(ci/libtorch 2.15.0 --flags) -o decoder_frozen_after_raise
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -9,8 +9,8 @@
 
 #include <cstdio>
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

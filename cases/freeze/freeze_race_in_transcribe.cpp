@@ -9,8 +9,8 @@
 //
 // Alone:  g++ cases/freeze/freeze_race_in_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_race_in_transcribe
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

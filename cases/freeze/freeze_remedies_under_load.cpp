@@ -8,8 +8,8 @@
 //
 // Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_remedies_under_load
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

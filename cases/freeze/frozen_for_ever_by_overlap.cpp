@@ -8,8 +8,8 @@
 //
 // Alone:  g++ cases/freeze/frozen_for_ever_by_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o frozen_for_ever_by_overlap
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -8,8 +8,8 @@
 //
 // Alone:  g++ cases/freeze/nemo_as_frozen.cpp $(ci/libtorch 2.15.0 --flags) -o nemo_as_frozen
 
-#include "fixtures/nemo.h"
-#include "harness/case.h"
+#include "fixtures/python/nemo.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -10,7 +10,7 @@
 
 #include <cstdio>
 
-#include "fixtures/nemo.h"
+#include "fixtures/python/nemo.h"
 
 using namespace recapture;
 

@@ -7,8 +7,8 @@
 //
 // Alone:  g++ cases/freeze/settings_lost_in_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o settings_lost_in_overlap
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

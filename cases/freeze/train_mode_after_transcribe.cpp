@@ -8,8 +8,8 @@
 //
 // Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o train_mode_after_transcribe
 
-#include "fixtures/freeze_torch.h"
-#include "harness/case.h"
+#include "fixtures/freeze/freeze_torch.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -7,8 +7,8 @@
 //
 // Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(ci/libtorch 2.15.0 --flags) -o grad_over_micro_batches
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

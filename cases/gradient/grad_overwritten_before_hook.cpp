@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(ci/libtorch 2.15.0 --flags) -o grad_overwritten_before_hook
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

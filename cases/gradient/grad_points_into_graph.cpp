@@ -5,8 +5,8 @@
 //
 // Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch 2.15.0 --flags) -o grad_points_into_graph
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

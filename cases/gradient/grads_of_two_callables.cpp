@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch 2.15.0 --flags) -o grads_of_two_callables
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

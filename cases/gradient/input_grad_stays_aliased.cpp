@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(ci/libtorch 2.15.0 --flags) -o input_grad_stays_aliased
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

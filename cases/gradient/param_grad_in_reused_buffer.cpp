@@ -7,8 +7,8 @@
 //
 // Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch 2.15.0 --flags) -o param_grad_in_reused_buffer
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch 2.15.0 --flags) -o retained_grad_after_replay
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/gradient/stolen_grad_zeroed_in_place.cpp $(ci/libtorch 2.15.0 --flags) -o stolen_grad_zeroed_in_place
 
-#include "fixtures/graphed_callable.h"
-#include "harness/case.h"
+#include "fixtures/torch/graphed_callable.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -17,16 +17,16 @@
 #include <cstdio>
 #include <fstream>
 
-#include "fixtures/nvrtc.h"
-#include "fixtures/python.h"
-#include "harness/case.h"
+#include "fixtures/cuda/nvrtc.h"
+#include "fixtures/python/python.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title =
         "Whether NVRTC's log breaks torch.load depends on whether the module was compiled or came from a .pyc file",
-    .sources = {{"upstream", "K1"}, {"load corruption", "Describe the bug"}},
+    .sources = {{"upstream", "NeMo#15790"}, {"load corruption", "Describe the bug"}},
     .documented = "broken in the first run, healthy in the second; broken in every run without a bytecode cache",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,

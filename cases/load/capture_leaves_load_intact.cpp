@@ -16,15 +16,17 @@
 #include <dlfcn.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include "fixtures/gpu.h"
-#include "fixtures/nvrtc.h"
-#include "harness/case.h"
+#include "fixtures/cuda/nvrtc.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Capture, replay, a failed capture and a WHILE node leave saving and loading tensors intact",
-    .sources = {{"load corruption", "Describe the bug"}, {"load corruption", "Expected behavior"}, {"upstream", "K1"}},
+    .sources = {{"load corruption", "Describe the bug"},
+                {"load corruption", "Expected behavior"},
+                {"upstream", "NeMo#15790"}},
     .documented = "CUDA graph capture/replay should not have side effects on serialization; it has none",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

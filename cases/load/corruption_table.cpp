@@ -11,9 +11,9 @@
 
 #include <stdlib.h>
 
-#include "fixtures/nvrtc.h"
-#include "fixtures/python.h"
-#include "harness/case.h"
+#include "fixtures/cuda/nvrtc.h"
+#include "fixtures/python/python.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -7,9 +7,9 @@
 //
 // Alone:  g++ cases/load/kernel_compiled_for_capture.cpp $(ci/libtorch 2.15.0 --flags) -o kernel_compiled_for_capture
 
-#include "fixtures/nvrtc.h"
-#include "fixtures/python.h"
-#include "harness/case.h"
+#include "fixtures/cuda/nvrtc.h"
+#include "fixtures/python/python.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

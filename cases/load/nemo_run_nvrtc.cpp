@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fixtures/python.h"
-#include "harness/case.h"
+#include "fixtures/python/python.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

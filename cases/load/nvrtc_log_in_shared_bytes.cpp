@@ -10,9 +10,9 @@
 //
 // Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(ci/libtorch 2.15.0 --flags) -o nvrtc_log_in_shared_bytes
 
-#include "fixtures/nvrtc.h"
-#include "fixtures/python.h"
-#include "harness/case.h"
+#include "fixtures/cuda/nvrtc.h"
+#include "fixtures/python/python.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

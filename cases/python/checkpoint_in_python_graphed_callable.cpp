@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/python/checkpoint_in_python_graphed_callable.cpp $(ci/libtorch 2.15.0 --flags) -o checkpoint_in_python_graphed_callable
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -10,8 +10,8 @@
 
 #include <sstream>
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

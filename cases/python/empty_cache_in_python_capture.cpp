@@ -7,14 +7,15 @@
 //
 // Alone:  g++ cases/python/empty_cache_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o empty_cache_in_python_capture
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "In Python, empty_cache() during a capture is a no-op",
-    .sources = {{"capture failures", "Device Memory: Allocation Allowed, Free Skipped"}, {"upstream", "K4"}},
+    .sources = {{"capture failures", "Device Memory: Allocation Allowed, Free Skipped"},
+                {"upstream", "pytorch#158152"}},
     .documented = "empty_cache() is a safe no-op during capture: no error, nothing is freed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,

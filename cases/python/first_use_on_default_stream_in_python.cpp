@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/python/first_use_on_default_stream_in_python.cpp $(ci/libtorch 2.15.0 --flags) -o first_use_on_default_stream_in_python
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -8,14 +8,16 @@
 //
 // Alone:  g++ cases/python/pinned_memory_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_memory_in_python_capture
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "In Python, allocating or giving back pinned memory in a global capture invalidates it",
-    .sources = {{"capture failures", "Pinned Memory: Forbidden in Global Mode"}, {"upstream", "K5"}},
+    .sources = {{"capture failures", "Pinned Memory: Forbidden in Global Mode"},
+                {"upstream", "pytorch#167507"},
+                {"upstream", "pytorch#174724"}},
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,

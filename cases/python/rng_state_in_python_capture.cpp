@@ -6,14 +6,14 @@
 //
 // Alone:  g++ cases/python/rng_state_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_in_python_capture
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "In Python, reading or setting the GPU generator's state in a capture is refused",
-    .sources = {{"capture failures", "RNG State Operations: Use Graph-Safe APIs"}, {"upstream", "K6"}},
+    .sources = {{"capture failures", "RNG State Operations: Use Graph-Safe APIs"}, {"upstream", "pytorch#162505"}},
     .documented =
         "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture; RuntimeError: Please "
         "ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",

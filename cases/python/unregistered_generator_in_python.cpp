@@ -5,8 +5,8 @@
 //
 // Alone:  g++ cases/python/unregistered_generator_in_python.cpp $(ci/libtorch 2.15.0 --flags) -o unregistered_generator_in_python
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/python/worker_queries_beside_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o worker_queries_beside_python_capture
 
-#include "fixtures/python_programs.h"
-#include "harness/case.h"
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

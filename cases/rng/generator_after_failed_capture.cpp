@@ -6,14 +6,14 @@
 //
 // Alone:  g++ cases/rng/generator_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_after_failed_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A failed capture leaves its registered generators unusable",
-    .sources = {{"upstream", "F2"}},
+    .sources = {{"upstream", "ACE-Step-1.5#587"}, {"upstream", "pytorch#172390"}, {"upstream", "pytorch#176752"}},
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,

@@ -5,14 +5,14 @@
 //
 // Alone:  g++ cases/rng/generator_made_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_made_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A generator cannot be made or cloned in a capture",
-    .sources = {{"upstream", "R2d"}},
+    .sources = {{"PyTorch source", "aten/src/ATen/cuda/CUDAGeneratorImpl.cpp: CUDAGeneratorImpl, clone_impl"}},
     .documented = "Cannot construct a new CUDAGeneratorImpl; Cannot call CUDAGeneratorImpl::clone_impl",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,

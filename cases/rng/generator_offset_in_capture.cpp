@@ -5,14 +5,15 @@
 //
 // Alone:  g++ cases/rng/generator_offset_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_offset_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A generator's offset can be neither read nor set in a capture",
-    .sources = {{"upstream", "R2d"}},
+    .sources = {{"upstream", "pytorch#98965"},
+                {"PyTorch source", "aten/src/ATen/cuda/CUDAGeneratorImpl.cpp: get_offset, set_offset"}},
     .documented = "Cannot call CUDAGeneratorImpl::get_offset; Cannot call CUDAGeneratorImpl::set_offset",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,

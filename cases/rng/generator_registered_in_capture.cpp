@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/rng/generator_registered_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_registered_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -8,14 +8,14 @@
 //
 // Alone:  g++ cases/rng/generator_rewound_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_rewound_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Rewinding a generator in a capture is accepted, and replays draw on regardless",
-    .sources = {{"upstream", "pytorch#162505"}, {"upstream", "R2b"}},
+    .sources = {{"upstream", "pytorch#162505"}},
     .documented = "set_state and set_current_seed with the seed unchanged: ok",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,

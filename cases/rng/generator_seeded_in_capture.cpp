@@ -6,14 +6,14 @@
 //
 // Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_seeded_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Seeding a generator is refused in a capture",
-    .sources = {{"upstream", "R2c"}, {"upstream", "R2d"}},
+    .sources = {{"upstream", "pytorch#162505"}, {"PyTorch source", "aten/src/ATen/cuda/CUDAGeneratorImpl.cpp: seed"}},
     .documented =
         "Cannot call CUDAGeneratorImpl::set_current_seed; CUDAGeneratorImpl::set_current_seed can be called during "
         "stream capture only if new seed is the same as the original seed.",

@@ -5,8 +5,8 @@
 //
 // Alone:  g++ cases/rng/generator_shared_by_two_graphs.cpp $(ci/libtorch 2.15.0 --flags) -o generator_shared_by_two_graphs
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -6,8 +6,8 @@
 //
 // Alone:  g++ cases/rng/rng_state_read_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_read_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

@@ -7,14 +7,16 @@
 //
 // Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_set_in_capture
 
-#include "fixtures/generator_test.h"
-#include "harness/case.h"
+#include "fixtures/torch/generator_test.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Setting a generator's state is refused in a capture",
-    .sources = {{"capture failures", "RNG State Operations: Use Graph-Safe APIs"}, {"upstream", "R2b"}},
+    .sources = {{"capture failures", "RNG State Operations: Use Graph-Safe APIs"},
+                {"upstream", "pytorch#114068"},
+                {"upstream", "pytorch#162505"}},
     .documented =
         "RuntimeError: Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",
     .nature = Nature::Constraint,

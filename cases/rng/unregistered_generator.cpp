@@ -7,8 +7,8 @@
 //
 // Alone:  g++ cases/rng/unregistered_generator.cpp $(ci/libtorch 2.15.0 --flags) -o unregistered_generator
 
-#include "fixtures/gpu.h"
-#include "harness/case.h"
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

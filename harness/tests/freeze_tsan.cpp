@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "fixtures/freeze_model.h"
+#include "fixtures/freeze/freeze_model.h"
 
 using namespace recapture;
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "harness/case.h"
+#include "harness/case/case.h"
 
 using namespace recapture;
 

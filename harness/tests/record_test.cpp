@@ -1,4 +1,4 @@
-#include "harness/record.h"
+#include "harness/record/record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
+
+#include "harness/record/exit.h"
+#include "harness/record/merge.h"
+#include "harness/record/writer.h"
 
 namespace recapture {
 namespace {

@@ -1,16 +1,34 @@
-// What the recorder of CUDA calls keeps in mind and how it words it, without CUDA and without CUPTI.
+// What the recorder of CUDA calls keeps in mind and how it words it, without CUDA and without CUPTI; and the library
+// itself where there is neither.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "fixtures/recorder/captures.h"
-#include "harness/events.h"
+#include "harness/case/cuda_errors.h"
+#include "harness/case/events.h"
+#include "harness/recorder/calls.h"
+#include "harness/recorder/captures.h"
+#include "harness/recorder/culprit.h"
+#include "harness/recorder/find_cupti.h"
+#include "harness/recorder/frames.h"
 
 namespace recapture {
 namespace {
 
 constexpr long kMain = 100, kOther = 200;
 constexpr uintptr_t kStream = 16, kSecond = 17;
+constexpr int kUnsupported = 900, kInvalidated = 901, kUnmatched = 903, kUnjoined = 904, kCapturedEvent = 907;
 
 TEST(Captures, ACaptureIsOpenFromItsBeginToItsEnd) {
   Captures captures;
@@ -84,6 +102,131 @@ TEST(Captures, MoreThanItHoldsAreLeftOut) {
   EXPECT_EQ(captures.open(), 0u);
 }
 
+TEST(Accusation, OfAllThatFailsInACaptureTheFirstIsNamed) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  EXPECT_TRUE(captures.lack_culprit());
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_FALSE(captures.lack_culprit());
+  EXPECT_FALSE(captures.accuse(kInvalidated));
+  EXPECT_FALSE(captures.accuse(kUnsupported));
+  EXPECT_FALSE(captures.accuse_end(kStream, kMain, kInvalidated));
+}
+
+TEST(Accusation, EveryCaptureHasItsOwn) {
+  Captures captures;
+  for (uintptr_t stream : {kStream, kSecond, kStream}) {
+    captures.begun(stream, CaptureMode::Global, kMain);
+    EXPECT_TRUE(captures.lack_culprit());
+    EXPECT_TRUE(captures.accuse(kUnsupported));
+    EXPECT_FALSE(captures.accuse_end(stream, kMain, kInvalidated));
+    captures.ended(stream, kMain, kInvalidated);
+    EXPECT_FALSE(captures.lack_culprit());
+  }
+}
+
+TEST(Accusation, AHealthyCaptureHasNone) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  captures.ended(kStream, kMain, 0);
+  EXPECT_FALSE(captures.lack_culprit());
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+}
+
+TEST(Accusation, AnEndThatFailsByItselfIsNamed) {
+  for (int code : {kUnjoined, kInvalidated, kUnmatched}) {
+    Captures captures;
+    captures.begun(kStream, CaptureMode::Global, kMain);
+    EXPECT_TRUE(captures.accuse_end(kStream, kMain, code)) << code;
+    EXPECT_FALSE(captures.lack_culprit()) << code;
+  }
+}
+
+TEST(Accusation, ACallBreaksAllTheCapturesThatAreOpen) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  captures.begun(kSecond, CaptureMode::Global, kOther);
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_FALSE(captures.lack_culprit());
+  EXPECT_FALSE(captures.accuse(kUnsupported));
+  EXPECT_FALSE(captures.accuse_end(kStream, kMain, kInvalidated));
+  captures.ended(kStream, kMain, kInvalidated);
+  EXPECT_FALSE(captures.accuse_end(kSecond, kOther, kInvalidated));
+}
+
+TEST(Accusation, ACaptureBegunBesideABrokenOneMayHaveItsOwnButNoVictim) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+  captures.begun(kSecond, CaptureMode::Global, kOther);
+  EXPECT_TRUE(captures.lack_culprit());
+  EXPECT_FALSE(captures.accuse(kInvalidated));
+  EXPECT_FALSE(captures.accuse_end(kStream, kMain, kUnjoined));
+  EXPECT_TRUE(captures.lack_culprit());
+  EXPECT_TRUE(captures.accuse_end(kSecond, kOther, kUnjoined));
+  EXPECT_FALSE(captures.lack_culprit());
+}
+
+TEST(Accusation, ACaptureBegunAnewOnABrokenStreamIsAnother) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+  captures.begun(kStream, CaptureMode::Global, kMain);  // The end went unseen.
+  EXPECT_TRUE(captures.lack_culprit());
+  EXPECT_TRUE(captures.accuse(kInvalidated));
+}
+
+TEST(Accusation, TheStreamOfEachThreadEndsItsOwnCapture) {
+  Captures captures;
+  captures.begun(Captures::kPerThreadStream, CaptureMode::ThreadLocal, kMain);
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+  captures.begun(Captures::kPerThreadStream, CaptureMode::ThreadLocal, kOther);
+  EXPECT_FALSE(captures.accuse_end(Captures::kPerThreadStream, kMain, kUnjoined));
+  EXPECT_TRUE(captures.accuse_end(Captures::kPerThreadStream, kOther, kUnjoined));
+}
+
+TEST(Accusation, OutsideOfCapturesOneCallIsNamedUntilTheNextCapture) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  EXPECT_TRUE(captures.accuse(kUnsupported));
+  captures.ended(kStream, kMain, kInvalidated);
+  EXPECT_TRUE(captures.accuse(kCapturedEvent));
+  EXPECT_FALSE(captures.accuse(kCapturedEvent));
+  captures.ended(kSecond, kMain, 401);  // Ends nothing.
+  EXPECT_FALSE(captures.accuse(kCapturedEvent));
+  EXPECT_FALSE(captures.lack_culprit());
+
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  captures.ended(kStream, kMain, 0);
+  EXPECT_TRUE(captures.accuse(kCapturedEvent));
+  EXPECT_FALSE(captures.accuse(kCapturedEvent));
+
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  captures.destroyed(kStream);
+  EXPECT_TRUE(captures.accuse(kCapturedEvent));
+}
+
+// The runner keeps one culprit a test, so no rule may cost the first.
+TEST(Accusation, TheFirstErrorOfAProcessIsNamedWhateverItIs) {
+  for (int code = kFirstCaptureError; code <= kLastCaptureError; ++code) {
+    for (int open : {0, 1, 2}) {
+      for (bool end : {false, true}) {
+        for (bool one_before : {false, true}) {
+          Captures captures;
+          if (one_before) {
+            captures.begun(kStream, CaptureMode::Global, kMain);
+            captures.ended(kStream, kMain, 0);
+          }
+          if (open > 0) captures.begun(kStream, CaptureMode::Global, kMain);
+          if (open > 1) captures.begun(kSecond, CaptureMode::ThreadLocal, kOther);
+          EXPECT_TRUE(end ? captures.accuse_end(kStream, kMain, code) : captures.accuse(code)) << code << " " << open;
+        }
+      }
+    }
+  }
+}
+
 TEST(CaptureMode, NoCaptureHasNoMode) {
   EXPECT_EQ(Captures().mode(kMain, CaptureMode::Global), CaptureMode::None);
   EXPECT_EQ(Captures().mode(kMain, CaptureMode::Relaxed), CaptureMode::None);
@@ -131,6 +274,41 @@ TEST(Frames, TheLibrariesOfCudaAreToldFromThoseOfLibTorch) {
   EXPECT_FALSE(is_cuda_library("/opt/lib/libcudnn.so.9"));
 }
 
+TEST(Frames, NameWhoCalledButNotTheRecorder) {
+  EXPECT_FALSE(callers(nullptr).empty());
+  Dl_info self{};
+  ASSERT_NE(dladdr(reinterpret_cast<const void*>(&base_name), &self), 0);
+  const std::string program = std::string(base_name(self.dli_fname)) + "+0x";
+  for (const std::string& frame : callers(self.dli_fbase)) EXPECT_NE(frame.substr(0, program.size()), program);
+}
+
+TEST(Calls, AreToldByTheirNames) {
+  EXPECT_EQ(kind_of_call("cuStreamBeginCapture"), CallKind::BeginGlobal);
+  EXPECT_EQ(kind_of_call("cuStreamBeginCapture_v2"), CallKind::Begin);
+  EXPECT_EQ(kind_of_call("cuStreamBeginCaptureToGraph"), CallKind::BeginToGraph);
+  EXPECT_EQ(kind_of_call("cuStreamBeginCaptureToCig"), CallKind::Other);
+  EXPECT_EQ(kind_of_call("cuStreamEndCapture"), CallKind::End);
+  EXPECT_EQ(kind_of_call("cuStreamEndCaptureToCig"), CallKind::Other);
+  EXPECT_EQ(kind_of_call("cuStreamDestroy_v2"), CallKind::Destroy);
+  EXPECT_EQ(kind_of_call("cuThreadExchangeStreamCaptureMode"), CallKind::Exchange);
+  EXPECT_EQ(kind_of_call("cuEventElapsedTime_v2"), CallKind::Event);
+  EXPECT_EQ(kind_of_call("cuStreamGetCaptureInfo_v3"), CallKind::Query);
+  EXPECT_EQ(kind_of_call("cuMemAlloc_v2"), CallKind::Other);
+  EXPECT_FALSE(call_of("cuStreamBeginCapture_v2").per_thread);
+  EXPECT_TRUE(call_of("cuStreamBeginCapture_v2_ptsz").per_thread);
+  EXPECT_EQ(call_of("cuStreamBeginCapture_v2_ptsz").kind, CallKind::Begin);
+}
+
+TEST(Calls, ThatOpenOrCloseCapturesOrMeetTheirEventsAreAlwaysHeard) {
+  for (const char* api : {"cuStreamBeginCapture_v2", "cuStreamBeginCaptureToGraph", "cuStreamEndCapture_ptsz",
+                          "cuStreamDestroy_v2", "cuThreadExchangeStreamCaptureMode", "cuEventQuery"}) {
+    EXPECT_TRUE(is_always_heard(call_of(api).kind)) << api;
+  }
+  for (const char* api : {"cuLaunchKernel", "cuMemcpyAsync", "cuStreamIsCapturing", "cuEventRecord"}) {
+    EXPECT_FALSE(is_always_heard(call_of(api).kind)) << api;
+  }
+}
+
 TEST(CulpritLine, IsOneFlatObject) {
   const Culprit full{"cuStreamSynchronize", 900, true, CaptureMode::Global, {"f(char const*)", "program+0x10"}};
   EXPECT_EQ(json(full),
@@ -141,17 +319,25 @@ TEST(CulpritLine, IsOneFlatObject) {
 }
 
 TEST(CulpritLine, QuotesWhatJsonWouldTakeForItsOwn) {
-  EXPECT_EQ(json_text("operator\"\"_s"), "\"operator\\\"\\\"_s\"");
-  EXPECT_EQ(json_text("a\\b"), "\"a\\\\b\"");
-  EXPECT_EQ(json_text("a\nb\xc3\xa9"), "\"a?b??\"");
+  const std::string line = json({"cuInit", 900, false, CaptureMode::None, {R"(operator""_s)", R"(a\b)", "/a b~"}});
+  EXPECT_THAT(line, ::testing::EndsWith(R"("frames":["operator\"\"_s","a\\b","/a b~"]})"));
+}
+
+TEST(CulpritLine, IsAsciiWhateverTheNamesAre) {
+  const std::string cut_in_a_character = "caf\xc3";
+  const std::string line = json({"cuInit", 900, false, CaptureMode::None, {"a\nb\xc3\xa9", cut_in_a_character}});
+  EXPECT_TRUE(std::all_of(line.begin(), line.end(), [](char c) { return c >= 0x20 && c < 0x7f; })) << line;
+  const nlohmann::json frames = nlohmann::json::parse(line)["frames"];
+  EXPECT_EQ(frames[0], "a\nb\xc3\xa9");
+  EXPECT_THAT(frames[1].get<std::string>(), ::testing::StartsWith("caf"));
 }
 
 TEST(CulpritLine, ComesOutOfAnEventAsItWentIn) {
   const Culprit culprit{"cuMemAlloc_v2", 900, false, CaptureMode::ThreadLocal, {"a\\b", "c\"d"}};
   const std::string line = culprit_event(culprit);
   ASSERT_EQ(line.back(), '\n');
-  const auto [key, value] = parse_event(std::string_view(line).substr(0, line.size() - 1));
-  EXPECT_EQ(key, "culprit");
+  const auto [said, value] = parse_event(std::string_view(line).substr(0, line.size() - 1));
+  EXPECT_EQ(said, key::culprit);
   EXPECT_EQ(value, json(culprit));
 }
 
@@ -179,6 +365,77 @@ TEST(CaptureErrors, AreTheCodesFrom900To910) {
   EXPECT_TRUE(is_capture_error(900));
   EXPECT_TRUE(is_capture_error(910));
   EXPECT_FALSE(is_capture_error(911));
+}
+
+// The library as it is installed, in processes that have no CUDA driver.
+constexpr char kLibrary[] = RECAPTURE_BUILD "/librecorder.so";
+
+// What the driver does; leaves with what the library answered.
+[[noreturn]] void initialize() {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    std::fputs(dlerror(), stderr);
+    std::_Exit(100);
+  }
+  auto* initialize = reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"));
+  if (!initialize) std::_Exit(101);
+  const int first = initialize(), again = initialize();
+  std::_Exit(first == again ? first : 102);
+}
+
+class Library : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::testing::FLAGS_gtest_death_test_style = "fast";
+    for (const char* variable : {kEventsVariable, "RECAPTURE_RECORDER_LOG", "RECAPTURE_RECORDER"}) unsetenv(variable);
+  }
+};
+
+TEST_F(Library, GoesIntoAnyProgram) {
+  const std::string command = std::string("LD_PRELOAD='") + kLibrary + "' /bin/echo fine 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::array<char, 4096> text{};
+  const size_t size = fread(text.data(), 1, text.size(), pipe);
+  EXPECT_EQ(pclose(pipe), 0);
+  EXPECT_EQ(std::string(text.data(), size), "fine\n");
+}
+
+TEST_F(Library, NeedsNothingOfCuda) {
+  ASSERT_NE(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+  EXPECT_NE(loaded("librecorder.so"), "");
+  for (const char* start : {"libcuda.so", "libcudart", "libcupti", "libtorch", "libc10"}) EXPECT_EQ(loaded(start), "");
+}
+
+TEST_F(Library, SaysOnceWhyItStaysOff) {
+  EXPECT_EXIT(initialize(), ::testing::ExitedWithCode(1),
+              "^recapture recorder, process [0-9]+: off, the process has no CUDA driver loaded\n$");
+}
+
+TEST_F(Library, SaysItAtTheEndOfALog) {
+  const std::string log = ::testing::TempDir() + "recorder_test." + std::to_string(getpid()) + ".log";
+  std::ofstream(log) << "before\n";
+  setenv("RECAPTURE_RECORDER_LOG", log.c_str(), 1);
+  EXPECT_EXIT(initialize(), ::testing::ExitedWithCode(1), "^$");
+  std::ifstream file(log);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(text, ::testing::StartsWith("before\nrecapture recorder, process "));
+  EXPECT_THAT(text, ::testing::EndsWith(": off, the process has no CUDA driver loaded\n"));
+  std::filesystem::remove(log);
+}
+
+TEST_F(Library, SaysItToTheRunnerAsAnEvent) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  setenv(kEventsVariable, std::to_string(ends[1]).c_str(), 1);
+  EXPECT_EXIT(initialize(), ::testing::ExitedWithCode(1), "^$");
+  close(ends[1]);
+  std::array<char, 4096> text{};
+  const ssize_t size = read(ends[0], text.data(), text.size());
+  close(ends[0]);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string(text.data(), static_cast<size_t>(size)),
+            event_line(key::recorder, "the process has no CUDA driver loaded"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/report.h"
+#include "harness/judge/row.h"
 
 namespace recapture {
 namespace {

@@ -15,8 +15,14 @@
 #include <set>
 #include <sstream>
 
-#include "harness/catalog.h"
-#include "harness/report.h"
+#include "harness/case/signature.h"
+#include "harness/case/source_hash.h"
+#include "harness/check/expectations.h"
+#include "harness/check/signatures.h"
+#include "harness/check/sources.h"
+#include "harness/judge/row.h"
+#include "harness/judge/version.h"
+#include "harness/record/exit.h"
 
 namespace recapture {
 namespace {
@@ -155,53 +161,130 @@ TEST(Documents, NameTestsThatExist) {
   }
 }
 
-TEST(Reports, StillMeanWhatTheVerdictsBesideThemSay) {
-  for (const std::string& path : records_below(kRoot + "/reports")) {
-    FILE* pipe =
-        popen(("'" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' show '" + path + "' 2>&1").c_str(), "r");
-    std::string shown;
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) shown.append(buffer.data(), got);
-    pclose(pipe);
-    const fs::path beside = fs::path(path).replace_extension(".txt");
-    EXPECT_EQ(contents(beside), shown) << "if the change is meant: recapture show " << path << " > " << beside;
+// What a command prints, both outputs together.
+std::string output_of(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string out;
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) out.append(buffer.data(), got);
+  pclose(pipe);
+  return out;
+}
+
+const std::string kRecapture = "'" RECAPTURE_BUILD "/recapture' --root '" RECAPTURE_ROOT "'";
+
+class Reports : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { records = new std::vector<Record>(read_records_below(kRoot + "/reports")); }
+  static void TearDownTestSuite() { delete records; }
+  static std::vector<Record>* records;
+};
+std::vector<Record>* Reports::records = nullptr;
+
+TEST_F(Reports, LieWhereTheirEnvironmentSays) {
+  EXPECT_GE(records->size(), 10U);
+  for (const Record& record : *records) {
+    EXPECT_EQ(record.path, kRoot + "/reports/" + report_path(record.environment));
   }
 }
 
-TEST(Reports, NameTheCallWhereTheCaseDemandsOne) {
-  Rules rules;
-  rules.require_recorder = true;
+TEST_F(Reports, StillMeanWhatTheVerdictsBesideThemSay) {
+  for (const Record& record : *records) {
+    const fs::path beside = fs::path(record.path).replace_extension(".txt");
+    EXPECT_EQ(contents(beside), output_of(kRecapture + " show '" + record.path + "'"))
+        << "if the change is meant: recapture show " << record.path << " > " << beside;
+  }
+}
+
+TEST_F(Reports, NameTheCallWhereTheCaseDemandsOne) {
+  const Rules rules = rules_of(kRoot, {.recorder = true});
   size_t named = 0;
-  for (const std::string& path : records_below(kRoot + "/reports")) {
-    const Record record = read_record(path);
+  for (const Record& record : *records) {
     if (record.where("gpu").empty()) continue;
     for (const Row& row : judge_record(record, rules)) {
-      EXPECT_NE(row.verdict, Verdict::Missing) << path << ": " << row.test << " was reproduced by a call nobody named";
+      EXPECT_NE(row.verdict, Verdict::Missing) << record.path << ": " << row.test << " was reproduced, by whom?";
       named += row.result == Result::Reproduced && record.find(row.test)->has("culprit") ? 1 : 0;
     }
   }
   EXPECT_GE(named, 100U);
 }
 
-TEST(Expectations, AreAllUsedAndNoneHidesAnother) {
-  std::vector<Record> records;
-  for (const std::string& path : records_below(kRoot + "/reports")) records.push_back(read_record(path));
-  EXPECT_THAT(expectation_errors(read_expectations(kRoot), read_matrix(kRoot), records), IsEmpty());
+TEST_F(Reports, HoldSignaturesThatAreReadAsTheyWereWritten) {
+  size_t read = 0;
+  for (const Record& record : *records) {
+    for (const TestRecord& test : record.tests) {
+      const auto signature = Signature::read(test.text("seen"));
+      if (!signature) continue;
+      EXPECT_EQ(signature->text(), test.text("seen")) << record.path << ": " << test.id();
+      ++read;
+    }
+  }
+  EXPECT_GE(read, 500U);
 }
 
-TEST(Signatures, TakeNoForeignFailure) {
-  std::vector<Record> records;
-  for (const std::string& path : records_below(kRoot + "/reports")) records.push_back(read_record(path));
-  EXPECT_THAT(loose_signatures(records, source_hashes(kRoot)), IsEmpty());
+TEST_F(Reports, NeedEveryExpectationAndNoneHidesAnother) {
+  EXPECT_THAT(
+      expectation_errors(expectations_of(read_changes(kRoot)), read_matrix(kRoot), *records, kRoot + "/reports"),
+      IsEmpty());
 }
+
+TEST_F(Reports, ShowNoFailureThatAForeignSignatureTakes) {
+  EXPECT_THAT(loose_signatures(*records, rules_of(kRoot)), IsEmpty());
+}
+
+// The hashes of old records are those of sources that stand in the history, which a shallow clone lacks.
+TEST(Hashes, OfOldRecordsAreOfTheSourcesThatTheyName) {
+  std::istringstream table(contents(kRoot + "/reports/hashes.tsv"));
+  std::string line;
+  std::getline(table, line);
+  size_t checked = 0;
+  while (std::getline(table, line)) {
+    std::istringstream cells(line);
+    std::string id, recorded, now, commit;
+    ASSERT_TRUE(cells >> id >> recorded >> now >> commit) << line;
+    const std::string git = "git -C '" + kRoot + "' ";
+    std::istringstream files(output_of(git + "ls-tree -r --name-only " + commit + " -- cases"));
+    for (std::string path; std::getline(files, path);) {
+      if (fs::path(path).filename() != id + ".cpp") continue;
+      const std::string source = output_of(git + "show " + commit + ":" + path);
+      EXPECT_EQ(hash_of(code_only(source)), recorded) << id;
+      EXPECT_EQ(source_hash(source), now) << id;
+      ++checked;
+    }
+  }
+  if (checked == 0) GTEST_SKIP() << "this clone has no history";
+  EXPECT_GE(checked, 100U);
+}
+
+TEST(Sources, AreAllKnownAndAllCited) { EXPECT_THAT(source_errors(kRoot), IsEmpty()); }
 
 TEST(Readme, ShowsTheTableThatTheRecordsGive) {
-  FILE* pipe = popen("'" RECAPTURE_BUILD "/recapture' --root '" RECAPTURE_ROOT "' show --markdown 2>/dev/null", "r");
-  std::string table;
-  std::array<char, 4096> buffer{};
-  for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) table.append(buffer.data(), got);
-  pclose(pipe);
-  EXPECT_THAT(contents(kRoot + "/README.md"), HasSubstr(table)) << "put in what `recapture show --markdown` prints";
+  EXPECT_THAT(contents(kRoot + "/README.md"), HasSubstr(output_of(kRecapture + " show --markdown")))
+      << "put in what `recapture show --markdown` prints";
+}
+
+// Floors from the top down: each may use those below it, and none above it.
+TEST(Harness, UsesNothingAboveItself) {
+  const std::vector<std::string> floors = {"case", "record", "judge", "show", "check", "run", "commands"};
+  const auto floor_of = [&](const std::string& folder) {
+    if (folder == "check") return 3L;  // Beside show.
+    return std::find(floors.begin(), floors.end(), folder) - floors.begin();
+  };
+  static const std::regex kInclude(R"re(#include "harness/(\w+)/)re");
+  size_t files = 0;
+  for (const std::string& folder : floors) {
+    for (const auto& entry : fs::directory_iterator(kRoot + "/harness/" + folder)) {
+      const std::string source = contents(entry.path());
+      ++files;
+      EXPECT_EQ(source.find("#include \"fixtures/"), std::string::npos) << entry.path();
+      for (std::sregex_iterator at(source.begin(), source.end(), kInclude), end; at != end; ++at) {
+        const std::string used = (*at)[1];
+        const bool below = used == folder || floor_of(used) < floor_of(folder);
+        EXPECT_TRUE(below) << entry.path() << " includes " << used << "/";
+      }
+    }
+  }
+  EXPECT_GE(files, 40U);
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+// An object that takes its parameters' gradient accumulators on the default stream breaks later captures of backward.
+//
+// A reducer for data-parallel training takes every parameter's AccumulateGrad node when it is built and holds it until
+// it is destroyed. So its constructor's current stream decides where gradients accumulate for good, and no warm-up on
+// the capturing stream can change it. The holder here is that part of a reducer and no more: no buckets, no
+// communication and no hooks on the nodes, which take no part in the failure.
+//
+// Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o grad_holder_built_on_default_stream
+
+#include "fixtures/torch/autograd.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A holder of gradient accumulators built on the default stream breaks captured backward passes",
+    .sources = {{"PyTorch documentation", "CUDA semantics: Usage with DistributedDataParallel"},
+                {"upstream", "pytorch#180090"}},
+    .documented = "A2 node kept alive by Reducer-like holder: 906, then 901",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+};
+
+class Holder {
+ public:
+  explicit Holder(const std::vector<at::Tensor>& parameters) {
+    for (const at::Tensor& each : parameters) nodes_.push_back(torch::autograd::impl::grad_accumulator(each));
+  }
+
+ private:
+  std::vector<GradAccumulator> nodes_;
+};
+
+constexpr int kWarmUps = 11;  // As many as data-parallel training asks for.
+
+class GradHolderBuiltOnDefaultStream : public AutogradTest {
+ protected:
+  void SetUp() override {
+    AutogradTest::SetUp();
+    if (IsSkipped()) return;
+    bias = at::zeros({2, 2}, at::kCUDA).set_requires_grad(true);
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  void forward_and_backward() { (w * x + bias).sum().backward(); }
+
+  void warm_up() {
+    for (int i = 0; i < kWarmUps; ++i) forward_and_backward();
+    w.mutable_grad().reset();
+    bias.mutable_grad().reset();
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  at::Tensor bias;
+};
+
+TEST_F(GradHolderBuiltOnDefaultStream, Control) {
+  warm_up();
+  graph->capture_begin();
+  forward_and_backward();
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  EXPECT_EQ(gradient(5), std::vector<double>(4, 5));
+}
+
+TEST_F(GradHolderBuiltOnDefaultStream, Reproduces) {
+  std::unique_ptr<Holder> holder;
+  {
+    const c10::cuda::CUDAStreamGuard guard(stream);
+    TRIGGER(c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream()));
+    holder = std::make_unique<Holder>(std::vector<at::Tensor>{w, bias});
+  }
+  warm_up();
+  graph->capture_begin();
+  const Failure first = failure_of([&] { forward_and_backward(); });
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuStreamWaitEvent");
+  REPRODUCES(seen(first, status, end), "906 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(GradHolderBuiltOnDefaultStream, FixBuildOnCapturingStream) {
+  const Holder holder({w, bias});
+  warm_up();
+  graph->capture_begin();
+  forward_and_backward();
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const int value : {5, 7}) {
+    EXPECT_EQ(gradient(value), std::vector<double>(4, value));
+    EXPECT_EQ(values(bias.grad()), std::vector<double>(4, 1));
+  }
+}

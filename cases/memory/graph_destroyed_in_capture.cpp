@@ -1,0 +1,102 @@
+// Destroying a finished graph while another one is captured breaks that capture with no more than a warning.
+//
+// Giving back an instantiated graph is unsafe during a capture in global mode. LibTorch must not throw from a
+// destructor, so it turns CUDA's refusal into a warning, and the capture that had nothing to do with the graph is
+// invalid from then on. A program meets it when a variable that holds an old graph is given a new one in captured code.
+//
+// Alone:  g++ cases/memory/graph_destroyed_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o graph_destroyed_in_capture
+
+#include "fixtures/cuda/runtime.h"
+#include "fixtures/torch/warnings.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Destroying an instantiated graph inside another capture invalidates the capture",
+    .sources = {{"upstream", "pytorch#161037"}, {"upstream", "pytorch#195397"}},
+    .documented = "Warning: operation not permitted when stream is capturing; capture_end 901",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Translated,
+};
+
+constexpr char kWarning[] = "operation not permitted when stream is capturing";
+
+class GraphDestroyedInCapture : public RuntimeTest {
+ protected:
+  void SetUp() override {
+    RuntimeTest::SetUp();
+    if (IsSkipped()) return;
+    x = at::full({4}, 1, at::kCUDA);
+    old = make_graph();
+    old->capture_begin();
+    x.add_(1);
+    old->capture_end();
+    old->replay();
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  void expect_doubled_by_replays(const at::Tensor& y) {
+    for (const int value : {5, 7}) {
+      x.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(y), std::vector<double>(4, 2.0 * value));
+    }
+  }
+
+  at::Tensor x;
+  std::unique_ptr<Graph> old;
+};
+
+TEST_F(GraphDestroyedInCapture, Control) {
+  graph->capture_begin();
+  const at::Tensor y = x * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  expect_doubled_by_replays(y);
+}
+
+TEST_F(GraphDestroyedInCapture, Reproduces) {
+  const Warnings warnings;
+  graph->capture_begin();
+  const at::Tensor y = x * 2;
+  TRIGGER(old.reset());
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuGraphExecDestroy*");
+  REPRODUCES(warnings.first_with(kWarning) + " > " + status + " > " + end.text,
+             "*operation not permitted when stream is capturing* > invalidated > 901", "no warning > active > ok");
+}
+
+TEST_F(GraphDestroyedInCapture, ReproducesInTheRuntime) {
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  const cudaGraphExec_t exec = instantiated(captured);
+  Failure first;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  TRIGGER(first = failure_of_code(cudaGraphExecDestroy(exec)));
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
+  RAISED_BY("cuGraphExecDestroy*");
+  REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(GraphDestroyedInCapture, FixDestroyAfterTheCapture) {
+  graph->capture_begin();
+  const at::Tensor y = x * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  old.reset();
+  expect_doubled_by_replays(y);
+}
+
+TEST_F(GraphDestroyedInCapture, FixRelaxedMode) {
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  const at::Tensor y = x * 2;
+  old.reset();
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  expect_doubled_by_replays(y);
+}

@@ -1,0 +1,166 @@
+// With pinned_use_background_threads on, LibTorch's own thread invalidates a global capture as soon as a pinned tensor
+// that a copy used dies beside it, and the thread dies of it too.
+//
+// The option moves the event queries of the pinned allocator to a thread that asks every 100 us, for ever, whenever an
+// event is pending. A global capture forbids that question to every thread: the capture becomes invalid although no
+// call of the program failed. The exception ends the thread's loop, unseen but for a line in the log, and where the
+// allocation itself no longer looks at events no pinned block that a copy used is ever handed out again. The copy ran
+// on another stream before the capture; the tensor dies inside it, and the capture stays open until the thread has
+// struck, within a bound of a quarter of a second.
+//
+// Alone:  g++ cases/pinned/pinned_background_thread_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_background_thread_in_capture
+
+#include <c10/cuda/CUDAAllocatorConfig.h>
+
+#include <chrono>
+
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "The pinned allocator's background thread queries events during a global capture and invalidates it",
+    .sources = {{"upstream", "pytorch#135524"},
+                {"CUDA runtime API", "Stream Management: cudaThreadExchangeStreamCaptureMode"}},
+    .documented = "cudaEventQuery from another thread during a global capture: 900 in that thread, 901 at capture_end",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+};
+
+namespace {
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
+}  // namespace
+
+class PinnedBackgroundThreadInCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (failure_of([&] { use_background_thread(false); })) NOT_APPLICABLE("the pinned allocator has no such thread");
+    data = at::full({1}, 3, at::kCUDA);
+    copy = at::empty({1}, at::kCUDA);
+  }
+
+  // The setting that PYTORCH_CUDA_ALLOC_CONF holds, made by the function that reads it.
+  static void use_background_thread(bool on) {
+    c10::cuda::CUDACachingAllocator::setAllocatorSettings(on ? "pinned_use_background_threads:True"
+                                                             : "pinned_use_background_threads:False");
+  }
+
+  // A cache miss, which starts the thread where there is to be one; then a copy on a stream that captures nothing.
+  void copy_on_other_stream() {
+    source = at::full({1}, 3, kPinned);
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    copy.copy_(source, /*non_blocking=*/true);
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  // Gives the thread, which asks every 100 us, a quarter of a second to be noticed.
+  std::string status_in_the_end() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
+    std::string status = capture_status(stream);
+    while (status == "active" && std::chrono::steady_clock::now() < deadline) status = capture_status(stream);
+    return status;
+  }
+
+  // Whether a pinned block comes back once the copy that used it has happened.
+  bool recycles() {
+    at::Tensor used = at::full({1024}, 1, kPinned), target = at::empty({1024}, at::kCUDA);
+    const void* const block = used.data_ptr();
+    target.copy_(used, /*non_blocking=*/true);
+    used.reset();
+    if (cudaStreamSynchronize(stream) != cudaSuccess) return false;
+    std::vector<at::Tensor> others;  // Kept, so that each attempt takes another block.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
+    while (std::chrono::steady_clock::now() < deadline && others.size() < 10000) {
+      others.push_back(at::empty({1024}, kPinned));
+      if (others.back().data_ptr() == block) return true;
+    }
+    return false;
+  }
+
+  void check_replays(const at::Tensor& result) {
+    for (const int value : {5, 7}) {
+      data.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(result), std::vector<double>{2.0 * value});
+    }
+  }
+
+  at::Tensor data, copy, source;
+};
+
+TEST_F(PinnedBackgroundThreadInCapture, ControlNothingToAskAbout) {
+  use_background_thread(true);
+  copy_on_other_stream();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(status_in_the_end(), "active");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  graph->replay();
+  EXPECT_EQ(values(result), std::vector<double>{6});
+  EXPECT_TRUE(recycles());
+}
+
+TEST_F(PinnedBackgroundThreadInCapture, Reproduces) {
+  use_background_thread(true);
+  copy_on_other_stream();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  const Failure first = failure_of([&] { TRIGGER(source.reset()); });
+  const std::string status = status_in_the_end();
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuEventQuery");
+  REPRODUCES(seen(first, status, end), "ok > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(PinnedBackgroundThreadInCapture, ReproducesNothingIsRecycledAfterwards) {
+  use_background_thread(true);
+  copy_on_other_stream();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  TRIGGER(source.reset());
+  status_in_the_end();
+  failure_of([&] { graph->capture_end(); });
+  REPRODUCES(recycles() ? "recycled" : "never recycled", "never recycled", "recycled");
+}
+
+TEST_F(PinnedBackgroundThreadInCapture, FixThreadLocalMode) {
+  use_background_thread(true);
+  copy_on_other_stream();
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  const at::Tensor result = data * 2;
+  source.reset();
+  EXPECT_EQ(status_in_the_end(), "active");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  check_replays(result);
+  EXPECT_TRUE(recycles());
+}
+
+TEST_F(PinnedBackgroundThreadInCapture, FixDropAfterTheCapture) {
+  use_background_thread(true);
+  copy_on_other_stream();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(status_in_the_end(), "active");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  source.reset();
+  check_replays(result);
+  EXPECT_TRUE(recycles());
+}
+
+TEST_F(PinnedBackgroundThreadInCapture, FixWithoutBackgroundThread) {
+  copy_on_other_stream();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  source.reset();
+  EXPECT_EQ(status_in_the_end(), "active");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  check_replays(result);
+  EXPECT_TRUE(recycles());
+}

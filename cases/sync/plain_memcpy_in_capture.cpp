@@ -1,0 +1,100 @@
+// A synchronous cudaMemcpy breaks a capture on a blocking stream, and does no harm beside any other.
+//
+// This is how an array on the host is filled without any tensor operation. The call takes no stream: it runs on the
+// legacy default stream and returns when the bytes have arrived. That wait is no unsafe call by itself. What counts is
+// the stream that captures: the legacy stream waits for blocking streams implicitly, cannot while one captures, and the
+// copy is refused (906). LibTorch's own streams are non-blocking, and beside their captures the copy simply runs.
+//
+// Alone:  g++ cases/sync/plain_memcpy_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o plain_memcpy_in_capture
+
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A synchronous cudaMemcpy beside a capture on a blocking stream invalidates it",
+    .sources = {{"capture failures", "Why Capture Fails"},
+                {"CUDA runtime API", "Data types used by CUDA Runtime: cudaErrorStreamCaptureImplicit"},
+                {"CUDA programming guide", "Prohibited and Unhandled Operations"}},
+    .documented = "cudaErrorStreamCaptureImplicit(906): cudaMemcpy while a stream with default flags captures",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+class PlainMemcpyInCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    data = at::full({1}, 3, at::device(at::kCUDA).dtype(at::kFloat));
+    ASSERT_CUDA(cudaDeviceSynchronize());
+    ASSERT_EQ(download(data), 3);
+  }
+
+  // A stream of the program's own, made current.
+  void use_own_stream(unsigned flags) {
+    cudaStream_t own = nullptr;
+    ASSERT_CUDA(cudaStreamCreateWithFlags(&own, flags));
+    stream = c10::cuda::getStreamFromExternal(own, 0);
+    c10::cuda::setCurrentCUDAStream(stream);
+  }
+
+  static float download(const at::Tensor& from) {
+    float host = 0;
+    EXPECT_EQ(cudaMemcpy(&host, from.data_ptr<float>(), sizeof host, cudaMemcpyDeviceToHost), cudaSuccess);
+    return host;
+  }
+
+  at::Tensor data;
+};
+
+TEST_F(PlainMemcpyInCapture, ControlNonBlockingStream) {
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(download(data), 3);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  graph->replay();
+  EXPECT_EQ(values(result), std::vector<double>{6});
+}
+
+TEST_F(PlainMemcpyInCapture, Reproduces) {
+  use_own_stream(cudaStreamDefault);
+  float host = 0;
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  Failure first;
+  TRIGGER(first = failure_of_code(cudaMemcpy(&host, data.data_ptr<float>(), sizeof host, cudaMemcpyDeviceToHost)));
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  REPRODUCES(seen(first, status, end), "906 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(PlainMemcpyInCapture, FixCopyAfterReplay) {
+  use_own_stream(cudaStreamDefault);
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const int value : {5, 7}) {
+    data.fill_(value);
+    graph->replay();
+    stream.synchronize();
+    EXPECT_EQ(download(result), 2.0f * value);
+  }
+}
+
+TEST_F(PlainMemcpyInCapture, FixNonBlockingStream) {
+  use_own_stream(cudaStreamNonBlocking);
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(download(data), 3);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const int value : {5, 7}) {
+    data.fill_(value);
+    graph->replay();
+    EXPECT_EQ(values(result), std::vector<double>{2.0 * value});
+  }
+}

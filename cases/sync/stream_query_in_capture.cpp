@@ -1,0 +1,113 @@
+// Querying a stream during a capture invalidates the capture: any stream, the capturing one in every mode.
+//
+// Whether an idle stream that takes no part has finished is a potentially unsafe question (900 in global and
+// thread-local mode, allowed in relaxed mode). Whether the capturing stream has finished has no answer, for it executes
+// nothing, so that query fails in relaxed mode too. Either costs the capture (901 at the end).
+//
+// Alone:  g++ cases/sync/stream_query_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o stream_query_in_capture
+
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A stream query during a capture invalidates it",
+    .sources = {{"capture failures", "Direct Query: Forbidden Operations"},
+                {"CUDA graph guide", "Quick Checklist"},
+                {"CUDA programming guide", "Prohibited and Unhandled Operations"}},
+    .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+class StreamQueryInCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    x = at::full({8}, 3, at::kCUDA);
+    other = c10::cuda::getStreamFromPool();
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  // Queries `queried` once in a capture of the mode, and says what came of it.
+  std::string query_in_capture(const c10::cuda::CUDAStream& queried, cudaStreamCaptureMode mode) {
+    graph->capture_begin({0, 0}, mode);
+    const at::Tensor z = x + 1;
+    const Failure first = failure_of([&] { TRIGGER(queried.query()); });
+    const std::string status = capture_status(stream);
+    const Failure end = failure_of([&] { graph->capture_end(); });
+    RAISED_BY("cuStreamQuery");
+    return seen(first, status, end);
+  }
+
+  void check_replays(const at::Tensor& z) {
+    for (const int value : {5, 7}) {
+      x.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(z), std::vector<double>(8, 2.0 * (value + 1)));
+    }
+  }
+
+  at::Tensor x;
+  c10::cuda::CUDAStream other = stream;
+};
+
+TEST_F(StreamQueryInCapture, ControlNoQuery) {
+  graph->capture_begin();
+  const at::Tensor z = (x + 1) * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  check_replays(z);
+}
+
+TEST_F(StreamQueryInCapture, ReproducesOtherStream) {
+  const std::string found = query_in_capture(other, cudaStreamCaptureModeGlobal);
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(StreamQueryInCapture, ReproducesOtherStreamInThreadLocalMode) {
+  const std::string found = query_in_capture(other, cudaStreamCaptureModeThreadLocal);
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(StreamQueryInCapture, ReproducesCapturingStream) {
+  const std::string found = query_in_capture(stream, cudaStreamCaptureModeGlobal);
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(StreamQueryInCapture, ReproducesCapturingStreamInRelaxedMode) {
+  const std::string found = query_in_capture(stream, cudaStreamCaptureModeRelaxed);
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(StreamQueryInCapture, FixQueryBefore) {
+  EXPECT_TRUE(other.query());
+  EXPECT_TRUE(stream.query());
+  graph->capture_begin();
+  const at::Tensor z = (x + 1) * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  check_replays(z);
+}
+
+TEST_F(StreamQueryInCapture, FixQueryAfter) {
+  graph->capture_begin();
+  const at::Tensor z = (x + 1) * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  EXPECT_TRUE(other.query());
+  EXPECT_TRUE(stream.query());
+  check_replays(z);
+}
+
+TEST_F(StreamQueryInCapture, FixRelaxedModeForOtherStream) {
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  at::Tensor z = x + 1;
+  EXPECT_TRUE(other.query());
+  z = z * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  check_replays(z);
+}

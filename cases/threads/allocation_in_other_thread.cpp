@@ -1,0 +1,115 @@
+// A tensor made by another thread invalidates a capture in global mode.
+//
+// That thread's stream does not capture, so LibTorch calls cudaMalloc without entering relaxed mode, and in global mode
+// a running capture forbids the call to every thread. The thread gets 900, and the capturing one learns it at the end.
+// The size is fresh, so that the request cannot be served from the cache.
+//
+// Alone:  g++ cases/threads/allocation_in_other_thread.cpp $(ci/libtorch 2.15.0 --flags) -o allocation_in_other_thread
+
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A device allocation in another thread invalidates a capture in global mode",
+    .sources = {{"capture failures", "Device Memory: Allocation Allowed, Free Skipped"},
+                {"CUDA runtime API", "Stream Management: cudaThreadExchangeStreamCaptureMode"},
+                {"PyTorch documentation", "torch.cuda.graph"}},
+    .documented = "900 in the allocating thread, 901 at the end of the capture",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+};
+
+namespace {
+
+constexpr int64_t kBytes = int64_t{64} << 20;
+
+}  // namespace
+
+class AllocationInOtherThread : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    data = at::full({4}, 3, at::device(at::kCUDA).dtype(at::kFloat));
+    other_stream = c10::cuda::getStreamFromPool();
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  }
+
+  // What a thread with a stream of its own meets when it makes a tensor.
+  Failure allocate_in_other_thread() {
+    Failure failure;
+    std::thread([&] {
+      failure = failure_of([&] {
+        const c10::cuda::CUDAStreamGuard guard(*other_stream);
+        TRIGGER(at::empty({kBytes}, at::device(at::kCUDA).dtype(at::kByte)));
+      });
+    }).join();
+    return failure;
+  }
+
+  void replay_twice(const at::Tensor& result) {
+    for (const int value : {5, 7}) {
+      data.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(result), std::vector<double>(4, 2 * value));
+    }
+  }
+
+  at::Tensor data;
+  std::optional<c10::cuda::CUDAStream> other_stream;
+};
+
+TEST_F(AllocationInOtherThread, Control) {
+  EXPECT_EQ(allocate_in_other_thread().text, "ok");
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  graph->replay();
+  EXPECT_EQ(values(result), std::vector<double>(4, 6));
+}
+
+TEST_F(AllocationInOtherThread, Reproduces) {
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  const Failure first = allocate_in_other_thread();
+  const std::string status = capture_status(stream);
+  const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuMemAlloc*");
+  REPRODUCES(seen(first, status, end), "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(AllocationInOtherThread, FixThreadLocalMode) {
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(allocate_in_other_thread().text, "ok");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  replay_twice(result);
+}
+
+TEST_F(AllocationInOtherThread, FixRelaxedMode) {
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(allocate_in_other_thread().text, "ok");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  replay_twice(result);
+}
+
+TEST_F(AllocationInOtherThread, FixFillTheCacheBefore) {
+  EXPECT_EQ(allocate_in_other_thread().text, "ok");
+  graph->capture_begin();
+  const at::Tensor result = data * 2;
+  EXPECT_EQ(allocate_in_other_thread().text, "ok");
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  replay_twice(result);
+}

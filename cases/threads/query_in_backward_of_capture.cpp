@@ -1,0 +1,152 @@
+// A backward function that queries an event or pins memory does so in a thread of the autograd engine, which a global
+// capture forbids and a thread-local one does not see.
+//
+// The engine runs the backward of a CUDA operation in its own device thread, on the stream of the forward. In global
+// mode the prohibition reaches that thread: its query fails (900) and costs the capture. In thread-local mode the very
+// query that fails in the capturing thread's forward passes in the backward, so half of a training step is not
+// checked. The work that the engine's thread launches is captured in either mode, for it goes to the capturing stream.
+//
+// Alone:  g++ cases/threads/query_in_backward_of_capture.cpp $(ci/libtorch 2.15.0 --flags) -o query_in_backward_of_capture
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <functional>
+#include <thread>
+
+#include "fixtures/torch/gpu.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "Thread-local capture mode does not cover the thread that runs the backward pass",
+    .sources = {{"capture failures", "Background Thread Queries"}},
+    .documented = "capture_error_mode=\"thread_local\" may not work for backward passes, executed in a separate thread",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Modelled,
+};
+
+namespace {
+
+constexpr int64_t kSize = 1 << 20;  // Nothing of this size is ever pinned before.
+const at::TensorOptions kPinned = at::TensorOptions().dtype(at::kFloat).pinned_memory(true);
+
+// Set by the tests: what the function does besides its arithmetic, what became of it, and in which thread.
+std::function<void()> in_forward, in_backward;
+Failure forward_failure, backward_failure;
+std::thread::id backward_thread;
+
+struct Triple : torch::autograd::Function<Triple> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    if (in_forward) forward_failure = failure_of(in_forward);
+    return x * 3;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    backward_thread = std::this_thread::get_id();
+    if (in_backward) backward_failure = failure_of(in_backward);
+    return {gradients[0] * 3};
+  }
+};
+
+}  // namespace
+
+class QueryInBackwardOfCapture : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    event.record(c10::cuda::getDefaultCUDAStream());
+    x = at::full({1}, 2.0, at::kCUDA).requires_grad_();
+    weight = at::full({1}, 1.0, at::kCUDA);
+    gradient_of_step();  // Starts the engine's threads.
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  // Forward and backward; no AccumulateGrad, whose stream is a failure of its own.
+  at::Tensor gradient_of_step() { return torch::autograd::grad({Triple::apply(x)}, {x}, {weight})[0]; }
+
+  // One capture of a step: what the function's extra call did in the backward, the capture's state, and its end.
+  std::string capture_step(cudaStreamCaptureMode mode) {
+    graph->capture_begin({0, 0}, mode);
+    failure_of([&] { gradient = gradient_of_step(); });  // Once the capture is lost, its operations fail too.
+    const std::string status = capture_status(stream);
+    nodes = captured_nodes(stream);
+    const Failure end = failure_of([&] { graph->capture_end(); });
+    return seen(backward_failure, status, end);
+  }
+
+  void check_replays() {
+    EXPECT_NE(backward_thread, std::this_thread::get_id());
+    EXPECT_GE(nodes, 2);  // One multiplication by this thread, one by the engine's.
+    for (const int value : {5, 7}) {
+      weight.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(gradient), std::vector<double>{3.0 * value});
+    }
+  }
+
+  at::Tensor x, weight, gradient;
+  at::cuda::CUDAEvent event;
+  int nodes = -1;
+};
+
+TEST_F(QueryInBackwardOfCapture, ControlGlobalMode) {
+  EXPECT_EQ(capture_step(cudaStreamCaptureModeGlobal), "ok > active > ok");
+  check_replays();
+}
+
+TEST_F(QueryInBackwardOfCapture, ControlThreadLocalModeCapturesTheBackward) {
+  EXPECT_EQ(capture_step(cudaStreamCaptureModeThreadLocal), "ok > active > ok");
+  check_replays();
+}
+
+TEST_F(QueryInBackwardOfCapture, ReproducesInGlobalMode) {
+  TRIGGER(in_backward = [&] { event.query(); });
+  const std::string found = capture_step(cudaStreamCaptureModeGlobal);
+  RAISED_BY("cuEventQuery");
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+TEST_F(QueryInBackwardOfCapture, ReproducesPinnedAllocationInGlobalMode) {
+  TRIGGER(in_backward = [&] { at::empty({kSize}, kPinned); });
+  const std::string found = capture_step(cudaStreamCaptureModeGlobal);
+  RAISED_BY("cuMemHostAlloc");
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+// The document's warning, read literally: a backward that does in thread-local mode what the mode forbids.
+TEST_F(QueryInBackwardOfCapture, ReproducesFailureInThreadLocalMode) {
+  TRIGGER(in_backward = [&] { event.query(); });
+  const std::string found = capture_step(cudaStreamCaptureModeThreadLocal);
+  REPRODUCES(found, "900 > invalidated > 901", "ok > active > ok");
+}
+
+// What the mode does to the two threads: one call, refused in the forward and let through in the backward.
+TEST_F(QueryInBackwardOfCapture, ReproducesUncheckedBackward) {
+  TRIGGER(in_backward = [&] { event.query(); });
+  capture_step(cudaStreamCaptureModeThreadLocal);
+  in_backward = nullptr;
+  TRIGGER(in_forward = [&] { event.query(); });
+  graph = make_graph();
+  capture_step(cudaStreamCaptureModeThreadLocal);
+  REPRODUCES("forward " + forward_failure.text + ", backward " + backward_failure.text, "forward 900, backward ok",
+             "forward ok, backward ok");
+}
+
+TEST_F(QueryInBackwardOfCapture, FixQueryAfterTheCapture) {
+  EXPECT_EQ(capture_step(cudaStreamCaptureModeGlobal), "ok > active > ok");
+  EXPECT_TRUE(event.query());
+  check_replays();
+}
+
+TEST_F(QueryInBackwardOfCapture, FixRelaxedGuardInTheBackward) {
+  in_backward = [&] {
+    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+    EXPECT_TRUE(event.query());
+  };
+  EXPECT_EQ(capture_step(cudaStreamCaptureModeGlobal), "ok > active > ok");
+  in_backward = nullptr;
+  check_replays();
+}

@@ -1,0 +1,84 @@
+// One number for what a case's source does: comments, white space, the description, our own includes and the guards
+// that leave LibTorch out of a build do not count, so that better prose or another folder does not make a record stale.
+// Everything else counts.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace recapture {
+
+// The source with comments dropped and every run of white space outside literals made one blank.
+inline std::string code_only(std::string_view s) {
+  std::string code;
+  bool gap = false;
+  auto take = [&](char c) {
+    if (gap && !code.empty()) code += ' ';
+    gap = false;
+    code += c;
+  };
+  for (size_t i = 0; i < s.size();) {
+    const char c = s[i], next = i + 1 < s.size() ? s[i + 1] : '\0';
+    if (c == '/' && next == '/') {
+      while (i < s.size() && s[i] != '\n') ++i;
+      gap = true;
+    } else if (c == '/' && next == '*') {
+      const size_t end = s.find("*/", i + 2);
+      i = end == std::string_view::npos ? s.size() : end + 2;
+      gap = true;
+    } else if (c == 'R' && next == '"') {  // A raw string, R"tag( … )tag".
+      const size_t open = s.find('(', i);
+      if (open == std::string_view::npos) break;
+      const std::string close = ")" + std::string(s.substr(i + 2, open - i - 2)) + "\"";
+      const size_t end = s.find(close, open);
+      const size_t stop = end == std::string_view::npos ? s.size() : end + close.size();
+      for (; i < stop; ++i) take(s[i]);
+    } else if (c == '"' || (c == '\'' && (code.empty() || !isalnum(static_cast<unsigned char>(code.back()))))) {
+      take(s[i++]);  // A quote after a letter or digit separates digits (1'000) and opens nothing.
+      while (i < s.size() && s[i] != c && s[i] != '\n') {
+        if (s[i] == '\\' && i + 1 < s.size()) take(s[i++]);
+        take(s[i++]);
+      }
+      if (i < s.size() && s[i] == c) take(s[i++]);
+    } else if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
+      gap = true;
+      ++i;
+    } else {
+      take(s[i++]);
+    }
+  }
+  return code;
+}
+
+// The source without the lines that say where a header lies or which build a test is in, and without the description.
+inline std::string without_description(std::string_view source) {
+  std::string kept;
+  bool describes = false;
+  for (size_t at = 0; at < source.size();) {
+    const size_t end = std::min(source.find('\n', at), source.size() - 1) + 1;
+    const std::string_view line = source.substr(at, end - at);
+    const auto starts = [&](std::string_view start) { return line.substr(0, start.size()) == start; };
+    describes = describes || starts("RECAPTURE_CASE = {");
+    const bool place = starts("#include \"fixtures/") || starts("#include \"harness/") ||
+                       starts("#ifdef RECAPTURE_HAS_LIBTORCH") || starts("#endif  // RECAPTURE_HAS_LIBTORCH");
+    if (!describes && !place) kept += line;
+    describes = describes && !starts("};");
+    at = end;
+  }
+  return kept;
+}
+
+// 64-bit FNV-1a in hexadecimal. It tells apart, it does not protect.
+inline std::string hash_of(std::string_view text) {
+  uint64_t hash = 14695981039346656037u;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  char number[17];
+  std::snprintf(number, sizeof number, "%016llx", static_cast<unsigned long long>(hash));
+  return number;
+}
+
+inline std::string source_hash(std::string_view source) { return hash_of(code_only(without_description(source))); }
+
+}  // namespace recapture

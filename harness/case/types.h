@@ -1,0 +1,98 @@
+// The words that cases, records and verdicts share, each as a type with its one spelling.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace recapture {
+
+enum class Nature {
+  Constraint,  // CUDA or LibTorch forbids it by design.
+  Defect,      // A bug, fixed or not.
+  Race,        // Depends on timing: it has a rate, not an answer.
+};
+
+enum class Fidelity {
+  Verbatim,    // The document's own program.
+  Translated,  // The same calls, in C++.
+  Modelled,    // The mechanism rebuilt; the prose says what is left out.
+};
+
+// What a test is for, by the first word of its name.
+enum class Kind {
+  Control,     // The same calls without the trigger; must hold.
+  Reproduces,  // The documented calls; judged three ways.
+  Fix,         // A documented remedy; must hold.
+};
+
+// What is broken on purpose, to see that a test can fail.
+enum class Break {
+  Nothing,
+  Trigger,  // TRIGGER(…) is left out: Reproduces must be healthy.
+  Value,    // The documented value is a wrong one: Reproduces must be different.
+  Remedy,   // REMEDY(…) is left out: Fix must be broken.
+};
+
+namespace detail {
+template <class E, size_t N>
+std::optional<E> enum_of(const std::array<std::string_view, N>& words, std::string_view word) {
+  for (size_t i = 0; i < N; ++i) {
+    if (words[i] == word) return static_cast<E>(i);
+  }
+  return std::nullopt;
+}
+}  // namespace detail
+
+inline constexpr std::array<std::string_view, 3> kNatures = {"constraint", "defect", "race"};
+inline constexpr std::array<std::string_view, 3> kFidelities = {"verbatim", "translated", "modelled"};
+inline constexpr std::array<std::string_view, 3> kKinds = {"control", "reproduces", "fix"};
+inline constexpr std::array<std::string_view, 4> kBreaks = {"nothing", "trigger", "value", "remedy"};
+
+inline std::string_view word(Nature nature) { return kNatures[static_cast<size_t>(nature)]; }
+inline std::string_view word(Fidelity fidelity) { return kFidelities[static_cast<size_t>(fidelity)]; }
+inline std::string_view word(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
+inline std::string_view word(Break broken) { return kBreaks[static_cast<size_t>(broken)]; }
+
+inline std::optional<Break> break_of(std::string_view word) { return detail::enum_of<Break>(kBreaks, word); }
+
+inline std::optional<Kind> kind_of(std::string_view test_name) {
+  if (test_name.substr(0, 7) == "Control") return Kind::Control;
+  if (test_name.substr(0, 10) == "Reproduces") return Kind::Reproduces;
+  if (test_name.substr(0, 3) == "Fix") return Kind::Fix;
+  return std::nullopt;
+}
+
+// The tests that a break concerns.
+inline Kind breakable_kind(Break broken) { return broken == Break::Remedy ? Kind::Fix : Kind::Reproduces; }
+
+// What a case needs to run: words in any order, such as "gpu python". "host" asks for nothing.
+struct Needs {
+  int gpus = 0;  // "gpu" is one, "2gpus" two.
+  bool python = false, nemo = false;
+
+  // Nothing if a word is not known.
+  static std::optional<Needs> read(std::string_view words) {
+    Needs needs;
+    for (size_t at = 0; at < words.size();) {
+      const size_t end = std::min(words.find(' ', at), words.size());
+      const std::string_view word = words.substr(at, end - at);
+      if (word == "gpu") {
+        needs.gpus = 1;
+      } else if (word == "2gpus") {
+        needs.gpus = 2;
+      } else if (word == "python") {
+        needs.python = true;
+      } else if (word == "nemo") {
+        needs.nemo = true;
+      } else if (word != "host" && !word.empty()) {
+        return std::nullopt;
+      }
+      at = end + 1;
+    }
+    return needs;
+  }
+};
+
+}  // namespace recapture

@@ -1,0 +1,24 @@
+// The verbs of the command line. Each adds itself with its options to the application and says what to do once the
+// command line has been read; how the program ends is the exit code that it returns, or the Stop that it throws.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "harness/record/exit.h"
+
+namespace recapture {
+
+struct Verb {
+  CLI::App* command;
+  std::function<Exit()> act;
+};
+
+// `root` is filled in when the command line is read.
+Verb list_verb(CLI::App& app, const std::string& root);
+Verb run_verb(CLI::App& app, const std::string& root);
+Verb show_verb(CLI::App& app, const std::string& root);
+Verb merge_verb(CLI::App& app);
+Verb tables_verb(CLI::App& app);
+
+}  // namespace recapture

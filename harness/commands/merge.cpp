@@ -1,0 +1,29 @@
+// recapture merge: one record of the shards of a run.
+#include "harness/record/merge.h"
+
+#include <memory>
+
+#include "harness/commands/commands.h"
+
+namespace recapture {
+namespace {
+
+struct Options {
+  std::string out;
+  std::vector<std::string> parts;
+};
+
+}  // namespace
+
+Verb merge_verb(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("merge", "Make one record of the shards of a run");
+  command->add_option("out", options->out, "The record to make")->required();
+  command->add_option("records", options->parts, "The shards' records")->required();
+  return {command, [options] {
+            merge_records(options->parts, options->out);
+            return Exit::AsExpected;
+          }};
+}
+
+}  // namespace recapture

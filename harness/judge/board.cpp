@@ -1,0 +1,66 @@
+#include "harness/judge/board.h"
+
+#include <algorithm>
+
+#include "harness/judge/version.h"
+
+namespace recapture {
+namespace {
+
+std::string machine_of(const Record& record) {
+  const std::string gpu = record.where("gpu");
+  return record.where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu);
+}
+
+// What runs without LibTorch comes after all releases.
+bool comes_before(const std::string& a, const std::string& b) {
+  if (is_version(a) && is_version(b)) return older(a, b);
+  return is_version(a) && !is_version(b);
+}
+
+}  // namespace
+
+Board::Board(std::vector<Record> records, const Rules& rules) {
+  for (Record& record : records) {
+    std::vector<Row> rows = judge_record(record, rules);
+    records_.push_back({std::move(record), std::move(rows)});
+  }
+  for (const Judged& judged : records_) {
+    if (judged.record.broken() != Break::Nothing) continue;
+    const std::string machine = machine_of(judged.record);
+    if (std::find(machines_.begin(), machines_.end(), machine) == machines_.end()) machines_.push_back(machine);
+    for (const auto& [id, info] : judged.record.cases) {
+      cases_[id] = info;
+      if (const auto now = rules.tree.find(id); now != rules.tree.end()) cases_[id].family = now->second.family;
+    }
+    for (const Row& row : judged.rows) {
+      if (!row.ran || row.result == Result::Unavailable) continue;
+      std::vector<Row>& known = newest_[row.case_id][machine];
+      const auto before = std::find_if(known.begin(), known.end(), [&](const Row& r) { return r.test == row.test; });
+      if (before == known.end()) {
+        known.push_back(row);
+      } else if (row.verdict != Verdict::Stale) {
+        *before = row;
+      }
+    }
+  }
+  std::stable_sort(machines_.begin(), machines_.end(), comes_before);
+}
+
+std::vector<Verdict> Board::verdicts() const {
+  std::vector<Verdict> all;
+  for (const Judged& judged : records_) {
+    for (const Row& row : judged.rows) all.push_back(row.verdict);
+  }
+  return all;
+}
+
+const std::vector<Row>& Board::newest(const std::string& case_id, const std::string& machine) const {
+  static const std::vector<Row> kNone;
+  const auto by_machine = newest_.find(case_id);
+  if (by_machine == newest_.end()) return kNone;
+  const auto rows = by_machine->second.find(machine);
+  return rows == by_machine->second.end() ? kNone : rows->second;
+}
+
+}  // namespace recapture

@@ -1,0 +1,42 @@
+// Records and what they mean, row by row, and of every test on every kind of machine its newest result: what all
+// outputs show.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/judge/row.h"
+#include "harness/judge/rules.h"
+#include "harness/record/record.h"
+
+namespace recapture {
+
+struct Judged {
+  Record record;
+  std::vector<Row> rows;
+};
+
+class Board {
+ public:
+  // Of two records of one kind of machine the later in the list is the newer one.
+  Board(std::vector<Record> records, const Rules& rules);
+
+  const std::vector<Judged>& records() const { return records_; }
+  std::vector<Verdict> verdicts() const;
+
+  // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. Runs broken on purpose belong to none.
+  const std::vector<std::string>& machines() const { return machines_; }
+  // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
+  const std::map<std::string, CaseInfo>& cases() const { return cases_; }
+  // The newest result of each test of a case there, in the tests' order. A stale one only where there is no other; none
+  // of a test that did not run there or was unavailable.
+  const std::vector<Row>& newest(const std::string& case_id, const std::string& machine) const;
+
+ private:
+  std::vector<Judged> records_;
+  std::vector<std::string> machines_;
+  std::map<std::string, CaseInfo> cases_;
+  std::map<std::string, std::map<std::string, std::vector<Row>>> newest_;  // By case, by machine.
+};
+
+}  // namespace recapture

@@ -1,0 +1,112 @@
+#include "harness/judge/changes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/judge/toml.h"
+#include "harness/judge/verdict.h"
+#include "harness/judge/version.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace {
+
+bool in_range(const std::string& version, const std::string& range) {
+  return range.empty() || (is_version(version) && satisfies(version, range));
+}
+
+Where where_from(const toml::table& entry, const std::string& place) {
+  const auto* table = entry["where"].as_table();
+  if (table == nullptr) throw Stop(Exit::Usage, place + ": needs 'where', such as { release = \">=2.8\" }");
+  only_keys(*table, {"release", "gpu", "driver", "cuda_runtime"}, place);
+  Where where;
+  where.release = text_in(*table, "release", place, false);
+  where.gpu = text_in(*table, "gpu", place, false);
+  where.driver = text_in(*table, "driver", place, false);
+  where.cuda_runtime = text_in(*table, "cuda_runtime", place, false);
+  for (const std::string& range : {where.release, where.driver, where.cuda_runtime}) {
+    satisfies("2.0.0", range);  // Throws if it cannot be read.
+  }
+  return where;
+}
+
+// One entry below a change: the same observation of one or several tests.
+void take_expectations(const toml::table& entry, const std::string& place, Change& change) {
+  only_keys(entry, {"tests", "where", "result", "seen", "why", "records"}, place);
+  Expectation e;
+  e.place = place;
+  e.why = text_in(entry, "why", place, false);
+  if (e.why.empty()) e.why = change.what;
+  e.source = change.number;
+  e.where = where_from(entry, place);
+  e.result = text_in(entry, "result", place);
+  const auto result = result_from(e.result);
+  if (!result) throw Stop(Exit::Usage, fmt::format("{}: '{}' is not a result", place, e.result));
+  e.seen = text_in(entry, "seen", place, *result == Result::Different);
+  e.records = texts_in(entry, "records");
+  if (e.records.empty()) throw Stop(Exit::Usage, place + ": needs 'records', the reports that show it");
+  const auto tests = texts_in(entry, "tests");
+  if (tests.empty()) throw Stop(Exit::Usage, place + ": needs 'tests'");
+  for (const std::string& test : tests) {
+    e.test = test;
+    change.expectations.push_back(e);
+  }
+}
+
+}  // namespace
+
+bool Where::covers(const Record& record) const {
+  return in_range(record.where("release"), release) && record.where("gpu").find(gpu) != std::string::npos &&
+         in_range(record.where("driver"), driver) && in_range(record.where("cuda_runtime"), cuda_runtime);
+}
+
+std::vector<Change> read_changes(const std::string& root) {
+  const std::string path = root + "/cases/changes.toml";
+  if (!std::filesystem::exists(path)) return {};
+  const toml::table file = parse_toml(path);
+  only_keys(file, {"change"}, path);
+  std::vector<Change> changes;
+  const auto* list = file["change"].as_array();
+  if (list == nullptr) return changes;
+  for (const auto& node : *list) {
+    const std::string place = place_of(path, node);
+    const auto* entry = node.as_table();
+    if (entry == nullptr) throw Stop(Exit::Usage, place + ": not a table; write [[change]]");
+    only_keys(*entry, {"what", "number", "since", "expect"}, place);
+    Change change;
+    change.place = place;
+    change.what = text_in(*entry, "what", place);
+    change.number = text_in(*entry, "number", place);
+    change.since = text_in(*entry, "since", place, false);
+    if (const auto* expected = (*entry)["expect"].as_array()) {
+      for (const auto& below : *expected) {
+        const auto* table = below.as_table();
+        const std::string its_place = place_of(path, below);
+        if (table == nullptr) throw Stop(Exit::Usage, its_place + ": not a table; write [[change.expect]]");
+        take_expectations(*table, its_place, change);
+      }
+    }
+    if (change.expectations.empty()) throw Stop(Exit::Usage, place + ": needs a [[change.expect]]");
+    changes.push_back(change);
+  }
+  return changes;
+}
+
+std::vector<Expectation> expectations_of(const std::vector<Change>& changes) {
+  std::vector<Expectation> all;
+  for (const Change& change : changes) {
+    all.insert(all.end(), change.expectations.begin(), change.expectations.end());
+  }
+  return all;
+}
+
+const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test,
+                                    const Record& record) {
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const Expectation& e) { return e.test == test && e.where.covers(record); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace recapture

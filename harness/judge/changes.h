@@ -1,0 +1,51 @@
+// Where a release, GPU, driver or CUDA runtime differs from the documents: cases/changes.toml. One entry a change
+// upstream, with its number, and below it what which tests show because of it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/record/record.h"
+
+namespace recapture {
+
+// On what a difference shows. An empty member stands for any.
+struct Where {
+  std::string release;       // ">=2.8, <2.13": every comparison must hold.
+  std::string gpu;           // Part of the GPU's name.
+  std::string driver;        // A range, as of releases.
+  std::string cuda_runtime;  // A range.
+
+  bool covers(const Record& record) const;
+};
+
+// What one test shows there.
+struct Expectation {
+  std::string test;  // "item_in_capture.Reproduces"
+  Where where;
+  std::string result;                // A result's word.
+  std::string seen;                  // Pattern of what is seen; required for "different".
+  std::string why, source;           // A reason of its own or what the change is; the change's number.
+  std::vector<std::string> records;  // Below reports/, those that show it.
+  std::string place;                 // File and line, for messages.
+
+  // Nobody knows the cause yet: the source says "open question" and what is unclear.
+  bool open_question() const { return source.rfind("open question", 0) == 0; }
+};
+
+struct Change {
+  std::string what;    // In one sentence.
+  std::string number;  // An id of cases/sources.toml, or "open question: …".
+  std::string since;   // The first release that has it; "" where that is not known.
+  std::vector<Expectation> expectations;
+  std::string place;
+};
+
+// All changes, each checked by itself: known keys, known result, a reason, a range that can be read.
+std::vector<Change> read_changes(const std::string& root);
+
+std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
+
+// The one that applies, or nullptr.
+const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);
+
+}  // namespace recapture

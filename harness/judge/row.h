@@ -1,0 +1,29 @@
+// One test of one record, judged.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/judge/rules.h"
+#include "harness/judge/verdict.h"
+#include "harness/record/record.h"
+
+namespace recapture {
+
+struct Row {
+  std::string test, case_id, name, family, release, gpu, driver;
+  Kind kind = Kind::Control;
+  Result result = Result::Invalid;
+  bool ran = false;  // False: there is no line of it in the record.
+  Verdict verdict = Verdict::NotRun;
+  std::string seen;  // What was seen, or why not.
+  int code = 0;      // CUDA's error number, 0 if none.
+  double seconds = 0;
+};
+
+// The rows of one record, in its plan's order. Of a run broken on purpose only whether what was broken failed as it
+// must.
+std::vector<Row> judge_record(const Record& record, const Rules& rules);
+
+std::vector<Verdict> verdicts_of(const std::vector<Row>& rows);
+
+}  // namespace recapture

@@ -1,0 +1,39 @@
+// All that a record is judged by, put together in one place.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/judge/changes.h"
+#include "harness/judge/tree.h"
+#include "harness/record/record.h"
+
+namespace recapture {
+
+// What the user insists on.
+struct Demands {
+  bool gpu = false;        // Without a GPU everything that needs one is missing.
+  bool recorder = false;   // A demanded call that no recorder saw is missing.
+  bool as_before = false;  // What a committed record had on such a machine and is unavailable now is missing.
+};
+
+struct Rules {
+  std::vector<Expectation> expectations;
+  std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
+  std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
+  std::set<std::string> available;                // key_of for what was there before.
+  Demands demands;
+
+  // Whether a case's code is no longer what a record with this hash was made with.
+  bool stale(const std::string& case_id, const std::string& recorded_hash) const;
+};
+
+// Reads them from Recapture's own tree.
+Rules rules_of(const std::string& root, const Demands& demands = {});
+
+// What says that a test could once run on a kind of machine: release, GPU, packed or not, test.
+std::string key_of(const Record& record, const std::string& test);
+std::set<std::string> available_in(const std::vector<Record>& records);
+
+}  // namespace recapture

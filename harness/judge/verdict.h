@@ -1,0 +1,89 @@
+// Two pure functions and their tables: what a test's observation amounts to, and what that means here; beside them how
+// a verdict is shown and which exit code it is. No input, no output, no clock. README shows the same tables, and a test
+// keeps them equal.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/judge/changes.h"
+#include "harness/record/exit.h"
+#include "harness/record/record.h"
+
+namespace recapture {
+
+enum class Result {
+  Reproduced,    // The documented failure, exactly.
+  Healthy,       // No failure.
+  Different,     // A failure, and not the documented one.
+  Unseen,        // A race that no try showed: no evidence either way.
+  Holds,         // A control or a fix does what it should.
+  Broken,        // It does not.
+  Crashed,       // Ended by a signal before it could say what it saw.
+  Hung,          // Still running at its deadline.
+  Unavailable,   // Something it needs is not here.
+  Inapplicable,  // This LibTorch release has no such API.
+  Invalid,       // The test itself is at fault, or ended without a word.
+};
+
+enum class Verdict {
+  AsDocumented,
+  AsExpected,  // Differs from the document, as an expectation says.
+  NewlyFixed,  // Healthy, and nobody expected that.
+  Regressed,   // Reproduced, where it was expected not to.
+  Changed,
+  ControlFails,
+  FixFails,
+  Inconclusive,
+  Stale,   // The case has changed since.
+  NotRun,  // Planned, and no line in the record.
+  Unavailable,
+  Missing,  // Unavailable, where it was demanded or was there before.
+  NotApplicable,
+};
+
+// How every output shows a verdict.
+enum class Tone {
+  Green,    // As it should be.
+  Skipped,  // Nothing was to be judged here.
+  Error,    // It could not be judged.
+  Red,      // It is not as it was.
+};
+
+std::string_view word(Result result);
+std::string_view word(Verdict verdict);
+Tone tone_of(Verdict verdict);
+std::optional<Result> result_from(std::string_view word);
+
+// What a test's process said of itself, in one word: reproduced, healthy, different, ambiguous, unseen, inapplicable,
+// skipped, passed, failed, mixed, nothing. Recomputed from what was seen, so that a better rule re-judges old records.
+std::string said(Kind kind, const TestRecord& test);
+
+// First table: (how the process ended, what it said) to a result.
+Result classify(Kind kind, const TestRecord& test);
+
+// Second table: (result, what an expectation says) to a verdict. `expected` is the expectation for this test here, if
+// any.
+Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen);
+
+// The same for a run that was broken on purpose: did the test fail as it must?
+Verdict judge_broken(Break broken, Kind kind, Result result, const TestRecord& test);
+
+// The rows of both tables, for those who show them.
+struct ClassifyRow {
+  std::string_view ending, said;  // "any" stands for all.
+  Result reproduces, other;       // For Reproduces, and for Control and Fix.
+};
+struct JudgeRow {
+  Result result;
+  Verdict unexpected, expected, otherwise;  // No expectation; one that says this; one that says something else.
+};
+const std::vector<ClassifyRow>& classify_rows();
+const std::vector<JudgeRow>& judge_rows();
+
+// The exit code for a set of verdicts; the worst counts: infrastructure, changed, inconclusive, newly fixed, as
+// expected, nothing ran.
+Exit exit_for(const std::vector<Verdict>& verdicts);
+
+}  // namespace recapture

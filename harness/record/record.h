@@ -1,0 +1,89 @@
+// The record of a run: what was observed, and where. One file a run, one JSON object a line, written line by line:
+//
+//   {"recapture":1, …}        the environment
+//   {"plan":["item_in_capture.Control", …]}
+//   {"case":"item_in_capture","hash":…, …}     before its first test
+//   {"test":"item_in_capture.Control", …}      one a test, in the plan's order
+//   {"end":"complete", …}
+//
+// A record holds no verdict. What differs from run to run for no reason (times) stands in "volatile", last in its line.
+#pragma once
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "harness/case/types.h"
+
+namespace recapture {
+
+using Json = nlohmann::ordered_json;
+
+// What a case says about itself.
+struct CaseInfo {
+  std::string id, family, hash, title, documented, nature, fidelity;
+  Needs needs;
+  std::string needs_words = "gpu";  // As the case spells them.
+  Json sources = Json::array();
+  int deadline_s = 60;
+  std::vector<std::string> tests;  // Names without the case, in the file's order.
+
+  static CaseInfo from(const Json& json);
+  Json to_json() const;
+};
+
+// A test's id is its case and its name: "item_in_capture.Reproduces".
+inline std::string case_of(const std::string& test_id) { return test_id.substr(0, test_id.find('.')); }
+inline std::string name_of(const std::string& test_id) { return test_id.substr(test_id.find('.') + 1); }
+inline Kind kind_of_id(const std::string& test_id) { return kind_of(name_of(test_id)).value_or(Kind::Control); }
+
+// One test's line. What is absent reads as "", 0 or false.
+struct TestRecord {
+  Json line;
+  std::string id() const { return line.at("test"); }
+  std::string case_id() const { return case_of(id()); }
+  std::string name() const { return name_of(id()); }
+  std::string ending() const { return text("ending"); }
+  int error() const { return line.value("error", 0); }  // CUDA's number of the first failure.
+  double seconds() const { return line.contains("volatile") ? line.at("volatile").value("seconds", 0.0) : 0; }
+  std::string culprit(const char* member) const {  // "api", "thread", "mode".
+    return line.contains("culprit") ? line.at("culprit").value(member, "") : "";
+  }
+  std::string text(const std::string& key) const { return line.contains(key) ? line.at(key).get<std::string>() : ""; }
+  bool has(const std::string& key) const { return line.contains(key); }
+};
+
+struct Record {
+  std::string path;
+  Json environment;
+  std::vector<std::string> plan;
+  std::map<std::string, CaseInfo> cases;
+  std::vector<TestRecord> tests;                                 // In the order in which they were written.
+  std::map<std::string, std::vector<TestRecord>> confirmations;  // The same test again, by plain exec.
+  std::string end;                                               // "", if the run did not come to its end.
+  std::vector<std::string> notes;  // What the reader should know: cut short, last line incomplete.
+
+  void add(TestRecord test);
+  const TestRecord* find(const std::string& test) const;
+
+  // A member of the environment; "" where it is absent or no text.
+  std::string where(const std::string& key) const;
+  Break broken() const { return break_of(where("break")).value_or(Break::Nothing); }
+
+ private:
+  std::unordered_map<std::string, size_t> index_;
+};
+
+// Reads a record. Throws Stop(Usage) naming file and line where it is not one; a cut last line is a note, not an error.
+Record read_record(const std::string& path);
+
+// All records below a folder, sorted by path.
+std::vector<std::string> records_below(const std::string& folder);
+std::vector<Record> read_records_below(const std::string& folder);
+
+// Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
+// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl".
+std::string report_path(const Json& environment);
+
+}  // namespace recapture

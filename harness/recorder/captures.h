@@ -1,0 +1,118 @@
+// What the recorder of CUDA calls keeps in mind: the captures that are open, who began them and in which mode, and
+// which of them have their culprit, so that of all the calls that fail in a broken capture one is named.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace recapture {
+
+// The first three carry the driver's numbers and stand in the order from strict to lax.
+enum class CaptureMode { Global = 0, ThreadLocal = 1, Relaxed = 2, None = 3 };
+
+inline const char* name(CaptureMode mode) {
+  switch (mode) {
+    case CaptureMode::Global:
+      return "global";
+    case CaptureMode::ThreadLocal:
+      return "thread_local";
+    case CaptureMode::Relaxed:
+      return "relaxed";
+    default:
+      return "none";
+  }
+}
+
+// The open captures, by stream. A stream stands here at most once, so that a capture that ends unseen, because its
+// stream or its context is gone, costs one stale entry and never a wrong count. It allocates nothing; its caller holds
+// a lock.
+class Captures {
+ public:
+  static constexpr size_t kMost = 64;               // What is begun beyond that is not followed.
+  static constexpr uintptr_t kPerThreadStream = 2;  // One handle for every thread's own default stream.
+
+  void begun(uintptr_t stream, CaptureMode mode, long thread) {
+    remove(stream, thread);
+    if (open_ < kMost) captures_[open_++] = {stream, mode, thread, false};
+    accused_outside_ = false;
+  }
+
+  // Only a call that reached the wrong stream (903) leaves the capture open; the wrong thread's (908) ends it, on
+  // record.
+  void ended(uintptr_t stream, long thread, int code) {
+    if (code != kUnmatched) remove(stream, thread);
+  }
+
+  void destroyed(uintptr_t stream) { remove(stream, 0); }
+
+  // Whether the call that failed with this capture error is to be named. A call can't tell which of the open captures
+  // it broke, so all of them have their culprit then. What fails later in a broken capture is its victim. Outside of
+  // captures the same call may fail again and again, and is named once until the next capture.
+  bool accuse(int code) {
+    if (open_ == 0) return !std::exchange(accused_outside_, true);
+    if (!lack_culprit() || (code == kInvalidated && std::any_of(begin(), end(), has_culprit))) return false;
+    for (size_t i = 0; i < open_; ++i) captures_[i].has_culprit = true;
+    return true;
+  }
+
+  // The same for the call that was to end a capture; of a broken one it only brings the news.
+  bool accuse_end(uintptr_t stream, long thread, int code) {
+    const bool news =
+        std::any_of(begin(), end(), [&](const Capture& c) { return c.is(stream, thread) && c.has_culprit; });
+    return !news && accuse(code);
+  }
+
+  // Whether a capture is open whose culprit may still come.
+  bool lack_culprit() const { return !std::all_of(begin(), end(), has_culprit); }
+
+  size_t open() const { return open_; }
+
+  bool capturing(long thread) const {
+    return std::any_of(begin(), end(), [&](const Capture& c) { return c.thread == thread; });
+  }
+
+  // The mode that binds a thread: that of its own latest capture, otherwise of the strictest open one, made laxer where
+  // the thread has exchanged its own mode for a laxer one.
+  CaptureMode mode(long thread, CaptureMode exchanged) const {
+    CaptureMode own = CaptureMode::None, strictest = CaptureMode::None;
+    for (const Capture& c : *this) {
+      if (c.thread == thread) own = c.mode;
+      strictest = std::min(strictest, c.mode);
+    }
+    if (open_ == 0) return CaptureMode::None;
+    return std::max(own != CaptureMode::None ? own : strictest, exchanged);
+  }
+
+ private:
+  static constexpr int kInvalidated = 901, kUnmatched = 903;
+
+  struct Capture {
+    uintptr_t stream;
+    CaptureMode mode;
+    long thread;
+    bool has_culprit;
+
+    bool is(uintptr_t other_stream, long other_thread) const {
+      return stream == other_stream && (stream != kPerThreadStream || thread == other_thread);
+    }
+  };
+
+  static bool has_culprit(const Capture& capture) { return capture.has_culprit; }
+
+  const Capture* begin() const { return captures_.data(); }
+  const Capture* end() const { return captures_.data() + open_; }
+
+  void remove(uintptr_t stream, long thread) {
+    Capture* first = captures_.data();
+    const auto same = [&](const Capture& c) { return c.is(stream, thread); };
+    open_ = static_cast<size_t>(std::remove_if(first, first + open_, same) - first);
+  }
+
+  std::array<Capture, kMost> captures_{};
+  size_t open_ = 0;
+  bool accused_outside_ = false;  // Since a capture last began.
+};
+
+}  // namespace recapture

@@ -1,0 +1,69 @@
+// The little of the binary interface of CUPTI and the driver that the recorder uses, so that it is built without CUDA
+// and once for all LibTorch releases. Held against the headers of CUDA 12.1, 12.4, 12.8, 13.0 and 13.2, sizes, offsets
+// and values alike: they agree. Pointers to types of CUDA's are untyped, and its enumerations are int.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace recapture::cupti {
+
+constexpr int kSuccess = 0;  // In CUPTI's results as in the driver's.
+
+// CUPTI's results that a person can do something about.
+constexpr int kNotCompatible = 14;
+constexpr int kNotInitialized = 15;
+constexpr int kInsufficientPrivileges = 35;
+constexpr int kMultipleSubscribers = 39;
+
+constexpr int kDriverApi = 1;  // The domain of the driver's calls.
+constexpr int kEnter = 0;      // The site of a callback before the call; 1 is the site after it.
+
+using CallId = uint32_t;  // A driver call; its number differs between releases, its name does not.
+using Subscriber = void*;
+
+// What a callback about a driver call is given.
+struct CallbackData {
+  int site;
+  const char* function;
+  const void* parameters;  // One of the structs below.
+  void* result;            // The driver's result, an int; there only after the call.
+  const char* kernel;
+  void* context;
+  uint32_t context_id;
+  uint64_t* carried;  // For the subscriber's use: what is put here before the call is there after it.
+  uint32_t correlation_id;
+};
+
+using Callback = void (*)(void* subscribers_own, int domain, CallId id, const void* data);
+
+struct Functions {
+  int (*subscribe)(Subscriber* subscriber, Callback callback, void* subscribers_own);     // cuptiSubscribe
+  int (*enable_domain)(uint32_t enable, Subscriber subscriber, int domain);               // cuptiEnableDomain
+  int (*enable_callback)(uint32_t enable, Subscriber subscriber, int domain, CallId id);  // cuptiEnableCallback
+  int (*callback_name)(int domain, CallId id, const char** name);                         // cuptiGetCallbackName
+};
+
+// The parameters of driver calls. Those with the suffix _ptsz have the same ones.
+struct BeginCapture {  // cuStreamBeginCapture_v2
+  void* stream;
+  int mode;
+};
+
+struct BeginCaptureToGraph {  // cuStreamBeginCaptureToGraph, since CUDA 12.3
+  void* stream;
+  void* graph;
+  const void* dependencies;
+  const void* edges;
+  size_t dependency_count;
+  int mode;
+};
+
+struct ExchangeMode {  // cuThreadExchangeStreamCaptureMode
+  int* mode;           // In and out.
+};
+
+struct OnStream {  // What every other call about a stream begins with: cuStreamBeginCapture, …EndCapture, …Destroy.
+  void* stream;
+};
+
+}  // namespace recapture::cupti

@@ -1,0 +1,57 @@
+// Where the process has CUPTI, or may find it. Nothing of CUPTI is linked: the program's own is used where it has one.
+#pragma once
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/recorder/frames.h"
+
+namespace recapture {
+
+// The path of the first loaded library whose file name starts so, or nothing.
+inline std::string loaded(std::string_view start) {
+  struct Search {
+    std::string_view start;
+    std::string path;
+  } search{start, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto* s = static_cast<Search*>(data);
+        const std::string_view path = info->dlpi_name ? info->dlpi_name : "";
+        if (base_name(path).substr(0, s->start.size()) != s->start) return 0;
+        s->path = path;
+        return 1;
+      },
+      &search);
+  return search.path;
+}
+
+// LibTorch brings CUPTI with it. A plain CUDA program does not: then it is looked for beside its runtime, in the places
+// that the packages and the toolkit have, and where the loader looks.
+inline void* find_cupti() {
+  if (void* program = dlopen(nullptr, RTLD_NOW); program && dlsym(program, "cuptiSubscribe")) return program;
+  const std::string theirs = loaded("libcupti.so");
+  if (!theirs.empty()) return dlopen(theirs.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  std::vector<std::string> candidates;
+  if (const std::string runtime = loaded("libcudart.so."); !runtime.empty()) {
+    const std::string folder = runtime.substr(0, runtime.rfind('/') + 1);
+    const std::string soname = "libcupti.so." + std::string(base_name(runtime).substr(std::strlen("libcudart.so."), 2));
+    for (const char* there : {"", "../../cuda_cupti/lib/", "../extras/CUPTI/lib64/", "../../../extras/CUPTI/lib64/"}) {
+      std::string candidate = folder;
+      candidates.push_back(candidate.append(there).append(soname));
+    }
+    candidates.push_back(soname);
+  }
+  candidates.insert(candidates.end(), {"libcupti.so.13", "libcupti.so.12", "libcupti.so"});
+  for (const std::string& candidate : candidates) {
+    if (void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+}  // namespace recapture

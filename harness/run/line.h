@@ -1,0 +1,28 @@
+// What a process did and said, as a test's line in the record.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/record/record.h"
+#include "harness/run/process.h"
+
+namespace recapture {
+
+// Replaces the folders of this machine, which mean nothing to the reader of a record.
+class Anonymous {
+ public:
+  void hide(const std::string& folder, const std::string& as);
+  std::string operator()(std::string text) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> folders_;
+};
+
+// `how` is "fork" or "exec".
+Json line_of(const std::string& test, const Observation& seen, const std::string& how, const Anonymous& anonymous);
+
+// The line of a test that could not run here.
+Json line_of_skipped(const std::string& test, const std::string& reason);
+
+}  // namespace recapture

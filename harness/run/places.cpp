@@ -1,0 +1,66 @@
+#include "harness/run/places.h"
+
+#include <filesystem>
+
+#include "harness/judge/version.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+
+// A build folder of the tree lies below it; an installation has bin/, lib/recapture/ and share/recapture/ side by side.
+Places Places::find(const std::string& root_option) {
+  Places places;
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path prefix = here.parent_path();
+  const bool installed = fs::exists(prefix / "share/recapture/ci/matrix.toml");
+  places.tools = installed ? (prefix / "lib/recapture").string() : here.string();
+  places.build = installed ? (fs::current_path(error) / "build").string() : here.string();
+  if (!root_option.empty()) {
+    places.root = root_option;
+  } else if (installed) {
+    places.root = (prefix / "share/recapture").string();
+  } else {
+    for (fs::path folder = here; folder.has_relative_path(); folder = folder.parent_path()) {
+      if (fs::exists(folder / "ci/matrix.toml")) {
+        places.root = folder.string();
+        break;
+      }
+    }
+    if (places.root.empty()) places.root = fs::current_path(error).string();
+  }
+  if (!fs::exists(places.root + "/ci/matrix.toml")) {
+    throw Stop(Exit::Usage, places.root + " has no ci/matrix.toml; --root names Recapture's own tree");
+  }
+  return places;
+}
+
+std::vector<std::string> built_releases(const Places& places) {
+  std::vector<std::string> known = {"cuda12", "cuda13"}, releases;
+  for (const std::string& release : read_matrix(places.root)) known.push_back(release);
+  for (const std::string& release : known) {
+    if (fs::is_directory(places.cases_of(release))) releases.push_back(release);
+  }
+  return releases;
+}
+
+std::map<std::string, std::string> libtorch_variables(const std::string& site) {
+  if (site.empty()) return {};
+  const fs::path root = fs::absolute(site);
+  if (!fs::exists(root / "torch/lib/libtorch_cpu.so")) {
+    throw Stop(Exit::Infrastructure,
+               site + " holds no torch/lib/libtorch_cpu.so; --libtorch takes a site-packages folder");
+  }
+  std::string path = (root / "torch/lib").string();
+  for (const char* below : {"nvidia", "cusparselt"}) {
+    if (!fs::is_directory(root / below)) continue;
+    if (fs::is_directory(root / below / "lib")) path += ":" + (root / below / "lib").string();
+    for (const auto& entry : fs::directory_iterator(root / below)) {
+      if (fs::is_directory(entry.path() / "lib")) path += ":" + (entry.path() / "lib").string();
+    }
+  }
+  return {{"LD_LIBRARY_PATH", path}};
+}
+
+}  // namespace recapture

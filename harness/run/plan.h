@@ -1,0 +1,30 @@
+// Which tests a run makes, and in which order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/case/types.h"
+#include "harness/run/catalog.h"
+
+namespace recapture {
+
+// One of the parts that a run is split into: every `of`-th case, from the `index`-th on.
+struct Shard {
+  int index = 1, of = 1;
+};
+
+// Throws Stop(Usage) on anything else than i/n with i from 1 to n.
+Shard read_shard(const std::string& text);
+
+struct PlannedCase {
+  CaseBinary binary;
+  std::vector<std::string> tests;  // Names, in the file's order.
+};
+
+// The cases of a shard with the tests that a filter names: families, cases or tests as case.Test, all where there is
+// none. A run broken on purpose has only the tests that the break concerns. Throws Stop(Usage) for a filter that names
+// nothing.
+std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::vector<std::string>& filters,
+                                 Break broken, const Shard& shard);
+
+}  // namespace recapture

@@ -1,0 +1,29 @@
+// A case binary that stays, and forks once a test: LibTorch is loaded once for all tests of a case.
+#pragma once
+#include <sys/types.h>
+
+#include <string>
+
+#include "harness/run/process.h"
+
+namespace recapture {
+
+// A case binary that has loaded LibTorch, never touches CUDA, and forks once a test.
+class Server {
+ public:
+  explicit Server(const Program& program);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // False: it did not start, or died; tests then go by plain exec.
+  bool alive() const { return pid_ > 0; }
+  Observation run(const std::string& test, double deadline_s);
+
+ private:
+  void end();
+  pid_t pid_ = -1;
+  int connection_ = -1;
+};
+
+}  // namespace recapture

@@ -1,0 +1,80 @@
+#include "harness/show/junit.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <ostream>
+#include <pugixml.hpp>
+
+namespace recapture {
+
+void write_junit(const Judged& judged, std::ostream& out) {
+  pugi::xml_document document;
+  auto suites = document.append_child("testsuites");
+  std::map<std::string, pugi::xml_node> by_case;
+  std::map<std::string, std::array<int, 4>> counts;  // Tests, failures, errors, skipped.
+  std::map<std::string, double> seconds;
+  for (const Row& row : judged.rows) {
+    auto& suite = by_case[row.case_id];
+    if (!suite) {
+      suite = suites.append_child("testsuite");
+      suite.append_attribute("name") = row.case_id.c_str();
+      auto properties = suite.append_child("properties");
+      for (const char* key : {"release", "gpu", "driver", "cuda_runtime", "revision"}) {
+        auto property = properties.append_child("property");
+        property.append_attribute("name") = key;
+        property.append_attribute("value") = judged.record.where(key).c_str();
+      }
+    }
+    auto test = suite.append_child("testcase");
+    test.append_attribute("classname") = (row.family + "." + row.case_id).c_str();
+    test.append_attribute("name") = row.name.c_str();
+    test.append_attribute("time") = fmt::format("{:.3f}", row.seconds).c_str();
+    auto& count = counts[row.case_id];
+    ++count[0];
+    seconds[row.case_id] += row.seconds;
+    const char* element = nullptr;
+    switch (tone_of(row.verdict)) {
+      case Tone::Green:
+        break;
+      case Tone::Skipped:
+        element = "skipped";
+        ++count[3];
+        break;
+      case Tone::Error:
+        element = "error";
+        ++count[2];
+        break;
+      case Tone::Red:
+        element = "failure";
+        ++count[1];
+    }
+    if (element != nullptr) {
+      auto child = test.append_child(element);
+      const std::string message =
+          fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", row.seen);
+      child.append_attribute("message") = message.c_str();
+    }
+    if (!row.seen.empty()) test.append_child("system-out").text() = row.seen.c_str();
+  }
+  for (auto& [id, suite] : by_case) {
+    const auto& count = counts[id];
+    suite.append_attribute("tests") = count[0];
+    suite.append_attribute("failures") = count[1];
+    suite.append_attribute("errors") = count[2];
+    suite.append_attribute("skipped") = count[3];
+    suite.append_attribute("time") = fmt::format("{:.3f}", seconds[id]).c_str();
+  }
+  document.save(out, "  ");
+}
+
+void write_junit_file(const Judged& judged, const std::string& path) {
+  std::ofstream file(path);
+  write_junit(judged, file);
+  file.close();
+  if (!file) throw Stop(Exit::Infrastructure, path + ": cannot write it");
+}
+
+}  // namespace recapture

@@ -1,0 +1,72 @@
+#include "harness/show/text.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+
+#include "harness/case/events.h"
+#include "harness/judge/version.h"
+
+namespace recapture {
+
+std::string as_line(const Row& row) {
+  std::string seen = row.seen.substr(0, row.seen.find('\n'));
+  if (seen.size() > 160) seen = seen.substr(0, 157) + "...";
+  return fmt::format("{:<62} {:<12} {:<14} {}", row.test, row.ran ? word(row.result) : "-", word(row.verdict), seen);
+}
+
+std::string heading(const Record& record) {
+  const Json& e = record.environment;
+  const std::string gpu = record.where("gpu");
+  const std::string release = record.where("release");
+  std::string text = is_version(release) ? "LibTorch " + release : release + " without LibTorch";
+  text +=
+      fmt::format("{}, CUDA runtime {}, {}", e.value("packed", false) ? " (packed)" : "", record.where("cuda_runtime"),
+                  gpu.empty() ? "no GPU" : gpu + ", driver " + record.where("driver"));
+  if (record.broken() != Break::Nothing) text += fmt::format(", broken on purpose: {}", word(record.broken()));
+  text += "\n";
+  for (const std::string& note : record.notes) text += "note: " + note + "\n";
+  if (!record.end.empty() && record.end != "complete") text += "note: the run ended early: " + record.end + "\n";
+  return text;
+}
+
+std::string summary(const std::vector<Row>& rows) {
+  std::map<Verdict, int> counts;
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const Row& row : rows) {
+    ++counts[row.verdict];
+    if (row.verdict == Verdict::Unavailable || row.verdict == Verdict::Missing ||
+        row.verdict == Verdict::NotApplicable) {
+      reasons[std::string(word(row.verdict)) + ": " + row.seen].push_back(row.test);
+    }
+  }
+  std::string text;
+  for (const auto& [verdict, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, word(verdict));
+  text += "\n";
+  for (const auto& [reason, tests] : reasons) {
+    text += fmt::format("  {} ({}: {}{})\n", reason, tests.size(), tests.front(), tests.size() > 1 ? ", …" : "");
+  }
+  return text;
+}
+
+std::string observed_tables(const Record& record, const std::vector<Row>& rows) {
+  std::string text, current;
+  for (const Row& row : rows) {
+    const TestRecord* test = record.find(row.test);
+    if (test == nullptr || !test->has("facts") || row.verdict == Verdict::Stale) continue;
+    for (const auto& [name, value] : test->line.at("facts").items()) {
+      if (name.rfind(key::table, 0) != 0) continue;
+      if (row.case_id != current) {
+        current = row.case_id;
+        text += fmt::format("\n{}: {}\n  {:<48} {}\n", current, record.cases.at(current).title, "the document",
+                            record.cases.at(current).documented);
+      }
+      text += fmt::format("  {:<48} {}\n", name.substr(std::string_view(key::table).size()), value.get<std::string>());
+    }
+  }
+  return text;
+}
+
+}  // namespace recapture

@@ -1,0 +1,19 @@
+// Verdicts for people, as lines of text.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/judge/board.h"
+
+namespace recapture {
+
+// One line a test: name, result, verdict, what was seen.
+std::string as_line(const Row& row);
+// What the run was on, and the record's notes, one line each.
+std::string heading(const Record& record);
+// Counts by verdict, and for all that could not run, why.
+std::string summary(const std::vector<Row>& rows);
+// The tables that tests wrote down as facts "table.<row>", each below its case and what the document says.
+std::string observed_tables(const Record& record, const std::vector<Row>& rows);
+
+}  // namespace recapture

@@ -1,0 +1,122 @@
+// What is linked into a case: patterns, events, words, signatures, CUDA's errors, the source hash.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/case/cuda_errors.h"
+#include "harness/case/events.h"
+#include "harness/case/pattern.h"
+#include "harness/case/signature.h"
+#include "harness/case/source_hash.h"
+#include "harness/case/types.h"
+
+namespace recapture {
+namespace {
+
+TEST(Pattern, StarStandsForAnyText) {
+  EXPECT_TRUE(matches("900 > invalidated > 901", "900 > invalidated > 901"));
+  EXPECT_TRUE(matches("check \"*offset*\" > active > ok", "check \"increase offset now\" > active > ok"));
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("a*b*c", "aXbXbc"));
+  EXPECT_FALSE(matches("900", "9001"));
+  EXPECT_FALSE(matches("a*b", "ab "));
+  EXPECT_FALSE(matches("", "x"));
+}
+
+TEST(Pattern, OutcomeIsThreeWayAndTellsAmbiguity) {
+  EXPECT_STREQ(outcome("900", "900", "ok"), "reproduced");
+  EXPECT_STREQ(outcome("ok", "900", "ok"), "healthy");
+  EXPECT_STREQ(outcome("901", "900", "ok"), "different");
+  EXPECT_STREQ(outcome("ok", "*", "ok"), "ambiguous");
+}
+
+TEST(Events, ALineComesBackAsItWasSaid) {
+  const std::string value = "two\nlines, a \\ and an = sign";
+  const std::string line = event_line("seen", value);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_EQ(parse_event(line.substr(0, line.size() - 1)), std::make_pair(std::string("seen"), value));
+  EXPECT_EQ(parse_event("no equals sign").first, "");
+  EXPECT_LE(event_line("k", std::string(100000, 'x')).size(), kLongestValue);
+}
+
+TEST(Events, EveryKeyHasItsRuleAndAllElseIsAFact) {
+  EXPECT_EQ(rule_of("seen").keep, Keep::Last);
+  EXPECT_EQ(rule_of("code").record, "error");
+  EXPECT_EQ(rule_of("probe.trim").record, "probes");
+  EXPECT_EQ(rule_of("probe.trim").event, "probe.");
+  EXPECT_EQ(rule_of("probing").keep, Keep::ProbeBegins);
+  EXPECT_EQ(rule_of("table.33").keep, Keep::Fact);
+  EXPECT_EQ(rule_of("address").record, "facts");
+  std::set<std::string_view> known;
+  for (const KeyRule& rule : kKeyRules) EXPECT_TRUE(known.insert(rule.event).second) << rule.event;
+}
+
+TEST(Words, AreReadAsTheyAreWritten) {
+  for (const Break broken : {Break::Nothing, Break::Trigger, Break::Value, Break::Remedy}) {
+    EXPECT_EQ(break_of(word(broken)), broken);
+  }
+  EXPECT_EQ(break_of("luck"), std::nullopt);
+  EXPECT_EQ(word(Nature::Race), "race");
+  EXPECT_EQ(word(Fidelity::Modelled), "modelled");
+  EXPECT_EQ(kind_of("FixByLuck"), Kind::Fix);
+  EXPECT_EQ(kind_of("Luck"), std::nullopt);
+}
+
+TEST(Needs, AreWords) {
+  EXPECT_EQ(Needs::read("host")->gpus, 0);
+  EXPECT_EQ(Needs::read("gpu python")->gpus, 1);
+  EXPECT_TRUE(Needs::read("gpu python")->python);
+  EXPECT_EQ(Needs::read("2gpus")->gpus, 2);
+  EXPECT_TRUE(Needs::read("host python nemo")->nemo);
+  EXPECT_FALSE(Needs::read("gpus").has_value());
+}
+
+TEST(Signature, IsReadAsItIsWritten) {
+  for (const char* text : {"900 > invalidated > 901", "ok > active > ok, cache kept",
+                           "check \"a > b\" > error 906 > oom", "std::invalid_argument \"x\" > none > 908"}) {
+    const auto signature = Signature::read(text);
+    ASSERT_TRUE(signature.has_value()) << text;
+    EXPECT_EQ(signature->text(), text);
+  }
+  EXPECT_EQ(Signature::read("check \"a > b\" > active > ok")->first, "check \"a > b\"");
+  for (const char* text : {"", "ok", "0 > 906 > invalidated > 901", "22 > 44 > 66", "900 > invalidated"}) {
+    EXPECT_FALSE(Signature::read(text).has_value()) << text;
+  }
+  EXPECT_EQ(code_of_failure("900"), 900);
+  EXPECT_EQ(code_of_failure("9001 bytes"), 0);
+  EXPECT_EQ(code_of_failure("ok"), 0);
+}
+
+TEST(CudaErrors, AreFoundByTheirText) {
+  EXPECT_EQ(cuda_error_of("operation not permitted when stream is capturing"), 900);
+  EXPECT_EQ(cuda_error_of("device kernel image is invalid"), 200) << "the first of the two";
+  EXPECT_EQ(cuda_error_of("no such text"), 0);
+  EXPECT_EQ(cuda_error_in("CUDA error: capturing stream has unjoined work\nFor debugging …"), 904);
+  EXPECT_EQ(cuda_error_in("capturing stream has unjoined work"), 0);
+  EXPECT_TRUE(is_capture_error(910));
+  EXPECT_FALSE(is_capture_error(911));
+}
+
+TEST(SourceHash, CountsCodeAndNotProse) {
+  const std::string code = "int f() { return 1; }";
+  EXPECT_EQ(source_hash(code), source_hash("// why\nint  f()\n{ /* what */ return 1; }"));
+  EXPECT_NE(source_hash(code), source_hash("int f() { return 2; }"));
+  EXPECT_NE(source_hash("f(\"a // b\")"), source_hash("f(\"a\")")) << "a comment sign in a literal is text";
+  EXPECT_NE(source_hash("R\"py(# a\n  b)py\""), source_hash("R\"py(# a\nb)py\"")) << "space in a raw string counts";
+  EXPECT_EQ(source_hash("x = 1'000; // c\ny"), source_hash("x = 1'000; y")) << "a digit separator opens nothing";
+}
+
+TEST(SourceHash, DoesNotCountPlacesAndTheDescription) {
+  const std::string code = "#include <thread>\nint f() { return 1; }\n";
+  EXPECT_EQ(source_hash(code), source_hash("#include \"fixtures/cuda/runtime.h\"\n" + code));
+  EXPECT_EQ(source_hash(code), source_hash(code + "RECAPTURE_CASE = {\n    .title = \"A\",\n};\n"));
+  EXPECT_EQ(source_hash(code + "int g();"),
+            source_hash(code + "RECAPTURE_CASE = {\n    .title = \"A\",\n};\nint g();"));
+  EXPECT_EQ(source_hash(code),
+            source_hash("#ifdef RECAPTURE_HAS_LIBTORCH\n" + code + "#endif  // RECAPTURE_HAS_LIBTORCH\n"));
+  EXPECT_NE(source_hash(code), source_hash("#ifdef X\n" + code + "#endif\n"));
+  EXPECT_NE(source_hash(code), source_hash("int f() { return 1; }\n")) << "what is not ours counts";
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,239 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "harness/check/expectations.h"
+#include "harness/check/signatures.h"
+#include "harness/judge/rate.h"
+#include "harness/judge/row.h"
+#include "harness/judge/verdict.h"
+#include "harness/judge/version.h"
+#include "harness/show/markdown.h"
+
+namespace recapture {
+namespace {
+
+TestRecord line(const Json& facts) {
+  Json all{{"test", "c.ReproducesX"}, {"ending", "exited"}, {"code", 0}};
+  all.update(facts);
+  return {all};
+}
+
+TestRecord showed(const std::string& seen) {
+  return line(
+      {{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"ended", seen == "900" ? "passed" : "failed"}});
+}
+
+TEST(Classify, IsThreeWay) {
+  EXPECT_EQ(classify(Kind::Reproduces, showed("900")), Result::Reproduced);
+  EXPECT_EQ(classify(Kind::Reproduces, showed("ok")), Result::Healthy);
+  EXPECT_EQ(classify(Kind::Reproduces, showed("906")), Result::Different);
+}
+
+TEST(Classify, AnotherCallIsAnotherFailure) {
+  TestRecord test = showed("900");
+  test.line["raised_by"] = "cuStreamSynchronize";
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced) << "no recorder: the call is not known";
+  test.line["culprit"] = {{"api", "cuMemHostAlloc"}};
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Different);
+  test.line["culprit"] = {{"api", "cuStreamSynchronize"}};
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
+}
+
+TEST(Classify, ACrashInAProbeIsNotTheTestsEnd) {
+  TestRecord test = showed("900");
+  test.line["ending"] = "signal";
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed);
+  test.line["probing"] = true;
+  test.line.erase("ended");
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
+}
+
+TEST(Classify, SilenceIsInvalid) {
+  EXPECT_EQ(classify(Kind::Reproduces, line(Json::object())), Result::Invalid);
+  EXPECT_EQ(classify(Kind::Fix, line(Json::object())), Result::Invalid);
+  EXPECT_EQ(classify(Kind::Fix, line({{"ended", "passed"}})), Result::Holds);
+  EXPECT_EQ(classify(Kind::Control, line({{"ended", "failed"}})), Result::Broken);
+}
+
+TEST(Classify, ARaceThatNoTryShowsIsUnseen) {
+  EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 0}, {"tries", 50}, {"ended", "failed"}})), Result::Unseen);
+  EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 1}, {"tries", 50}, {"ended", "passed"}})), Result::Reproduced);
+}
+
+TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Reproduced, nullptr, "900"), Verdict::AsDocumented);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, nullptr, "ok"), Verdict::NewlyFixed);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Different, nullptr, "906"), Verdict::Changed);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Unseen, nullptr, ""), Verdict::Inconclusive);
+  EXPECT_EQ(judge(Kind::Fix, Result::Broken, nullptr, ""), Verdict::FixFails);
+  EXPECT_EQ(judge(Kind::Control, Result::Broken, nullptr, ""), Verdict::ControlFails);
+}
+
+TEST(Judge, AnExpectationMustFitExactly) {
+  Expectation e;
+  e.result = "different";
+  e.seen = "check \"*pinned*\" > active > ok";
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Different, &e, "check \"is not pinned\" > active > ok"),
+            Verdict::AsExpected);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Different, &e, "906 > invalidated > 901"), Verdict::Changed);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Reproduced, &e, "900 > invalidated > 901"), Verdict::Regressed);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, &e, "ok > active > ok"), Verdict::Changed);
+}
+
+TEST(ExitCode, TheWorstCounts) {
+  EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::AsExpected, Verdict::Unavailable}), Exit::AsExpected);
+  EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::NewlyFixed);
+  EXPECT_EQ(exit_for({Verdict::NewlyFixed, Verdict::Inconclusive}), Exit::Inconclusive);
+  EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::Stale}), Exit::Inconclusive);
+  EXPECT_EQ(exit_for({Verdict::Inconclusive, Verdict::FixFails}), Exit::Changed);
+  EXPECT_EQ(exit_for({Verdict::Changed, Verdict::Missing}), Exit::Infrastructure);
+  EXPECT_EQ(exit_for({Verdict::Unavailable, Verdict::NotApplicable}), Exit::NothingRan);
+  EXPECT_EQ(exit_for({}), Exit::NothingRan);
+}
+
+TEST(Rate, HasAnInterval) {
+  const auto [low, high] = wilson(98, 120);
+  EXPECT_NEAR(low, 0.738, 0.001);
+  EXPECT_NEAR(high, 0.876, 0.001);
+  EXPECT_EQ(wilson(0, 10).first, 0);
+  EXPECT_GT(wilson(0, 10).second, 0.25) << "ten tries without a hit still leave room for much";
+}
+
+TEST(Readme, ShowsTheTablesThatJudge) {
+  std::ifstream file(RECAPTURE_ROOT "/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(readme, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture tables` prints";
+}
+
+TEST(Range, ReadsComparisons) {
+  EXPECT_TRUE(satisfies("2.10.0", ">=2.9"));
+  EXPECT_TRUE(older("2.9.1", "2.10.0"));
+  EXPECT_TRUE(satisfies("2.6.0", "<2.8"));
+  EXPECT_FALSE(satisfies("2.13.0", ">=2.8, <2.13"));
+  EXPECT_TRUE(satisfies("2.6.0", "==2.6.0"));
+  EXPECT_THROW(satisfies("2.6.0", "2.6"), Stop);
+  EXPECT_THROW(satisfies("2.6.0", ">="), Stop);
+}
+
+TEST(Verdicts, HaveTheirRowInTheOrderOfTheEnumeration) {
+  EXPECT_EQ(word(Verdict::AsDocumented), "as documented");
+  EXPECT_EQ(word(Verdict::NotRun), "not run");
+  EXPECT_EQ(word(Verdict::NotApplicable), "not applicable");
+  EXPECT_EQ(tone_of(Verdict::AsExpected), Tone::Green);
+  EXPECT_EQ(tone_of(Verdict::Unavailable), Tone::Skipped);
+  EXPECT_EQ(tone_of(Verdict::Missing), Tone::Error);
+  EXPECT_EQ(tone_of(Verdict::NewlyFixed), Tone::Red);
+  EXPECT_EQ(tone_of(Verdict::FixFails), Tone::Red);
+}
+
+Record on(const std::string& release, const std::string& gpu, const std::string& driver, const std::string& runtime) {
+  Record record;
+  record.environment = {{"release", release}, {"gpu", gpu}, {"driver", driver}, {"cuda_runtime", runtime}};
+  return record;
+}
+
+TEST(Where, IsReleaseAndGpuAndDriverAndRuntime) {
+  const Record here = on("2.11.0", "NVIDIA H200", "580.159.04", "13.0");
+  EXPECT_TRUE(Where{}.covers(here));
+  EXPECT_TRUE((Where{">=2.11", "H200", ">=575", "<13.1"}).covers(here));
+  EXPECT_FALSE((Where{"<2.11", "", "", ""}).covers(here));
+  EXPECT_FALSE((Where{"", "H100", "", ""}).covers(here));
+  EXPECT_FALSE((Where{"", "", "<575", ""}).covers(here));
+  EXPECT_FALSE((Where{"", "", "", ">=13.1"}).covers(here));
+  EXPECT_FALSE((Where{">=2.11", "", "", ""}).covers(on("cuda13", "", "", "13.0"))) << "it has no LibTorch";
+}
+
+class ChangesFile : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(root + "/cases"); }
+  void TearDown() override { std::filesystem::remove_all(root); }
+  std::string error_of(const std::string& text) {
+    std::ofstream(root + "/cases/changes.toml") << text;
+    try {
+      read_changes(root);
+      return "";
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage);
+      return stop.what();
+    }
+  }
+  std::string root = ::testing::TempDir() + "recapture-changes-" + std::to_string(getpid());
+  std::string head = "[[change]]\nwhat='w'\nnumber='n#1'\nsince='2.8'\n";
+  std::string expect = "[[change.expect]]\ntests=['c.R','d.R']\nwhere={release='>=2.8'}\nrecords=['r']\n";
+};
+
+TEST_F(ChangesFile, HasOneExpectationForEachTest) {
+  ASSERT_EQ(error_of(head + expect + "result='healthy'\n"), "");
+  const auto all = expectations_of(read_changes(root));
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[1].test, "d.R");
+  EXPECT_EQ(all[1].why, "w");
+  EXPECT_EQ(all[1].source, "n#1");
+  EXPECT_NE(find_expectation(all, "c.R", on("2.9.0", "", "", "")), nullptr);
+  EXPECT_EQ(find_expectation(all, "c.R", on("2.7.1", "", "", "")), nullptr);
+}
+
+TEST_F(ChangesFile, IsRefusedWithItsPlaceWhereItIsWrong) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error_of("[[change]]\nwhat='w'"), HasSubstr("changes.toml:1: needs 'number'"));
+  EXPECT_THAT(error_of(head), HasSubstr("changes.toml:1: needs a [[change.expect]]"));
+  EXPECT_THAT(error_of(head + "wy='x'\n" + expect), HasSubstr("unknown key 'wy'"));
+  EXPECT_THAT(error_of(head + expect + "result='fixed'\n"), HasSubstr("changes.toml:5: 'fixed' is not a result"));
+  EXPECT_THAT(error_of(head + expect + "result='different'\n"), HasSubstr("needs 'seen'"));
+  EXPECT_THAT(error_of(head + "[[change.expect]]\ntests=['c.R']\nresult='healthy'\n"), HasSubstr("needs 'where'"));
+  EXPECT_THAT(error_of("[[change]\n"), HasSubstr("changes.toml:1"));
+  EXPECT_THAT(error_of("[[expect]]\n"), HasSubstr("unknown key 'expect'"));
+}
+
+Record record_with(const std::string& release, const Json& test) {
+  Record r;
+  r.path = "reports/" + release + "/r";
+  r.environment = {{"release", release}, {"gpu", "G"}};
+  CaseInfo info;
+  info.id = "c";
+  info.tests = {"Reproduces"};
+  r.cases["c"] = info;
+  Json all{{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 1}, {"documented", "900"}, {"healthy", "ok"}};
+  all.update(test);
+  r.add({all});
+  return r;
+}
+
+TEST(ExpectationErrors, UnusedAndShadowedAreErrors) {
+  const std::vector<std::string> matrix = {"2.6.0", "2.11.0"};
+  const Record fixed = record_with("2.11.0", {{"seen", "ok"}, {"ended", "failed"}});
+  const Record still = record_with("2.11.0", {{"seen", "900"}, {"ended", "passed"}});
+  Expectation e;
+  e.test = "c.Reproduces";
+  e.where.release = ">=2.8";
+  e.result = "healthy";
+  e.source = "pytorch#1";
+  e.records = {"2.11.0/r"};
+  EXPECT_THAT(expectation_errors({e}, matrix, {fixed}, "reports"), ::testing::IsEmpty());
+  EXPECT_EQ(expectation_errors({e}, matrix, {still}, "reports").size(), 1U) << "the record does not show it";
+  EXPECT_EQ(expectation_errors({e}, {"2.6.0"}, {fixed}, "reports").size(), 1U) << "no release of the matrix";
+  EXPECT_EQ(expectation_errors({e, e}, matrix, {fixed}, "reports").size(), 1U) << "shadowed";
+  Expectation open = e;
+  open.source = "open question";
+  EXPECT_EQ(expectation_errors({open}, matrix, {fixed}, "reports").size(), 1U) << "not confirmed";
+  Expectation unknown = e;
+  unknown.test = "c.Elsewhere";
+  EXPECT_GE(expectation_errors({unknown}, matrix, {fixed}, "reports").size(), 1U);
+}
+
+TEST(LooseSignatures, OneThatTakesAForeignFailureIsAnError) {
+  const Record mine = record_with("2.11.0", {{"seen", "check \"a\""}, {"documented", "check *"}, {"ended", "passed"}});
+  const Json seen = {
+      {"test", "d.Reproduces"}, {"seen", "check \"b\""}, {"documented", "check \"b\""}, {"ended", "passed"}};
+  Record other = record_with("2.11.0", seen);
+  other.cases["d"] = other.cases.at("c");
+  EXPECT_EQ(loose_signatures({mine, other}, {}).size(), 1U);
+  EXPECT_THAT(loose_signatures({other}, {}), ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace recapture
