@@ -7,7 +7,7 @@
 //
 // No fix is documented: only a release that closes the routing helps.
 //
-// Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o empty_cache_after_failed_capture
+// Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(ci/libtorch --flags) -o empty_cache_after_failed_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "captures_underway.empty() INTERNAL ASSERT FAILED, or reserved bytes that never shrink",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .effects = {{"ReproducesMemoryKept", Effect::Leaks}},
 };
 
 constexpr int64_t kBytes = int64_t{64} << 20;

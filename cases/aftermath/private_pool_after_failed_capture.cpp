@@ -7,7 +7,7 @@
 //
 // No fix is documented: only a release that gives the pool back helps.
 //
-// Alone:  g++ cases/aftermath/private_pool_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o private_pool_after_failed_capture
+// Alone:  g++ cases/aftermath/private_pool_after_failed_capture.cpp $(ci/libtorch --flags) -o private_pool_after_failed_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "the pool of a failed capture is not released by reset",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::Leaks,
 };
 
 constexpr int64_t kBytes = int64_t{64} << 20;

@@ -4,7 +4,7 @@
 // then throws, in words and without any CUDA error, and leaves the generator as it is. A program that catches the
 // exception and goes on eagerly gets no random numbers until some later capture succeeds.
 //
-// Alone:  g++ cases/aftermath/random_numbers_after_begin_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o random_numbers_after_begin_on_default_stream
+// Alone:  g++ cases/aftermath/random_numbers_after_begin_on_default_stream.cpp $(ci/libtorch --flags) -o random_numbers_after_begin_on_default_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCompleteAnotherCapture",
+               "Complete a capture on a non-default stream, from capture_begin() to capture_end(), before you draw "
+               "random numbers again."}},
 };
 
 class RandomNumbersAfterBeginOnDefaultStream : public GpuTest {

@@ -5,7 +5,7 @@
 // captures. It refuses every random number until some later capture succeeds, which is also the remedy. The failed
 // capture uses no random numbers at all.
 //
-// Alone:  g++ cases/aftermath/random_numbers_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o random_numbers_after_failed_capture
+// Alone:  g++ cases/aftermath/random_numbers_after_failed_capture.cpp $(ci/libtorch --flags) -o random_numbers_after_failed_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCompleteAnotherCapture",
+               "Bring another capture to a successful capture_end(), on a fresh stream, to take the generator out of "
+               "capture mode."}},
 };
 
 class RandomNumbersAfterFailedCapture : public GpuTest {

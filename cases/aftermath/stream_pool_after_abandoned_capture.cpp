@@ -5,7 +5,7 @@
 // anybody asks for afterwards is the same one, and the first wait for it fails with 900, far from the culprit. The
 // remedy is an object that ends the capture when the stack unwinds.
 //
-// Alone:  g++ cases/aftermath/stream_pool_after_abandoned_capture.cpp $(ci/libtorch 2.15.0 --flags) -o stream_pool_after_abandoned_capture
+// Alone:  g++ cases/aftermath/stream_pool_after_abandoned_capture.cpp $(ci/libtorch --flags) -o stream_pool_after_abandoned_capture
 
 #include <stdexcept>
 
@@ -20,6 +20,9 @@ RECAPTURE_CASE = {
     .documented = "the 32nd later getStreamFromPool returns a stream that is still capturing: 900",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixEndOnUnwinding",
+               "Call capture_end() in the destructor of a guard object, ignoring its errors, so that an exception "
+               "cannot skip it."}},
 };
 
 constexpr int kStreamsInPool = 32;

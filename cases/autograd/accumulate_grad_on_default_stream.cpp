@@ -6,7 +6,7 @@
 // else here touches the default stream, and dropping the node before the capture is enough: a new one is made on the
 // right stream.
 //
-// Alone:  g++ cases/autograd/accumulate_grad_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o accumulate_grad_on_default_stream
+// Alone:  g++ cases/autograd/accumulate_grad_on_default_stream.cpp $(ci/libtorch --flags) -o accumulate_grad_on_default_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"
@@ -21,6 +21,21 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixDropTheNode",
+          "Before the capture, release all that keeps the AccumulateGrad node alive, such as an old loss ('del loss') "
+          "or a hook."},
+         {"FixMakeTheNodeOnSideStream",
+          "Run what first makes the AccumulateGrad node, such as the first forward pass, under "
+          "torch.cuda.stream(side_stream)."},
+         {"FixMakeTheNodeOnPerThreadStream",
+          "Make the AccumulateGrad node on cudaStreamPerThread, which, unlike the legacy default stream, can take part "
+          "in a capture."},
+         {"FixWarmUpOnCapturingStream",
+          "Warm up under torch.cuda.stream(s), and capture on the same stream with torch.cuda.graph(graph, stream=s)."},
+         {"FixOverrideStaleStream",
+          "From PyTorch 2.13 on, call torch.autograd.graph.set_override_stale_capture_stream(True) before the "
+          "capture."}},
 };
 
 class AccumulateGradOnDefaultStream : public AutogradTest {

@@ -5,7 +5,7 @@
 // the capturing stream can change it. The holder here is that part of a reducer and no more: no buckets, no
 // communication and no hooks on the nodes, which take no part in the failure.
 //
-// Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o grad_holder_built_on_default_stream
+// Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(ci/libtorch --flags) -o grad_holder_built_on_default_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "A2 node kept alive by Reducer-like holder: 906, then 901",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixBuildOnCapturingStream",
+               "Build the DDP reducer, or whatever holds gradient accumulators, under torch.cuda.stream(s), and warm "
+               "up and capture on s."}},
 };
 
 class Holder {

@@ -5,7 +5,7 @@
 // node and makes the default stream wait for the capture, which CUDA refuses (906). The engine has run once before, so
 // that starting its threads is no part of the capture. What the tape computes: grad x = 2x + y and grad leaf = x.
 //
-// Alone:  g++ cases/autograd/gradient_tape_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o gradient_tape_on_default_stream
+// Alone:  g++ cases/autograd/gradient_tape_on_default_stream.cpp $(ci/libtorch --flags) -o gradient_tape_on_default_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"
@@ -20,6 +20,15 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixFirstOperationOnSideStream",
+          "Run the first operation on the tensor under torch.cuda.stream(side_stream), not on the default stream."},
+         {"FixWarmUpOnCapturingStream",
+          "Run the tensor's first operation and the warm-up under torch.cuda.stream(s), and capture with "
+          "torch.cuda.graph(graph, stream=s)."},
+         {"FixOverrideStaleStream",
+          "Redirect nodes of the default stream with torch.autograd.graph.set_override_stale_capture_stream(True) "
+          "(from PyTorch 2.13 on)."}},
 };
 
 class GradientTapeOnDefaultStream : public AutogradTest {

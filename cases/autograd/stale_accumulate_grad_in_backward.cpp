@@ -6,7 +6,7 @@
 // and reaches the thread that called backward(). The eager variant needs no capture: it shows what a program could have
 // read before it captured. The one in a capture shows that the warning does not replace the failure.
 //
-// Alone:  g++ cases/autograd/stale_accumulate_grad_in_backward.cpp $(ci/libtorch 2.15.0 --flags) -o stale_accumulate_grad_in_backward
+// Alone:  g++ cases/autograd/stale_accumulate_grad_in_backward.cpp $(ci/libtorch --flags) -o stale_accumulate_grad_in_backward
 
 #include "fixtures/torch/autograd.h"
 #include "fixtures/torch/warnings.h"
@@ -22,6 +22,10 @@ RECAPTURE_CASE = {
         "gradient, once; then 906",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .effects = {{"ReproducesEagerly", Effect::Warns}},
+    .fixes = {{"FixDropTheNode",
+               "Delete references to earlier autograd graphs ('del loss') before the capture, so that backward() makes "
+               "a new AccumulateGrad node."}},
 };
 
 constexpr char kWarning[] = "AccumulateGrad node's stream does not match";

@@ -5,7 +5,7 @@
 // capture; from 2.10 on it allows both, and the captured recomputation then draws the same numbers. The remedy, not to
 // preserve the state, is free of charge where the segment draws none.
 //
-// Alone:  g++ cases/checkpoint/checkpoint_saves_rng_state_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o checkpoint_saves_rng_state_in_capture
+// Alone:  g++ cases/checkpoint/checkpoint_saves_rng_state_in_capture.cpp $(ci/libtorch --flags) -o checkpoint_saves_rng_state_in_capture
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"
@@ -19,6 +19,8 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixDoNotPreserveRngState",
+               "Pass preserve_rng_state=False to checkpoint() if the checkpointed function draws no random numbers."}},
 };
 
 class CheckpointSavesRngStateInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // gradient then belongs to another dropout mask than the output, in every replay. Elements dropped in the forward pass
 // are zero in y, and those dropped in the recomputation get no gradient; a healthy step has the same zeros in both.
 //
-// Alone:  g++ cases/checkpoint/dropout_recomputed_in_graph.cpp $(ci/libtorch 2.15.0 --flags) -o dropout_recomputed_in_graph
+// Alone:  g++ cases/checkpoint/dropout_recomputed_in_graph.cpp $(ci/libtorch --flags) -o dropout_recomputed_in_graph
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"
@@ -17,6 +17,12 @@ RECAPTURE_CASE = {
     .documented = "dropout and other random operations may produce different values during forward and recomputation",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixKeepDropoutOutsideCheckpoint",
+          "Move dropout out of the captured checkpoint: call it on the result of checkpoint()."},
+         {"FixPreserveRngStateWhereAllowed",
+          "Keep preserve_rng_state=True on PyTorch 2.10 and later, where a capture may read and restore the state."}},
 };
 
 class DropoutRecomputedInGraph : public GpuTest {

@@ -4,7 +4,7 @@
 // capturing only makes it the price of a remedy. With the state preserved, and the same seed, the checkpointed gradient
 // is the one without a checkpoint, element by element.
 //
-// Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(ci/libtorch 2.15.0 --flags) -o dropout_recomputed_on_host
+// Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(ci/libtorch --flags) -o dropout_recomputed_on_host
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -20,6 +20,11 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixPreserveRngState",
+               "Leave checkpoint()'s preserve_rng_state at True, so that the recomputation drops the same elements."},
+              {"FixKeepDropoutOutsideCheckpoint",
+               "Apply dropout to the output of checkpoint() instead of inside the checkpointed function."}},
 };
 
 class DropoutRecomputedOnHost : public ::testing::Test {

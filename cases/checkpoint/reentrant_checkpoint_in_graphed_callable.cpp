@@ -4,7 +4,7 @@
 // well. The checkpoint's backward asks the engine whether it may call it again, and under grad() it may not. No CUDA
 // call is refused: the capture stays active and ends well, as an empty graph.
 //
-// Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_graphed_callable.cpp $(ci/libtorch 2.15.0 --flags) -o reentrant_checkpoint_in_graphed_callable
+// Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_graphed_callable.cpp $(ci/libtorch --flags) -o reentrant_checkpoint_in_graphed_callable
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"
@@ -19,6 +19,8 @@ RECAPTURE_CASE = {
         "'inputs' parameter to .backward()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixCheckpointWithoutReentrance",
+               "Pass use_reentrant=False to checkpoint() in a model that you give to make_graphed_callables()."}},
 };
 
 class ReentrantCheckpointInGraphedCallable : public GpuTest {

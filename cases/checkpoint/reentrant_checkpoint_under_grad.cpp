@@ -5,7 +5,7 @@
 // engine knows which of the two it runs, and the checkpoint asks it. The calls are the same on a GPU, and nothing here
 // is captured: graphs meet this failure only because a graphed callable calls grad().
 //
-// Alone:  g++ cases/checkpoint/reentrant_checkpoint_under_grad.cpp $(ci/libtorch 2.15.0 --flags) -o reentrant_checkpoint_under_grad
+// Alone:  g++ cases/checkpoint/reentrant_checkpoint_under_grad.cpp $(ci/libtorch --flags) -o reentrant_checkpoint_under_grad
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"
@@ -21,6 +21,9 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .fixes =
+        {{"FixCheckpointWithoutReentrance",
+          "Pass use_reentrant=False to checkpoint(), so that torch.autograd.grad() can differentiate through it."}},
 };
 
 class ReentrantCheckpointUnderGrad : public ::testing::Test {

@@ -4,7 +4,7 @@
 // its own account. The report names the matrix product only; this is the same cold start with the other library. The
 // kernel sums 3 by 3 ones, so that every element of the result is nine times the input's.
 //
-// Alone:  g++ cases/coldstart/first_convolution_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_convolution_in_capture
+// Alone:  g++ cases/coldstart/first_convolution_in_capture.cpp $(ci/libtorch --flags) -o first_convolution_in_capture
 
 #include "fixtures/cuda/libraries.h"
 #include "fixtures/torch/gpu.h"
@@ -18,6 +18,8 @@ RECAPTURE_CASE = {
     .documented = "Cuda graphs fail if the library is not initialized",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixWarmUp",
+               "Run the same convolution once in the same thread before the capture, so that cuDNN is set up."}},
 };
 
 class FirstConvolutionInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // program's own account is refused in a capture, so a first launch in one could be refused as well. Here nothing has
 // used hypot before. The variable is read when CUDA starts, and each test is a process of its own.
 //
-// Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_kernel_in_capture
+// Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(ci/libtorch --flags) -o first_kernel_in_capture
 
 #include <cstdlib>
 
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixWarmUp", "Run the operator once before the capture, so that its kernel is loaded by then."},
+              {"FixLoadEagerly",
+               "Set CUDA_MODULE_LOADING=EAGER in the environment before the process initializes CUDA."}},
 };
 
 class FirstKernelInCapture : public GpuTest {

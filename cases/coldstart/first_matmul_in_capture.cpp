@@ -5,7 +5,7 @@
 // handle. Warming up the forward pass alone is not enough: the backward pass runs on a thread of autograd's, which has
 // no handle.
 //
-// Alone:  g++ cases/coldstart/first_matmul_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_matmul_in_capture
+// Alone:  g++ cases/coldstart/first_matmul_in_capture.cpp $(ci/libtorch --flags) -o first_matmul_in_capture
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -23,6 +23,15 @@ RECAPTURE_CASE = {
         "CUDA error: operation failed due to a previous error during capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixWarmUp",
+          "Run a matrix product once in the capturing thread before the capture, so that its cuBLAS handle exists."},
+         {"FixWarmUpOnAnotherStream",
+          "Run a matrix product on any stream of the capturing thread, and call torch.cuda.synchronize() before the "
+          "capture."},
+         {"FixWarmUpForwardAndBackward",
+          "Warm up the backward pass as well as the forward, so that autograd's thread has its cuBLAS handle before "
+          "the capture."}},
 };
 
 class FirstMatmulInCapture : public GpuTest {

@@ -5,7 +5,7 @@
 // such an operator. The cache of compiled kernels on disk is switched off: it would spare the compilation, not the
 // loading.
 //
-// Alone:  g++ cases/coldstart/first_runtime_compilation_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o first_runtime_compilation_in_capture
+// Alone:  g++ cases/coldstart/first_runtime_compilation_in_capture.cpp $(ci/libtorch --flags) -o first_runtime_compilation_in_capture
 
 #include <cstdlib>
 
@@ -21,6 +21,9 @@ RECAPTURE_CASE = {
     .documented = "Compiling jit code while creating a cuda graph breaks jit",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixWarmUp",
+               "Run the operator once with the same dtypes before the capture, so that its kernel is compiled and "
+               "loaded by then."}},
 };
 
 class FirstRuntimeCompilationInCapture : public GpuTest {

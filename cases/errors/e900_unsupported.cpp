@@ -5,7 +5,7 @@
 // relaxed mode lifts what is unsafe elsewhere, and this stays. The work here is one copy of a byte, so nothing else can
 // fail.
 //
-// Alone:  g++ cases/errors/e900_unsupported.cpp $(ci/libtorch 2.15.0 --flags) -o e900_unsupported
+// Alone:  g++ cases/errors/e900_unsupported.cpp $(ci/libtorch --flags) -o e900_unsupported
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -19,6 +19,8 @@ RECAPTURE_CASE = {
     .documented = "900 cudaErrorStreamCaptureUnsupported: Forbidden operation during capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixSynchronizeAfterLaunch",
+               "Call cudaStreamSynchronize() after cudaGraphLaunch(), not between the capture's begin and end."}},
 };
 
 using E900Unsupported = RuntimeTest;

@@ -5,7 +5,7 @@
 // capture in global mode forbids unsafe calls to all of them, and an allocation there breaks a capture that is done
 // correctly here. Each test swallows the culprit's number, as a program does that ignores it or never sees it.
 //
-// Alone:  g++ cases/errors/e901_invalidated.cpp $(ci/libtorch 2.15.0 --flags) -o e901_invalidated
+// Alone:  g++ cases/errors/e901_invalidated.cpp $(ci/libtorch --flags) -o e901_invalidated
 
 #include <thread>
 
@@ -21,6 +21,12 @@ RECAPTURE_CASE = {
     .documented = "901 cudaErrorStreamCaptureInvalidated: Capture was interrupted by external work or thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixAllocateBesideThreadLocalCapture",
+               "Begin the capture with cudaStreamCaptureModeThreadLocal, so that other threads may call cudaMalloc "
+               "meanwhile."},
+              {"FixCaptureAgain",
+               "End the invalidated capture with cudaStreamEndCapture(), and capture again without the call that broke "
+               "it."}},
 };
 
 class E901Invalidated : public RuntimeTest {

@@ -6,7 +6,7 @@
 // instantiates a graph as it ends its capture, which an open capture forbids to its thread in any but relaxed mode:
 // hence relaxed mode there.
 //
-// Alone:  g++ cases/errors/e902_merge.cpp $(ci/libtorch 2.15.0 --flags) -o e902_merge
+// Alone:  g++ cases/errors/e902_merge.cpp $(ci/libtorch --flags) -o e902_merge
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -20,6 +20,9 @@ RECAPTURE_CASE = {
     .documented = "902 cudaErrorStreamCaptureMerge: would merge two independent captures",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixJoinWithoutCapturing",
+               "Begin no capture on the side stream: let it join with cudaStreamWaitEvent(), and let the origin wait "
+               "for it before the end."}},
 };
 
 using E902Merge = RuntimeTest;

@@ -5,7 +5,7 @@
 // its variant here ends the capture past LibTorch, by the raw handle, as a foreign library would. The refused call also
 // invalidates the capture, so that its origin cannot end it well any more either.
 //
-// Alone:  g++ cases/errors/e903_unmatched.cpp $(ci/libtorch 2.15.0 --flags) -o e903_unmatched
+// Alone:  g++ cases/errors/e903_unmatched.cpp $(ci/libtorch --flags) -o e903_unmatched
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .documented = "903 cudaErrorStreamCaptureUnmatched: capture was not initiated in this stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixEndOnTheOrigin",
+               "Join the side stream back, and call cudaStreamEndCapture() on the stream that cudaStreamBeginCapture() "
+               "was called on."}},
 };
 
 using E903Unmatched = RuntimeTest;

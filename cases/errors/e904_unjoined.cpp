@@ -4,7 +4,7 @@
 // that hangs loose at the end would have no place before the graph's completion, so CUDA refuses to end the capture.
 // Nothing is wrong until then: all calls succeed and the capture reports itself as active.
 //
-// Alone:  g++ cases/errors/e904_unjoined.cpp $(ci/libtorch 2.15.0 --flags) -o e904_unjoined
+// Alone:  g++ cases/errors/e904_unjoined.cpp $(ci/libtorch --flags) -o e904_unjoined
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .documented = "904 cudaErrorStreamCaptureUnjoined: Stream didn't rejoin before capture ended",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixJoinBeforeTheEnd",
+               "Record an event on the side stream, and let the origin wait for it with cudaStreamWaitEvent() before "
+               "the capture ends."}},
 };
 
 class E904Unjoined : public RuntimeTest {

@@ -5,7 +5,7 @@
 // instead: each launch then waits for whatever the event was last recorded after. The fix gives that wait something to
 // wait for, a kernel that spins on the other stream, so that a launch that did not wait would read the old byte.
 //
-// Alone:  g++ cases/errors/e905_isolation.cpp $(ci/libtorch 2.15.0 --flags) -o e905_isolation
+// Alone:  g++ cases/errors/e905_isolation.cpp $(ci/libtorch --flags) -o e905_isolation
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "905 cudaErrorStreamCaptureIsolation: Captured stream depends on uncaptured work",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixWaitWithTheExternalFlag",
+               "Pass cudaEventWaitExternal to cudaStreamWaitEvent(), so that each launch waits for the event's latest "
+               "record."}},
 };
 
 constexpr int64_t kSpinCycles = 20'000'000;  // About 10 ms.

@@ -6,7 +6,7 @@
 // explicit wait for one of its events. LibTorch's pool streams are non-blocking: through LibTorch only that second way
 // exists.
 //
-// Alone:  g++ cases/errors/e906_implicit.cpp $(ci/libtorch 2.15.0 --flags) -o e906_implicit
+// Alone:  g++ cases/errors/e906_implicit.cpp $(ci/libtorch --flags) -o e906_implicit
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -20,6 +20,11 @@ RECAPTURE_CASE = {
     .documented = "906 cudaErrorStreamCaptureImplicit: Operation would create forbidden dependency on default stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCaptureOnNonBlockingStream",
+               "Capture on a stream that was created with the flag cudaStreamNonBlocking."},
+              {"FixWaitAfterTheLaunch",
+               "Let the legacy stream wait for an event that is recorded after cudaGraphLaunch(), not for one from the "
+               "capture."}},
 };
 
 class E906Implicit : public RuntimeTest {

@@ -5,7 +5,7 @@
 // answer: cudaErrorInvalidValue (1), and no longer 907. The captures are in relaxed mode, where a query is not unsafe
 // as such, so that the event is the only thing that can be wrong with it.
 //
-// Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch 2.15.0 --flags) -o e907_captured_event
+// Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch --flags) -o e907_captured_event
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .documented = "907 cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixRecordAgainOutside",
+               "Call cudaEventRecord() again after cudaGraphLaunch(), outside any capture, before you query or wait "
+               "for the event."}},
 };
 
 using E907CapturedEvent = RuntimeTest;

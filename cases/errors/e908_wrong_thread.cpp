@@ -5,7 +5,7 @@
 // runs from start to end between two calls of the first: the order is fixed, only the thread differs. The refused call
 // takes the capture with it: afterwards the stream captures nothing, and its owner finds nothing to end (401).
 //
-// Alone:  g++ cases/errors/e908_wrong_thread.cpp $(ci/libtorch 2.15.0 --flags) -o e908_wrong_thread
+// Alone:  g++ cases/errors/e908_wrong_thread.cpp $(ci/libtorch --flags) -o e908_wrong_thread
 
 #include <thread>
 
@@ -20,6 +20,9 @@ RECAPTURE_CASE = {
     .documented = "908 cudaErrorStreamCaptureWrongThread: begun in a non-relaxed mode, ended from another thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixRelaxedMode",
+          "Begin the capture with cudaStreamCaptureModeRelaxed if another thread is to call cudaStreamEndCapture()."}},
 };
 
 class E908WrongThread : public RuntimeTest {

@@ -5,7 +5,7 @@
 // says only that some rule was broken. The number before it, 909, is a wait that ran out of time; no stream capture can
 // raise it, which is why there is no case of that number.
 //
-// Alone:  g++ cases/errors/e910_exec_update_failure.cpp $(ci/libtorch 2.15.0 --flags) -o e910_exec_update_failure
+// Alone:  g++ cases/errors/e910_exec_update_failure.cpp $(ci/libtorch --flags) -o e910_exec_update_failure
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"
@@ -19,6 +19,11 @@ RECAPTURE_CASE = {
     .documented = "910 cudaErrorGraphExecUpdateFailure, the result says topology changed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixKeepTheShape",
+               "Capture the same sequence of calls, with other values only, before you call cudaGraphExecUpdate()."},
+              {"FixInstantiateAgain",
+               "Call cudaGraphInstantiate() instead of cudaGraphExecUpdate() when the new graph has other nodes or "
+               "dependencies."}},
 };
 
 class E910ExecUpdateFailure : public RuntimeTest {

@@ -4,7 +4,7 @@
 // reached stay frozen, and each keeps its map. The next call, though it is alone, writes what it finds ("false") into
 // that map and restores it: what one failed request left behind outlives all later ones that succeed.
 //
-// Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(ci/libtorch 2.15.0 --flags) -o decoder_frozen_after_raise
+// Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(ci/libtorch --flags) -o decoder_frozen_after_raise
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"
@@ -18,6 +18,10 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .effects = {{"ReproducesForEveryLaterCall", Effect::SilentlyWrong}},
+    .fixes =
+        {{"FixLock",
+          "Serialise all transcribe() calls on a model with one lock, so that no unfreeze() fails halfway through."}},
 };
 
 class DecoderFrozenAfterRaise : public ::testing::Test {

@@ -7,7 +7,7 @@
 // state machine, one step for each access that Python makes, on torch::nn::Module; the order of the steps is the test's
 // own.
 //
-// Alone:  g++ cases/freeze/freeze_race_in_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_race_in_transcribe
+// Alone:  g++ cases/freeze/freeze_race_in_transcribe.cpp $(ci/libtorch --flags) -o freeze_race_in_transcribe
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"
@@ -23,6 +23,9 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .fixes = {{"FixLock",
+               "Take one threading.Lock (in C++ a std::mutex) around every transcribe() call on a shared model."},
+              {"FixSemaphore", "Guard every transcribe() call on a shared model with one threading.Semaphore(1)."}},
 };
 
 class FreezeRaceInTranscribe : public ::testing::Test {

@@ -6,7 +6,7 @@
 // what it was. That the check notices a broken remedy is shown by two: the mutex that nobody locks, and a semaphore of
 // two.
 //
-// Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch 2.15.0 --flags) -o freeze_remedies_under_load
+// Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch --flags) -o freeze_remedies_under_load
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"
@@ -23,6 +23,16 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Modelled,
     .needs = "host",
     .deadline_s = 300,
+    .fixes = {{"FixMutex",
+               "Hold one mutex for the whole of each transcribe() call, from before freeze() until after unfreeze()."},
+              {"FixSemaphore",
+               "Acquire one semaphore of count 1 around each transcribe() call; a count of 2 does not help."},
+              {"FixSharedFreeze",
+               "Count the callers under a mutex: the first calls freeze(), the last calls unfreeze() and restores eval "
+               "mode."},
+              {"FixNoFreezing",
+               "Freeze nothing: put the model in eval() mode and call forward() under torch.inference_mode()."}},
+    .stopping = "a fixed number of calls",
 };
 
 class FreezeRemediesUnderLoad : public ::testing::Test {

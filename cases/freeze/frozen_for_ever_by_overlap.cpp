@@ -6,7 +6,7 @@
 // comes while the first is still clearing, its notes are mixed, and the part stays half frozen: both in the older form
 // of freeze(), which reads and clears parameter by parameter, and in the newer one, which reads all of them first.
 //
-// Alone:  g++ cases/freeze/frozen_for_ever_by_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o frozen_for_ever_by_overlap
+// Alone:  g++ cases/freeze/frozen_for_ever_by_overlap.cpp $(ci/libtorch --flags) -o frozen_for_ever_by_overlap
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"
@@ -20,6 +20,10 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixSharedFreeze",
+          "Let only the first of overlapping callers call freeze(), and only the last one unfreeze(partial=True)."}},
 };
 
 class FrozenForEverByOverlap : public ::testing::Test {

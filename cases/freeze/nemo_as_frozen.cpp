@@ -6,7 +6,7 @@
 // as a thread switch does. The older form of freeze() is in 2.0, the newer in 3.0; both answer the same. `ci/nemo
 // 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
 //
-// Alone:  g++ cases/freeze/nemo_as_frozen.cpp $(ci/libtorch 2.15.0 --flags) -o nemo_as_frozen
+// Alone:  g++ cases/freeze/nemo_as_frozen.cpp $(ci/libtorch --flags) -o nemo_as_frozen
 
 #include "fixtures/python/nemo.h"
 #include "harness/case/case.h"
@@ -22,6 +22,11 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
     .needs = "host python nemo",
+    .effects = {{"ReproducesHalfFrozen2_0", Effect::SilentlyWrong},
+                {"ReproducesHalfFrozen3_0", Effect::SilentlyWrong},
+                {"ReproducesTrainMode3_0", Effect::SilentlyWrong}},
+    .fixes = {{"FixLock",
+               "Enter as_frozen() only while you hold a threading.Lock that all users of the module share."}},
 };
 
 using NemoAsFrozen = NemoTest;

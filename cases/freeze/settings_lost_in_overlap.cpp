@@ -5,7 +5,7 @@
 // saved. A second call that comes in between saves the zeros of the first, and restores those after the first has
 // restored the true values. Neither call need fail for that: the settings are restored before anything is thawed.
 //
-// Alone:  g++ cases/freeze/settings_lost_in_overlap.cpp $(ci/libtorch 2.15.0 --flags) -o settings_lost_in_overlap
+// Alone:  g++ cases/freeze/settings_lost_in_overlap.cpp $(ci/libtorch --flags) -o settings_lost_in_overlap
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"
@@ -19,6 +19,13 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixLock",
+          "Hold one lock around transcribe(), so that no call saves another's zeroed dither and pad_to as its own."},
+         {"FixSharedFreeze",
+          "Let the first caller save and zero dither, pad_to and the log's verbosity, and only the last one restore "
+          "them."}},
 };
 
 class SettingsLostInOverlap : public ::testing::Test {

@@ -6,7 +6,7 @@
 // setting came before another call's train(), normalises by its own batch, changes the running statistics that all
 // later calls use, and raises nothing.
 //
-// Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(ci/libtorch 2.15.0 --flags) -o train_mode_after_transcribe
+// Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(ci/libtorch --flags) -o train_mode_after_transcribe
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"
@@ -20,6 +20,12 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixSharedFreeze",
+               "Note each part's training flag before the first caller's freeze(); set it again after the last one's "
+               "unfreeze()."},
+              {"FixNoFreezing",
+               "Call forward() under torch.inference_mode() on the model in eval() mode, instead of transcribe()."}},
 };
 
 class TrainModeAfterTranscribe : public ::testing::Test {

@@ -7,7 +7,7 @@
 // Strides that differ from the parameter's force a copy too, so a transposed parameter escapes. Zeroing a stolen
 // gradient in place does not help.
 //
-// Alone:  g++ cases/gradient/accumulate_grad_steals_alias.cpp $(ci/libtorch 2.15.0 --flags) -o accumulate_grad_steals_alias
+// Alone:  g++ cases/gradient/accumulate_grad_steals_alias.cpp $(ci/libtorch --flags) -o accumulate_grad_steals_alias
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -26,6 +26,12 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixReturnTheVeryTensor",
+          "Return the buffer itself from Function.backward(), not buffer.detach(), so that AccumulateGrad copies it."},
+         {"FixCloneParameterGradients",
+          "Return buffer.detach().clone() from Function.backward() if the buffer will be written again."}},
 };
 
 namespace {

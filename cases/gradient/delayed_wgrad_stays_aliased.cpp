@@ -4,7 +4,7 @@
 // dummy: a later call computes the real gradient and adds it to main_grad, a buffer of the parameter's own. A program
 // that reads .grad of such a parameter reads the graph's memory, and accumulates it wrongly; main_grad is right.
 //
-// Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(ci/libtorch 2.15.0 --flags) -o delayed_wgrad_stays_aliased
+// Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(ci/libtorch --flags) -o delayed_wgrad_stays_aliased
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
         "preserving the existing aliasing behavior for delayed-wgrad parameters marked with skip_backward_post_hook",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixReadMainGrad",
+               "Read main_grad after backward_dw(), not .grad, for parameters marked skip_backward_post_hook."}},
 };
 
 class DelayedWgradStaysAliased : public GraphedScaleTest {

@@ -6,7 +6,7 @@
 // then overwrites .grad before the sum is formed: g2 + g2 in place of g1 + g2. Graphed and Replay below are that
 // wrapper in C++, for the report's module, weights and micro-batches.
 //
-// Alone:  g++ cases/gradient/grad_aliases_static_buffer.cpp $(ci/libtorch 2.15.0 --flags) -o grad_aliases_static_buffer
+// Alone:  g++ cases/gradient/grad_aliases_static_buffer.cpp $(ci/libtorch --flags) -o grad_aliases_static_buffer
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -26,6 +26,13 @@ RECAPTURE_CASE = {
     .documented = "final_grad: [22.0, 44.0, 66.0, 88.0]",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixCloneParameterGradients",
+          "Return static_grad.detach().clone() for every parameter from make_graphed_callables' Graphed.backward()."},
+         {"FixPreallocateGradients",
+          "Set param.grad = torch.zeros_like(param) before the first backward(), then use "
+          "zero_grad(set_to_none=False)."}},
 };
 
 namespace {

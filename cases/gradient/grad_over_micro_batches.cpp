@@ -5,7 +5,7 @@
 // grows, too little: 256 for 408. A single micro-batch is right, which is why training without accumulation shows
 // nothing.
 //
-// Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(ci/libtorch 2.15.0 --flags) -o grad_over_micro_batches
+// Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(ci/libtorch --flags) -o grad_over_micro_batches
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -18,6 +18,13 @@ RECAPTURE_CASE = {
     .documented = "This makes the accumulated gradient become g2 + g2 instead of g1 + g2",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixCloneParameterGradients",
+          "Clone the parameter gradients that the graphed backward returns, so that micro-batches add up correctly."},
+         {"FixPreallocateGradients",
+          "Set each param.grad to torch.zeros_like(param) before the first micro-batch, so that all of them are added "
+          "to it."}},
 };
 
 class GradOverMicroBatches : public GraphedScaleTest {

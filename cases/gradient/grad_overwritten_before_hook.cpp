@@ -4,7 +4,7 @@
 // the graph's buffer, so both show 11 22 33 44, and the 3 5 7 9 of the first micro-batch are gone before anything is
 // added.
 //
-// Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(ci/libtorch 2.15.0 --flags) -o grad_overwritten_before_hook
+// Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(ci/libtorch --flags) -o grad_overwritten_before_hook
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -17,6 +17,10 @@ RECAPTURE_CASE = {
     .documented = "pre_accum_existing_value: [11.0, 22.0, 33.0, 44.0], pre_accum_incoming_value: the same",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixCloneParameterGradients",
+          "Clone the parameter gradients in Graphed.backward(), so that hooks find the accumulated .grad unchanged."}},
 };
 
 class GradOverwrittenBeforeHook : public GraphedScaleTest {

@@ -3,7 +3,7 @@
 // AccumulateGrad asks how many hold the incoming tensor, and a freshly detached view is held by nobody else. It does
 // not ask who holds its memory. The value is right at this point, so nothing but the address tells.
 //
-// Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch 2.15.0 --flags) -o grad_points_into_graph
+// Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch --flags) -o grad_points_into_graph
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -16,6 +16,13 @@ RECAPTURE_CASE = {
     .documented = "first_grad_ptr, pre_accum_existing_ptr and pre_accum_incoming_ptr: 133201995498496",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixCloneParameterGradients",
+          "Clone each parameter gradient before Graphed.backward() returns it, so that .grad has memory of its own."},
+         {"FixPreallocateGradients",
+          "Assign torch.zeros_like(param) to param.grad before the first backward(), so that it keeps memory of its "
+          "own."}},
 };
 
 class GradPointsIntoGraph : public GraphedScaleTest {

@@ -4,7 +4,7 @@
 // weight for both, .grad is the first callable's buffer: the second callable adds into it, and the first one's next
 // replay wipes that out. Of g1 + g2 + g2 + g1 remains g2 + g2 + g1.
 //
-// Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch 2.15.0 --flags) -o grads_of_two_callables
+// Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch --flags) -o grads_of_two_callables
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -17,6 +17,13 @@ RECAPTURE_CASE = {
     .documented = "The next backward graph replay overwrites the same static buffer before AccumulateGrad accumulates",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes =
+        {{"FixCloneParameterGradients",
+          "Clone the parameter gradients in the backward of every graphed callable that you interleave with others."},
+         {"FixCloneParameterGradientsOfOneWeight",
+          "Clone a shared weight's gradient in each graphed callable's backward, so that no replay overwrites the "
+          "sum."}},
 };
 
 class GradsOfTwoCallables : public GraphedScaleTest {

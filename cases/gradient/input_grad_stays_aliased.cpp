@@ -4,7 +4,7 @@
 // used up there. Where the input is a leaf, its .grad is the static buffer, and the next micro-batch overwrites what
 // the program kept of it. The gradient of x * weight with respect to x is the weight times the incoming gradient.
 //
-// Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(ci/libtorch 2.15.0 --flags) -o input_grad_stays_aliased
+// Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(ci/libtorch --flags) -o input_grad_stays_aliased
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -17,6 +17,9 @@ RECAPTURE_CASE = {
     .documented = "Clone returned non-delayed-wgrad parameter grads",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixCloneInputGradients",
+               "Call x.grad.clone() right after backward() to keep an input's gradient beyond the next replay."}},
 };
 
 class InputGradStaysAliased : public GraphedScaleTest {

@@ -5,7 +5,7 @@
 // of the first parameter is that shared buffer: one backward pass of the other callable replaces it, after one
 // micro-batch each.
 //
-// Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch 2.15.0 --flags) -o param_grad_in_reused_buffer
+// Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch --flags) -o param_grad_in_reused_buffer
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -18,6 +18,10 @@ RECAPTURE_CASE = {
     .documented = "a later replay of another callable sharing reused buffers may overwrite what .grad holds",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixCloneParameterGradients",
+               "Return clones of the parameter gradients from every graphed callable that shares reused buffers with "
+               "others."}},
 };
 
 class ParamGradInReusedBuffer : public GraphedScaleTest {

@@ -4,7 +4,7 @@
 // view of the graph's static buffer, so the next backward pass writes into it. Gradient statistics, delayed reductions
 // and optimisers that hold on to a gradient all see the later one.
 //
-// Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch 2.15.0 --flags) -o retained_grad_after_replay
+// Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch --flags) -o retained_grad_after_replay
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -17,6 +17,10 @@ RECAPTURE_CASE = {
     .documented = "This can corrupt retained grads",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixCloneParameterGradients",
+               "Return clones of the parameter gradients from Graphed.backward(), so that a gradient you keep is your "
+               "own."}},
 };
 
 class RetainedGradAfterReplay : public GraphedScaleTest {

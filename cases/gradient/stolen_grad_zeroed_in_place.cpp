@@ -4,7 +4,7 @@
 // Zeroing in place after the first pass is not. The .grad that is zeroed then is the graph's buffer; the replay fills
 // it again, and AccumulateGrad adds the buffer to itself: 2 * g1 after a single micro-batch.
 //
-// Alone:  g++ cases/gradient/stolen_grad_zeroed_in_place.cpp $(ci/libtorch 2.15.0 --flags) -o stolen_grad_zeroed_in_place
+// Alone:  g++ cases/gradient/stolen_grad_zeroed_in_place.cpp $(ci/libtorch --flags) -o stolen_grad_zeroed_in_place
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"
@@ -17,6 +17,15 @@ RECAPTURE_CASE = {
     .documented = "This makes the accumulated gradient become g2 + g2",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixPreallocateGradients",
+               "Set param.grad = torch.zeros_like(param) before the first backward(); you may then zero that tensor in "
+               "place."},
+              {"FixCloneParameterGradients",
+               "Clone the parameter gradients in Graphed.backward(), so that zero_() clears .grad and not the graph's "
+               "buffer."},
+              {"FixSetToNoneBetweenSingleSteps",
+               "Use zero_grad(set_to_none=True) and a single backward() per step, instead of zeroing .grad in place."}},
 };
 
 class StolenGradZeroedInPlace : public GraphedScaleTest {

@@ -7,7 +7,7 @@
 // no deletion reaches it, but another process has its own. The cause is the case nvrtc_log_in_shared_bytes; here the
 // log is read from Python, through ctypes, as the reported code does.
 //
-// Alone:  g++ cases/load/corruption_table.cpp $(ci/libtorch 2.15.0 --flags) -o corruption_table
+// Alone:  g++ cases/load/corruption_table.cpp $(ci/libtorch --flags) -o corruption_table
 
 #include <stdlib.h>
 
@@ -25,6 +25,10 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Modelled,
     .needs = "host python",
     .deadline_s = 120,
+    .effects = {{"ReproducesWrongShapes", Effect::SilentlyWrong}},
+    .fixes =
+        {{"FixFreshProcess",
+          "Call torch.load() in a fresh process; nothing repairs one whose shared byte NVRTC's log has overwritten."}},
 };
 
 constexpr char kReadLog[] = R"py(

@@ -7,7 +7,7 @@
 // reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs. No release
 // has the merged remedy (Speech #16235) yet; FixMutableBuffer puts its line into 3.0.0.
 //
-// Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(ci/libtorch 2.15.0 --flags) -o nemo_run_nvrtc
+// Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(ci/libtorch --flags) -o nemo_run_nvrtc
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,6 +26,8 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "host python nemo",
     .deadline_s = 120,
+    .fixes = {{"FixMutableBuffer",
+               "Replace buf = b' ' * size with buf = bytearray(size) in run_nvrtc() of NeMo's cuda_python_utils.py."}},
 };
 
 // Makes run_nvrtc known to the programs after it. `fix` is what replaces the buffer's line, empty for the code as it

@@ -8,7 +8,7 @@
 // tensors, which have one each. A dimension of 32 becomes 0 already in the first tensor. There is no capture and no GPU
 // in this: the report blames the graph because the decoder compiles a kernel for it.
 //
-// Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(ci/libtorch 2.15.0 --flags) -o nvrtc_log_in_shared_bytes
+// Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(ci/libtorch --flags) -o nvrtc_log_in_shared_bytes
 
 #include "fixtures/cuda/nvrtc.h"
 #include "fixtures/python/python.h"
@@ -25,6 +25,10 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Modelled,
     .needs = "host python",
     .deadline_s = 120,
+    .effects = {{"ReproducesSilentShape", Effect::SilentlyWrong}},
+    .fixes =
+        {{"FixPrivateBuffer",
+          "Allocate the log's buffer with PyByteArray_FromStringAndSize() or bytearray(size), not as a bytes object."}},
 };
 
 // Saves and loads an OrderedDict of `count` tensors and says how it went; `shape`, `tag` and the rest are given as

@@ -7,7 +7,7 @@
 //
 // No fix is needed: this is what the document says works.
 //
-// Alone:  g++ cases/memory/allocation_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o allocation_in_capture
+// Alone:  g++ cases/memory/allocation_in_capture.cpp $(ci/libtorch --flags) -o allocation_in_capture
 
 #include <string>
 
@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "cudaMalloc is allowed during capture (relaxed mode internally)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::Works,
 };
 
 namespace {

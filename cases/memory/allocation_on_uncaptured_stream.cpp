@@ -4,7 +4,7 @@
 // calls cudaMalloc bare, which global mode forbids to every thread and thread-local mode to the capturing one. The size
 // is fresh, so that the request cannot be served from the cache.
 //
-// Alone:  g++ cases/memory/allocation_on_uncaptured_stream.cpp $(ci/libtorch 2.15.0 --flags) -o allocation_on_uncaptured_stream
+// Alone:  g++ cases/memory/allocation_on_uncaptured_stream.cpp $(ci/libtorch --flags) -o allocation_on_uncaptured_stream
 
 #include <optional>
 #include <string>
@@ -22,6 +22,9 @@ RECAPTURE_CASE = {
     .documented = "900 on a cache miss, 901 at the end of the capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixRelaxedMode",
+               "Capture with capture_error_mode='relaxed' if tensors have to be allocated on other streams meanwhile."},
+              {"FixAllocateBeforeCapture", "Allocate the tensors of other streams before the capture begins."}},
 };
 
 namespace {

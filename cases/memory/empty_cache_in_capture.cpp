@@ -5,7 +5,7 @@
 // the trigger is that emptyCache() is called inside the capture and not after it. Up to 2.7 the call meets an
 // assertion.
 //
-// Alone:  g++ cases/memory/empty_cache_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o empty_cache_in_capture
+// Alone:  g++ cases/memory/empty_cache_in_capture.cpp $(ci/libtorch --flags) -o empty_cache_in_capture
 
 #include <string>
 
@@ -21,6 +21,8 @@ RECAPTURE_CASE = {
     .documented = "empty_cache() is a safe no-op during capture: no error, nothing is freed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::Works,
+    .fixes = {{"FixEmptyAfterCapture", "Call torch.cuda.empty_cache() after the capture has ended."}},
 };
 
 namespace {

@@ -4,7 +4,7 @@
 // destructor, so it turns CUDA's refusal into a warning, and the capture that had nothing to do with the graph is
 // invalid from then on. A program meets it when a variable that holds an old graph is given a new one in captured code.
 //
-// Alone:  g++ cases/memory/graph_destroyed_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o graph_destroyed_in_capture
+// Alone:  g++ cases/memory/graph_destroyed_in_capture.cpp $(ci/libtorch --flags) -o graph_destroyed_in_capture
 
 #include "fixtures/cuda/runtime.h"
 #include "fixtures/torch/warnings.h"
@@ -18,6 +18,10 @@ RECAPTURE_CASE = {
     .documented = "Warning: operation not permitted when stream is capturing; capture_end 901",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixDestroyAfterTheCapture",
+               "Keep the old CUDAGraph until the new capture has ended, and only then delete or replace it."},
+              {"FixRelaxedMode",
+               "Capture with capture_error_mode='relaxed' if an old CUDAGraph may be destroyed meanwhile."}},
 };
 
 constexpr char kWarning[] = "operation not permitted when stream is capturing";

@@ -4,7 +4,7 @@
 // is returned to the system while it runs. So a tensor of 64 MiB that is dropped in the capture, for one of 80 MiB,
 // makes 144 MiB, where dropping it before makes 80.
 //
-// Alone:  g++ cases/memory/memory_freed_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o memory_freed_in_capture
+// Alone:  g++ cases/memory/memory_freed_in_capture.cpp $(ci/libtorch --flags) -o memory_freed_in_capture
 
 #include <string>
 
@@ -20,6 +20,12 @@ RECAPTURE_CASE = {
     .documented = "cudaFree is intentionally skipped during capture: 12 instead of 8 GB",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::Leaks,
+    .fixes = {{"FixDropBeforeCapture",
+               "Delete tensors that are no longer needed and call torch.cuda.empty_cache() before the capture begins."},
+              {"FixEmptyCacheAfterCapture",
+               "Call torch.cuda.empty_cache() after the capture to give back the memory of older tensors that were "
+               "dropped inside it."}},
 };
 
 namespace {

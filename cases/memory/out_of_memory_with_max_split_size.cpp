@@ -6,7 +6,7 @@
 // inside the capture, so that 80 MiB neither fit beside it nor into it. The option must be in the environment before
 // CUDA starts.
 //
-// Alone:  g++ cases/memory/out_of_memory_with_max_split_size.cpp $(ci/libtorch 2.15.0 --flags) -o out_of_memory_with_max_split_size
+// Alone:  g++ cases/memory/out_of_memory_with_max_split_size.cpp $(ci/libtorch --flags) -o out_of_memory_with_max_split_size
 
 #include <cstdlib>
 #include <string>
@@ -23,6 +23,9 @@ RECAPTURE_CASE = {
     .documented = "cudaFree on the out-of-memory path during capture: 901 instead of a clean out-of-memory error",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixAllocateTheLargestFirst",
+               "Allocate and drop the largest tensor first in the capture, so that smaller ones fit into its block and "
+               "memory suffices."}},
 };
 
 namespace {

@@ -4,7 +4,7 @@
 // is raised. The tensor lives in a buffer of the test's own, and its deleter does what the next owner of freed memory
 // does, it writes there, so that the foreign value is certain and nothing unmapped is read.
 //
-// Alone:  g++ cases/memory/pageable_source_freed_before_replay.cpp $(ci/libtorch 2.15.0 --flags) -o pageable_source_freed_before_replay
+// Alone:  g++ cases/memory/pageable_source_freed_before_replay.cpp $(ci/libtorch --flags) -o pageable_source_freed_before_replay
 
 #include <string>
 #include <vector>
@@ -20,6 +20,11 @@ RECAPTURE_CASE = {
     .documented = "no error, garbage in the copied tensor on replay",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixKeepPinnedSource",
+               "Copy from a pinned tensor in the capture and keep that tensor for as long as the graph is replayed."},
+              {"FixUploadBeforeReplay",
+               "Upload the data with copy_() before each graph.replay() instead of capturing the copy."}},
 };
 
 namespace {

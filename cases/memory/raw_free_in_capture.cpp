@@ -3,7 +3,7 @@
 // Freeing waits for the device, so CUDA refuses it to the capturing thread in global and in thread-local mode.
 // LibTorch's allocator never gets there: what a capture gives back stays in the pool until no capture is under way.
 //
-// Alone:  g++ cases/memory/raw_free_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o raw_free_in_capture
+// Alone:  g++ cases/memory/raw_free_in_capture.cpp $(ci/libtorch --flags) -o raw_free_in_capture
 
 #include <string>
 
@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixFreeAfterCapture", "Put your own cudaFree() calls off until the capture has ended."}},
 };
 
 class RawFreeInCapture : public GpuTest {

@@ -3,7 +3,7 @@
 // Allocating can synchronise the device, so CUDA counts it as potentially unsafe and refuses it to the capturing thread
 // in global and in thread-local mode. LibTorch's allocator is spared only because it enters relaxed mode for the call.
 //
-// Alone:  g++ cases/memory/raw_malloc_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o raw_malloc_in_capture
+// Alone:  g++ cases/memory/raw_malloc_in_capture.cpp $(ci/libtorch --flags) -o raw_malloc_in_capture
 
 #include <string>
 
@@ -19,6 +19,10 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixRelaxedGuard",
+               "Wrap cudaMalloc() in a c10::cuda::CUDAStreamCaptureModeGuard with cudaStreamCaptureModeRelaxed."},
+              {"FixThroughTheCachingAllocator",
+               "Allocate with c10::cuda::CUDACachingAllocator::raw_alloc() instead of cudaMalloc()."}},
 };
 
 class RawMallocInCapture : public GpuTest {

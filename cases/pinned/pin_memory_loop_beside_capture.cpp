@@ -8,7 +8,7 @@
 // query that meets the very end of a capture can crash the process (driver_crash_beside_capture): captures here are of
 // fifty operations, as a model's are of many, so that nearly all queries fall into their midst.
 //
-// Alone:  g++ cases/pinned/pin_memory_loop_beside_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pin_memory_loop_beside_capture
+// Alone:  g++ cases/pinned/pin_memory_loop_beside_capture.cpp $(ci/libtorch --flags) -o pin_memory_loop_beside_capture
 
 #include <condition_variable>
 #include <deque>
@@ -27,6 +27,14 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureInvalidated(901): operation failed due to a previous error during capture",
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixThreadLocalMode",
+               "Capture with capture_error_mode='thread_local', so that the data loader's pinning thread cannot "
+               "invalidate it."},
+              {"FixWaitForTheLoader",
+               "Begin the capture only when the loader has filled its queue and its pinning thread is idle."},
+              {"FixWithoutPinnedMemory",
+               "Create the DataLoader with pin_memory=False if captures happen while it loads."}},
+    .stopping = "300 captures",
 };
 
 namespace {

@@ -5,7 +5,7 @@
 // ending the capture gives 901. Only relaxed mode lets it through. From 2.11 on LibTorch itself makes this call in
 // relaxed mode where the current stream captures.
 //
-// Alone:  g++ cases/pinned/pinned_allocation_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_allocation_in_capture
+// Alone:  g++ cases/pinned/pinned_allocation_in_capture.cpp $(ci/libtorch --flags) -o pinned_allocation_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -20,6 +20,15 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixAllocateBefore",
+          "Call pin_memory() before the capture and capture only the copy from that tensor, with non_blocking=True."},
+         {"FixRelaxedMode",
+          "Capture with capture_error_mode='relaxed' if pin_memory() has to be called inside, and keep the tensor for "
+          "the replays."},
+         {"FixNoPinnedMemory",
+          "Make the tensor on the GPU with torch.full(..., device='cuda') instead of uploading it from pinned "
+          "memory."}},
 };
 
 namespace {

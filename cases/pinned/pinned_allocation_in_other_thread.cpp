@@ -6,7 +6,7 @@
 // with a free block in the cache and an event pending, once with the free block alone, which is harmless. Its current
 // stream is the default stream, which does not capture, so no release makes an exception for it.
 //
-// Alone:  g++ cases/pinned/pinned_allocation_in_other_thread.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_allocation_in_other_thread
+// Alone:  g++ cases/pinned/pinned_allocation_in_other_thread.cpp $(ci/libtorch --flags) -o pinned_allocation_in_other_thread
 
 #include <thread>
 
@@ -21,6 +21,14 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixThreadLocalMode",
+               "Capture with capture_error_mode='thread_local', so that other threads may pin memory."},
+              {"FixRelaxedMode",
+               "Capture with capture_error_mode='relaxed', which leaves every thread free to pin memory."},
+              {"FixStopTheWorker", "Join or pause the threads that call pin_memory() before the capture begins."},
+              {"FixPinBefore",
+               "Call pin_memory() for all that other threads need before the capture begins, and let them only use it "
+               "meanwhile."}},
 };
 
 namespace {

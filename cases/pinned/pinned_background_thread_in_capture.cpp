@@ -8,7 +8,7 @@
 // on another stream before the capture; the tensor dies inside it, and the capture stays open until the thread has
 // struck, within a bound of a quarter of a second.
 //
-// Alone:  g++ cases/pinned/pinned_background_thread_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_background_thread_in_capture
+// Alone:  g++ cases/pinned/pinned_background_thread_in_capture.cpp $(ci/libtorch --flags) -o pinned_background_thread_in_capture
 
 #include <c10/cuda/CUDAAllocatorConfig.h>
 
@@ -26,6 +26,14 @@ RECAPTURE_CASE = {
     .documented = "cudaEventQuery from another thread during a global capture: 900 in that thread, 901 at capture_end",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effects = {{"ReproducesNothingIsRecycledAfterwards", Effect::Leaks}},
+    .fixes = {{"FixThreadLocalMode",
+               "Capture with capture_error_mode='thread_local', so that the pinned allocator's thread may query its "
+               "events."},
+              {"FixDropAfterTheCapture",
+               "Keep pinned tensors that non-blocking copies have used until the capture has ended."},
+              {"FixWithoutBackgroundThread",
+               "Leave pinned_use_background_threads at False, its default, in PYTORCH_CUDA_ALLOC_CONF."}},
 };
 
 namespace {

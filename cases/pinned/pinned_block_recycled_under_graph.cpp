@@ -6,7 +6,7 @@
 // size. Nothing fails. From 2.11 on a block that was allocated inside the capture is never handed out again; one that
 // was allocated before is, in every release.
 //
-// Alone:  g++ cases/pinned/pinned_block_recycled_under_graph.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_block_recycled_under_graph
+// Alone:  g++ cases/pinned/pinned_block_recycled_under_graph.cpp $(ci/libtorch --flags) -o pinned_block_recycled_under_graph
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "the block may be recycled while the graph still reads it (silent)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixKeepTheBuffer",
+               "Keep a reference to the pinned tensor for as long as a graph that copies from it may be replayed."}},
 };
 
 namespace {

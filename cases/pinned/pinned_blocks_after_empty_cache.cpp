@@ -4,7 +4,7 @@
 // one until that one is emptied, whatever happens to the first. CUDA itself is asked whether the address is still
 // pinned.
 //
-// Alone:  g++ cases/pinned/pinned_blocks_after_empty_cache.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_blocks_after_empty_cache
+// Alone:  g++ cases/pinned/pinned_blocks_after_empty_cache.cpp $(ci/libtorch --flags) -o pinned_blocks_after_empty_cache
 
 #include <string>
 
@@ -20,6 +20,10 @@ RECAPTURE_CASE = {
     .documented = "torch.cuda.empty_cache() only frees device memory, not pinned host memory",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::Leaks,
+    .fixes = {{"FixEmptyTheHostCache",
+               "Call torch._C._host_emptyCache(), in C++ at::getHostAllocator(at::kCUDA)->empty_cache(), to free "
+               "cached pinned memory."}},
 };
 
 namespace {

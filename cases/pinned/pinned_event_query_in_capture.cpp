@@ -6,7 +6,7 @@
 // cache holds a block of the very size asked for, so cudaHostAlloc is out of the question and the query is the only
 // call that can fail. From 2.10 on LibTorch does not ask while the current stream captures.
 //
-// Alone:  g++ cases/pinned/pinned_event_query_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_event_query_in_capture
+// Alone:  g++ cases/pinned/pinned_event_query_in_capture.cpp $(ci/libtorch --flags) -o pinned_event_query_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -21,6 +21,12 @@ RECAPTURE_CASE = {
     .documented = "process_events() is called in allocate(): event queries are forbidden during capture (900)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixAllocateBefore",
+          "Allocate pinned tensors before the capture begins, so that the allocator queries its events outside it."},
+         {"FixRelaxedMode",
+          "Capture with capture_error_mode='relaxed', so that a pinned allocation inside may query events of earlier "
+          "copies."}},
 };
 
 namespace {

@@ -5,7 +5,7 @@
 // thread-local mode, that of any thread in global mode. One block is put into the cache before; its address tells
 // afterwards whether it is still page-locked, so that a call that had nothing to free cannot pass for a healthy one.
 //
-// Alone:  g++ cases/pinned/pinned_release_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_release_in_capture
+// Alone:  g++ cases/pinned/pinned_release_in_capture.cpp $(ci/libtorch --flags) -o pinned_release_in_capture
 
 #include <thread>
 
@@ -21,6 +21,12 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixReleaseAfter", "Call torch._C._host_emptyCache() only after the capture has ended."},
+         {"FixRelaxedMode",
+          "Capture with capture_error_mode='relaxed' if the capturing thread has to call torch._C._host_emptyCache()."},
+         {"FixThreadLocalModeForOtherThread",
+          "Capture with capture_error_mode='thread_local' if another thread may call torch._C._host_emptyCache()."}},
 };
 
 class PinnedReleaseInCapture : public GpuTest {

@@ -6,7 +6,7 @@
 // it belonged to is over. The event is out of the queue by then, so one allocation fails and the next succeeds, and the
 // block is lost.
 //
-// Alone:  g++ cases/pinned/pinned_tensor_dropped_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_tensor_dropped_in_capture
+// Alone:  g++ cases/pinned/pinned_tensor_dropped_in_capture.cpp $(ci/libtorch --flags) -o pinned_tensor_dropped_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,8 @@ RECAPTURE_CASE = {
     .documented = "the next pinned allocation after the successful capture queries a captured event and fails",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixKeepUntilTheGraphGoes",
+               "Keep each pinned tensor that a captured copy reads until the graph itself has been destroyed."}},
 };
 
 namespace {

@@ -4,7 +4,7 @@
 // a capture refuses up to 2.9. Dynamo wraps the refusal in an error of its own. No CUDA call is involved, and the same
 // happens with a compiler backend that generates no code, for which neither Triton nor a C compiler is needed.
 //
-// Alone:  g++ cases/python/compiled_function_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o compiled_function_in_python_capture
+// Alone:  g++ cases/python/compiled_function_in_python_capture.cpp $(ci/libtorch --flags) -o compiled_function_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -21,6 +21,12 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 180,
+    .fixes = {{"FixWarmUp",
+               "Call the torch.compile function once with the same inputs before the capture, so that it is compiled "
+               "by then."},
+              {"FixWarmUpWithoutInductor",
+               "Call the function once before the capture with torch.compile(backend='eager') too, because Dynamo "
+               "still traces it."}},
 };
 
 class CompiledFunctionInPythonCapture : public PythonProgramTest {

@@ -6,7 +6,7 @@
 // process is no longer the one that was described. The worker is a fork of the test: newer Pythons would start a new
 // interpreter, which has no file to import this program from.
 //
-// Alone:  g++ cases/python/data_loader_beside_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o data_loader_beside_python_capture
+// Alone:  g++ cases/python/data_loader_beside_python_capture.cpp $(ci/libtorch --flags) -o data_loader_beside_python_capture
 
 #include <sstream>
 
@@ -23,6 +23,15 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 180,
+    .fixes =
+        {{"FixThreadLocalMode",
+          "Capture with capture_error_mode='thread_local', so that the DataLoader's thread may pin memory meanwhile."},
+         {"FixDelayTheCapture",
+          "Begin the capture only when the DataLoader has pinned every batch it prefetches: poll its iterator's "
+          "_data_queue.qsize()."},
+         {"FixWithoutPinnedMemory",
+          "Construct the DataLoader with pin_memory=False, so that no pinning thread runs beside the capture."}},
+    .stopping = "the first capture that fails, or 20 seconds",
 };
 
 class DataLoaderBesidePythonCapture : public PythonProgramTest {

@@ -5,7 +5,7 @@
 // stream wait for the capturing one: 906. Fifteen warm-ups do not help, since the nodes live as long as the reducer.
 // The process group needs no network: its store is in the process, and NCCL uses the loopback device.
 //
-// Alone:  g++ cases/python/ddp_on_default_stream_in_python.cpp $(ci/libtorch 2.15.0 --flags) -o ddp_on_default_stream_in_python
+// Alone:  g++ cases/python/ddp_on_default_stream_in_python.cpp $(ci/libtorch --flags) -o ddp_on_default_stream_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -22,6 +22,9 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 180,
+    .fixes = {{"FixMakeOnCapturingStream",
+               "Construct DistributedDataParallel under torch.cuda.stream(s), warm up on s, and pass stream=s to "
+               "torch.cuda.graph()."}},
 };
 
 class DdpOnDefaultStreamInPython : public PythonProgramTest {

@@ -5,7 +5,7 @@
 // succeeds, and whether empty_cache() freed the tensor shows in the reserved memory. The tensor is larger than the
 // document's, so that it has a segment of its own. The trigger is to call it in the capture and not after it.
 //
-// Alone:  g++ cases/python/empty_cache_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o empty_cache_in_python_capture
+// Alone:  g++ cases/python/empty_cache_in_python_capture.cpp $(ci/libtorch --flags) -o empty_cache_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -21,6 +21,9 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .effect = Effect::Works,
+    .fixes = {{"FixEmptyAfterCapture",
+               "Call torch.cuda.empty_cache() after the torch.cuda.graph block, where it frees what is cached."}},
 };
 
 using EmptyCacheInPythonCapture = PythonProgramTest;

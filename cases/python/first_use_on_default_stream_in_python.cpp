@@ -4,7 +4,7 @@
 // for good. backward() in the capture runs them there and makes the default stream wait for the capturing one, which is
 // what CUDA forbids: 906. Later releases refuse in words, before they ask CUDA.
 //
-// Alone:  g++ cases/python/first_use_on_default_stream_in_python.cpp $(ci/libtorch 2.15.0 --flags) -o first_use_on_default_stream_in_python
+// Alone:  g++ cases/python/first_use_on_default_stream_in_python.cpp $(ci/libtorch --flags) -o first_use_on_default_stream_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -22,6 +22,12 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixFirstUseOnSideStream",
+               "Run the tensor's first operation under torch.cuda.stream(side), then call "
+               "torch.cuda.current_stream().wait_stream(side)."},
+              {"FixWarmUpOnCapturingStream",
+               "Warm up under torch.cuda.stream(s), capture with torch.cuda.graph(g, stream=s), and zero the gradients "
+               "before each replay."}},
 };
 
 class FirstUseOnDefaultStreamInPython : public PythonProgramTest {

@@ -4,7 +4,7 @@
 // None, autograd takes that view as .grad, and the second micro-batch's replay overwrites it before it is added: the
 // sum is twice the second gradient. Nothing warns. The trigger is that .grad is None and not a tensor of zeros.
 //
-// Alone:  g++ cases/python/grad_of_python_graphed_callable.cpp $(ci/libtorch 2.15.0 --flags) -o grad_of_python_graphed_callable
+// Alone:  g++ cases/python/grad_of_python_graphed_callable.cpp $(ci/libtorch --flags) -o grad_of_python_graphed_callable
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -19,6 +19,13 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixKeepGradients",
+               "Give each parameter a .grad tensor before the first backward, and call zero_grad(set_to_none=False) "
+               "from then on."},
+              {"FixCloneGradients",
+               "Call param.register_hook(lambda grad: grad.clone()) on each parameter, so that .grad is never the "
+               "graph's own buffer."}},
 };
 
 class GradOfPythonGraphedCallable : public PythonProgramTest {

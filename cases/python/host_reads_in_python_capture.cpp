@@ -4,7 +4,7 @@
 // tensor. None says that it waits for the GPU, and all do. numpy() of a GPU tensor is refused anywhere, so the copy
 // that has to come before it is what a capture breaks on.
 //
-// Alone:  g++ cases/python/host_reads_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o host_reads_in_python_capture
+// Alone:  g++ cases/python/host_reads_in_python_capture.cpp $(ci/libtorch --flags) -o host_reads_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -19,6 +19,14 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixCopyAfterReplay", "Call result.cpu() after graph.replay(), outside the torch.cuda.graph block."},
+              {"FixCopyWithoutBlockingAfterReplay",
+               "After graph.replay(), call to('cpu', non_blocking=True), and torch.cuda.synchronize() before you read "
+               "the copy."},
+              {"FixPrintAfterReplay", "Print the tensor after graph.replay(), not inside the torch.cuda.graph block."},
+              {"FixWhere",
+               "Replace a Python 'if' on a tensor by torch.where(condition, a, b), which decides on the GPU at every "
+               "replay."}},
 };
 
 class HostReadsInPythonCapture : public PythonProgramTest {

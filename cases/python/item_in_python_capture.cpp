@@ -4,7 +4,7 @@
 // end fails too, because CUDA has given the capture up, and so what the caller catches is 901; the 900 that says why is
 // its context. Which call is refused first depends on whether the pinned element that item() copies into is cached.
 //
-// Alone:  g++ cases/python/item_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o item_in_python_capture
+// Alone:  g++ cases/python/item_in_python_capture.cpp $(ci/libtorch --flags) -o item_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -19,6 +19,10 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixReadAfterReplay", "Call item() after graph.replay(), outside the torch.cuda.graph block."},
+              {"FixStayOnTheGpu",
+               "Compute with the tensor itself inside the capture, so that its value stays on the GPU, and leave "
+               "item() out."}},
 };
 
 using ItemInPythonCapture = PythonProgramTest;

@@ -6,7 +6,7 @@
 // empties the same cache on entry, from some release on. Up to 2.10 all of it fails; later the capture has a pool of
 // pinned blocks, and only giving back fails.
 //
-// Alone:  g++ cases/python/pinned_memory_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pinned_memory_in_python_capture
+// Alone:  g++ cases/python/pinned_memory_in_python_capture.cpp $(ci/libtorch --flags) -o pinned_memory_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -23,6 +23,14 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixAllocateBefore",
+               "Allocate pinned tensors before the capture, and copy from them inside it with to('cuda', "
+               "non_blocking=True)."},
+              {"FixRelaxedMode",
+               "Capture with capture_error_mode='relaxed' if pin_memory() must be inside, and keep its result for the "
+               "replays."},
+              {"FixNoPinnedMemory",
+               "Create the data on the GPU inside the capture with device='cuda', and use no pinned memory."}},
 };
 
 using PinnedMemoryInPythonCapture = PythonProgramTest;

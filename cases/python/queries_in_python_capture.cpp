@@ -3,7 +3,7 @@
 // The document's program: neither the stream nor the event has to do with the capture. Global mode forbids the question
 // all the same, because the answer could be waited for.
 //
-// Alone:  g++ cases/python/queries_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o queries_in_python_capture
+// Alone:  g++ cases/python/queries_in_python_capture.cpp $(ci/libtorch --flags) -o queries_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -19,6 +19,11 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixQueryBefore", "Call stream.query() and event.query() before the torch.cuda.graph block."},
+              {"FixQueryAfter", "Call stream.query() and event.query() after the torch.cuda.graph block."},
+              {"FixNoQuery",
+               "Remove stream.query() and event.query() from the captured code: the graph keeps its work in order "
+               "without them."}},
 };
 
 class QueriesInPythonCapture : public PythonProgramTest {

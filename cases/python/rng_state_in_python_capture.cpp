@@ -4,7 +4,7 @@
 // written once, at capture time, and no replay would do it again, so LibTorch refuses; the capture itself goes on.
 // From 2.10 on the state may be read, and set if the seed stays the same.
 //
-// Alone:  g++ cases/python/rng_state_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_in_python_capture
+// Alone:  g++ cases/python/rng_state_in_python_capture.cpp $(ci/libtorch --flags) -o rng_state_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -21,6 +21,9 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixGraphSafeState",
+               "Use a torch.Generator registered by graph.register_generator_state(), and its graphsafe_get_state() "
+               "and graphsafe_set_state()."}},
 };
 
 using RngStateInPythonCapture = PythonProgramTest;

@@ -3,7 +3,7 @@
 // It waits for all of the device's work, the capturing stream's too, of which nothing runs. CUDA refuses the wait (900)
 // and leaving torch.cuda.graph reports 901.
 //
-// Alone:  g++ cases/python/synchronize_in_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o synchronize_in_python_capture
+// Alone:  g++ cases/python/synchronize_in_python_capture.cpp $(ci/libtorch --flags) -o synchronize_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -19,6 +19,8 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixSynchronizeAfterReplay",
+               "Call torch.cuda.synchronize() after graph.replay(), outside the torch.cuda.graph block."}},
 };
 
 using SynchronizeInPythonCapture = PythonProgramTest;

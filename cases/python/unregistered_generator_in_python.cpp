@@ -3,7 +3,7 @@
 // The document's program and its numbers, of a generator of seed 1234. LibTorch refuses before any CUDA call, so the
 // capture itself goes on and ends well. From 2.14 on a generator is registered at its first use in the capture.
 //
-// Alone:  g++ cases/python/unregistered_generator_in_python.cpp $(ci/libtorch 2.15.0 --flags) -o unregistered_generator_in_python
+// Alone:  g++ cases/python/unregistered_generator_in_python.cpp $(ci/libtorch --flags) -o unregistered_generator_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes = {{"FixRegisterBeforeCapture", "Call graph.register_generator_state(generator) before the capture begins."},
+              {"FixUseDefaultGenerator",
+               "Use the default generator, seeded with torch.cuda.manual_seed(), and pass no generator= argument."}},
 };
 
 class UnregisteredGeneratorInPython : public PythonProgramTest {

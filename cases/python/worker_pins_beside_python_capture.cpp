@@ -6,7 +6,7 @@
 // cudaHostAlloc fails in the query's place, with the same number. The main thread waits for the worker with
 // queue.join() and not for a second.
 //
-// Alone:  g++ cases/python/worker_pins_beside_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o worker_pins_beside_python_capture
+// Alone:  g++ cases/python/worker_pins_beside_python_capture.cpp $(ci/libtorch --flags) -o worker_pins_beside_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -21,6 +21,14 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes =
+        {{"FixStopTheWorker",
+          "Wait with queue.join() until the worker has pinned all its data, and give it no more before the capture has "
+          "ended."},
+         {"FixThreadLocalMode",
+          "Capture with capture_error_mode='thread_local', so that a worker thread may call pin_memory() meanwhile."},
+         {"FixPinBefore",
+          "Call pin_memory() before the capture, and only copy inside it, with to('cuda', non_blocking=True)."}},
 };
 
 class WorkerPinsBesidePythonCapture : public PythonProgramTest {

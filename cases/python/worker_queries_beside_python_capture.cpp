@@ -4,7 +4,7 @@
 // the capture, in which nothing was wrong, ends in 901. The document gives the worker a second; here the main thread
 // waits for it with queue.join().
 //
-// Alone:  g++ cases/python/worker_queries_beside_python_capture.cpp $(ci/libtorch 2.15.0 --flags) -o worker_queries_beside_python_capture
+// Alone:  g++ cases/python/worker_queries_beside_python_capture.cpp $(ci/libtorch --flags) -o worker_queries_beside_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"
@@ -19,6 +19,11 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Verbatim,
     .needs = "gpu python",
     .deadline_s = 120,
+    .fixes =
+        {{"FixThreadLocalMode",
+          "Capture with capture_error_mode='thread_local', so that a worker thread may call event.query() meanwhile."},
+         {"FixQueryBefore",
+          "Let the worker finish its event queries before the capture begins, for example with queue.join()."}},
 };
 
 class WorkerQueriesBesidePythonCapture : public PythonProgramTest {

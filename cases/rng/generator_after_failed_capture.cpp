@@ -4,7 +4,7 @@
 // capture is invalidated, here by item(), the mark stays, and the next draw on an ordinary stream meets a generator
 // that believes to be in a capture. Later releases keep this state with the capture and not with the generator.
 //
-// Alone:  g++ cases/rng/generator_after_failed_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_after_failed_capture
+// Alone:  g++ cases/rng/generator_after_failed_capture.cpp $(ci/libtorch --flags) -o generator_after_failed_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -17,6 +17,10 @@ RECAPTURE_CASE = {
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixMakeAnotherGenerator",
+               "Make a new torch.Generator(device='cuda') after the failed capture and draw from that one instead."},
+              {"FixCaptureAgain",
+               "Register the generator with a new CUDAGraph and complete a capture, which makes it usable again."}},
 };
 
 class GeneratorAfterFailedCapture : public GeneratorTest {

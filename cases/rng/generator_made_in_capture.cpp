@@ -3,7 +3,7 @@
 // A generator that comes into being in a capture cannot have been registered with its graph. LibTorch refuses to
 // construct one, and says so before CUDA is asked anything.
 //
-// Alone:  g++ cases/rng/generator_made_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_made_in_capture
+// Alone:  g++ cases/rng/generator_made_in_capture.cpp $(ci/libtorch --flags) -o generator_made_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -16,6 +16,9 @@ RECAPTURE_CASE = {
     .documented = "Cannot construct a new CUDAGeneratorImpl; Cannot call CUDAGeneratorImpl::clone_impl",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixMakeBeforeCapture",
+               "Make or clone the generator before the capture; up to 2.13 also call graph.register_generator_state() "
+               "for it."}},
 };
 
 class GeneratorMadeInCapture : public GeneratorTest {

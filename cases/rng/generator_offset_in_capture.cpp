@@ -3,7 +3,7 @@
 // The offset says how far a generator has come. It is a host number; in a replay it is what device memory says. The
 // host number is the one of the capture, wrong for every replay, so LibTorch refuses both calls.
 //
-// Alone:  g++ cases/rng/generator_offset_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_offset_in_capture
+// Alone:  g++ cases/rng/generator_offset_in_capture.cpp $(ci/libtorch --flags) -o generator_offset_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -17,6 +17,8 @@ RECAPTURE_CASE = {
     .documented = "Cannot call CUDAGeneratorImpl::get_offset; Cannot call CUDAGeneratorImpl::set_offset",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixSetBetweenReplays",
+               "Call get_offset() and set_offset() on the generator between replays, not inside the capture."}},
 };
 
 class GeneratorOffsetInCapture : public GeneratorTest {

@@ -4,7 +4,7 @@
 // part of the graph if it were done inside, so LibTorch refuses it, and the draw after it. From 2.14 on there is
 // nothing left to call: a generator is registered by its first draw.
 //
-// Alone:  g++ cases/rng/generator_registered_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_registered_in_capture
+// Alone:  g++ cases/rng/generator_registered_in_capture.cpp $(ci/libtorch --flags) -o generator_registered_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -17,6 +17,9 @@ RECAPTURE_CASE = {
     .documented = "Cannot register the state during capturing stage.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixRegisterBeforeCapture",
+               "Move register_generator_state() in front of capture_begin(); from 2.14 on the first draw registers the "
+               "generator."}},
 };
 
 class GeneratorRegisteredInCapture : public GeneratorTest {};

@@ -4,7 +4,7 @@
 // lost. Up to 2.9 set_current_seed() is refused in any case, later only for another seed than the generator has.
 // seed(), which draws a new one, is refused always.
 //
-// Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o generator_seeded_in_capture
+// Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(ci/libtorch --flags) -o generator_seeded_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -19,6 +19,8 @@ RECAPTURE_CASE = {
         "stream capture only if new seed is the same as the original seed.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixSeedBetweenReplays",
+               "Call torch.cuda.manual_seed() between replays; the next replay draws from the new seed."}},
 };
 
 class GeneratorSeededInCapture : public GeneratorTest {

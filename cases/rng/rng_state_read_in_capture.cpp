@@ -4,7 +4,7 @@
 // generator. LibTorch refuses it up to 2.9, so that nobody restores numbers that the graph would freeze; from 2.10 on
 // it is allowed. The graph-safe call hands out the state itself and not its numbers.
 //
-// Alone:  g++ cases/rng/rng_state_read_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_read_in_capture
+// Alone:  g++ cases/rng/rng_state_read_in_capture.cpp $(ci/libtorch --flags) -o rng_state_read_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -17,6 +17,12 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixUseGraphSafeState",
+               "Call graphsafe_get_state() on the registered generator in the capture, not get_state() or "
+               "torch.cuda.get_rng_state()."},
+              {"FixReadBeforeCapture",
+               "Call get_state() before the capture and pass its result to set_state() to repeat the numbers in later "
+               "replays."}},
 };
 
 class RngStateReadInCapture : public GeneratorTest {};

@@ -5,7 +5,7 @@
 // with another message. The graph-safe call switches between states that the graph knows, and their numbers go on from
 // replay to replay as they would in eager code.
 //
-// Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o rng_state_set_in_capture
+// Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(ci/libtorch --flags) -o rng_state_set_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
@@ -21,6 +21,11 @@ RECAPTURE_CASE = {
         "RuntimeError: Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixSwitchGraphSafeStates",
+          "Register every generator with the graph and switch between them in the capture with graphsafe_set_state()."},
+         {"FixSetBetweenReplays",
+          "Call set_state(), or torch.cuda.set_rng_state(), between replays; the next replay draws from that state."}},
 };
 
 class RngStateSetInCapture : public GeneratorTest {

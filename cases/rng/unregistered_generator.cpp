@@ -5,7 +5,7 @@
 // with the graph. Others it refuses. The default generator is always registered; from 2.14 on every generator is, at
 // its first use. The numbers are the document's, from a generator of seed 1234.
 //
-// Alone:  g++ cases/rng/unregistered_generator.cpp $(ci/libtorch 2.15.0 --flags) -o unregistered_generator
+// Alone:  g++ cases/rng/unregistered_generator.cpp $(ci/libtorch --flags) -o unregistered_generator
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,11 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixRegisterBeforeCapture",
+          "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself."},
+         {"FixUseDefaultGenerator",
+          "Draw from the default CUDA generator, which every graph registers by itself: pass no generator argument."}},
 };
 
 class UnregisteredGenerator : public GpuTest {

@@ -4,7 +4,7 @@
 // captured code changes which one that is. LibTorch compares and refuses before it calls CUDA, so nothing is lost: the
 // capture goes on and can still be ended on its own stream, which the fix does after the failure.
 //
-// Alone:  g++ cases/streams/capture_end_on_other_stream.cpp $(ci/libtorch 2.15.0 --flags) -o capture_end_on_other_stream
+// Alone:  g++ cases/streams/capture_end_on_other_stream.cpp $(ci/libtorch --flags) -o capture_end_on_other_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .documented = "Capture must end on the same stream it began on.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixEndOnItsOwnStream",
+          "Make the stream of capture_begin() current again with torch.cuda.set_stream(), then call capture_end()."}},
 };
 
 class CaptureEndOnOtherStream : public GpuTest {

@@ -4,7 +4,7 @@
 // compares streams before it calls CUDA and says so in words; CUDA has the same rule and refuses by number. A program
 // meets it by capturing without making another stream current first. Replaying there is allowed, and the fix does so.
 //
-// Alone:  g++ cases/streams/capture_on_default_stream.cpp $(ci/libtorch 2.15.0 --flags) -o capture_on_default_stream
+// Alone:  g++ cases/streams/capture_on_default_stream.cpp $(ci/libtorch --flags) -o capture_on_default_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "CUDA graphs must be captured on a non-default stream.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixReplayOnTheDefaultStream",
+               "Capture on a torch.cuda.Stream(), and call graph.replay() on the default stream if you need the work "
+               "there."}},
 };
 
 class CaptureOnDefaultStream : public GpuTest {

@@ -5,7 +5,7 @@
 // does anew. The external fixes let the side stream spin before it writes the input: a replay that did not wait would
 // read what was there before.
 //
-// Alone:  g++ cases/streams/capture_waits_for_earlier_work.cpp $(ci/libtorch 2.15.0 --flags) -o capture_waits_for_earlier_work
+// Alone:  g++ cases/streams/capture_waits_for_earlier_work.cpp $(ci/libtorch --flags) -o capture_waits_for_earlier_work
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -20,6 +20,15 @@ RECAPTURE_CASE = {
     .documented = "No waits for work launched before capture: cudaErrorStreamCaptureIsolation(905)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixWaitBeforeTheCapture",
+               "Call stream.wait_event() before the capture begins, and again before each graph.replay() that needs "
+               "the other stream's work."},
+              {"FixExternalEventOfCuda",
+               "In the capture, call cudaStreamWaitEvent() with cudaEventWaitExternal, and record the event before "
+               "each replay."},
+              {"FixExternalEventOfLibTorch",
+               "Wait for a torch.cuda.Event(external=True) in the capture, and record it on the other stream before "
+               "each replay."}},
 };
 
 constexpr int64_t kSpinCycles = 20'000'000;  // About 10 ms.

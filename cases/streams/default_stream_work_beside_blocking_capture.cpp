@@ -4,7 +4,7 @@
 // makes itself with cudaStreamCreate is blocking: the default stream waits for it implicitly, cannot while it captures,
 // and the operation there is refused (906), although it has nothing to do with the captured work.
 //
-// Alone:  g++ cases/streams/default_stream_work_beside_blocking_capture.cpp $(ci/libtorch 2.15.0 --flags) -o default_stream_work_beside_blocking_capture
+// Alone:  g++ cases/streams/default_stream_work_beside_blocking_capture.cpp $(ci/libtorch --flags) -o default_stream_work_beside_blocking_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureImplicit(906): the default stream's implicit synchronization",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixNonBlockingStream",
+               "Create your own stream with cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) before you "
+               "capture on it."}},
 };
 
 class DefaultStreamWorkBesideBlockingCapture : public GpuTest {

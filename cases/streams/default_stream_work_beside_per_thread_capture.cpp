@@ -4,7 +4,7 @@
 // the legacy stream as default, lets it. It also keeps the tie to the legacy stream, so work there during the capture
 // would have to wait for it and is refused (906).
 //
-// Alone:  g++ cases/streams/default_stream_work_beside_per_thread_capture.cpp $(ci/libtorch 2.15.0 --flags) -o default_stream_work_beside_per_thread_capture
+// Alone:  g++ cases/streams/default_stream_work_beside_per_thread_capture.cpp $(ci/libtorch --flags) -o default_stream_work_beside_per_thread_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -20,6 +20,9 @@ RECAPTURE_CASE = {
         "906 cudaErrorStreamCaptureImplicit: disallowed implicit dependency on a capture from the legacy stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCaptureOnPoolStream",
+               "Capture on a stream from c10::cuda::getStreamFromPool() or torch.cuda.Stream() instead of "
+               "cudaStreamPerThread."}},
 };
 
 class DefaultStreamWorkBesidePerThreadCapture : public GpuTest {

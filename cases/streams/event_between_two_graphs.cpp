@@ -6,7 +6,7 @@
 // external event: one graph records it when it runs and the other waits for it when it runs. The fixes replay the
 // graphs on two streams that nothing else orders, and the first one spins before it writes.
 //
-// Alone:  g++ cases/streams/event_between_two_graphs.cpp $(ci/libtorch 2.15.0 --flags) -o event_between_two_graphs
+// Alone:  g++ cases/streams/event_between_two_graphs.cpp $(ci/libtorch --flags) -o event_between_two_graphs
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -21,6 +21,11 @@ RECAPTURE_CASE = {
     .documented = "For cross-graph synchronization: use torch.cuda.Event(external=True)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixExternalEventOfCuda",
+               "Use cudaEventRecordWithFlags() with cudaEventRecordExternal in one capture, cudaStreamWaitEvent() with "
+               "cudaEventWaitExternal in the other."},
+              {"FixExternalEventOfLibTorch",
+               "Record a torch.cuda.Event(external=True) in the first capture, and wait for it in the second."}},
 };
 
 constexpr int64_t kSpinCycles = 20'000'000;  // About 10 ms.

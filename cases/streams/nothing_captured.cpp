@@ -4,7 +4,7 @@
 // the current one runs at once and is missing from the graph. LibTorch counts the nodes when the capture ends and warns
 // if there are none. The second variant launches real work, on a stream that is not part of the capture.
 //
-// Alone:  g++ cases/streams/nothing_captured.cpp $(ci/libtorch 2.15.0 --flags) -o nothing_captured
+// Alone:  g++ cases/streams/nothing_captured.cpp $(ci/libtorch --flags) -o nothing_captured
 
 #include "fixtures/torch/gpu.h"
 #include "fixtures/torch/warnings.h"
@@ -18,6 +18,10 @@ RECAPTURE_CASE = {
     .documented = "The CUDA Graph is empty.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .effect = Effect::Warns,
+    .fixes =
+        {{"FixWorkOnTheCapturingStream",
+          "Launch the work on the capturing stream: do not make another stream current inside the captured code."}},
 };
 
 constexpr char kWarning[] = "The CUDA Graph is empty";

@@ -6,7 +6,7 @@
 // set the event free: the query fails then as well, with cudaErrorInvalidValue (1) and no longer with 907. Only a
 // record outside a capture, or one that asks for an external event, helps.
 //
-// Alone:  g++ cases/streams/query_of_captured_event.cpp $(ci/libtorch 2.15.0 --flags) -o query_of_captured_event
+// Alone:  g++ cases/streams/query_of_captured_event.cpp $(ci/libtorch --flags) -o query_of_captured_event
 
 #include <thread>
 
@@ -23,6 +23,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorCapturedEvent(907) during the capture, cudaErrorInvalidValue(1) after it",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixRecordAgainAfterTheCapture",
+               "Record the event again on a stream after the capture has ended, before you call event.query()."},
+              {"FixExternalEvent",
+               "Record it in the capture with cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal), and "
+               "query it after a replay."}},
 };
 
 class QueryOfCapturedEvent : public GpuTest {

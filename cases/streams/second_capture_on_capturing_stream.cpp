@@ -6,9 +6,10 @@
 // comes as far as CUDA's 401. Both leave the first capture as it was. The refused graph cannot be destroyed: its
 // destructor takes it off a generator that never had it, throws, and ends the process.
 //
-// Alone:  g++ cases/streams/second_capture_on_capturing_stream.cpp $(ci/libtorch 2.15.0 --flags) -o second_capture_on_capturing_stream
+// Alone:  g++ cases/streams/second_capture_on_capturing_stream.cpp $(ci/libtorch --flags) -o second_capture_on_capturing_stream
 
 #include "fixtures/cuda/runtime.h"
+#include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
 
 using namespace recapture;
@@ -21,6 +22,8 @@ RECAPTURE_CASE = {
     .documented = "401 cudaErrorIllegalState, or LibTorch's own: Cannot register the state during capturing stage",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixOneCaptureAfterTheOther",
+               "Call capture_end() on the first graph before you call capture_begin() on the second."}},
 };
 
 using SecondCaptureOnCapturingStream = RuntimeTest;

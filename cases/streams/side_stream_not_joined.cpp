@@ -4,7 +4,7 @@
 // branch that nothing waits for, and CUDA refuses to close it (904). Waiting too early is the same mistake: work that
 // the side stream gets after the join hangs loose again. In both variants every call before capture_end succeeds.
 //
-// Alone:  g++ cases/streams/side_stream_not_joined.cpp $(ci/libtorch 2.15.0 --flags) -o side_stream_not_joined
+// Alone:  g++ cases/streams/side_stream_not_joined.cpp $(ci/libtorch --flags) -o side_stream_not_joined
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "All side streams have exit sync; without it cudaErrorStreamCaptureUnjoined(904)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixJoinBeforeTheEnd",
+               "Call capture_stream.wait_stream(side_stream) after the side stream's last work and before the capture "
+               "ends."}},
 };
 
 class SideStreamNotJoined : public GpuTest {

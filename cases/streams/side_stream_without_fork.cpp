@@ -6,7 +6,7 @@
 // runs at once, and the capture fails a step later, with 905, where it waits for work that is not its own. Each variant
 // pins down what the allocator has: a stream new to it has nothing cached, and a warm-up on the stream leaves a block.
 //
-// Alone:  g++ cases/streams/side_stream_without_fork.cpp $(ci/libtorch 2.15.0 --flags) -o side_stream_without_fork
+// Alone:  g++ cases/streams/side_stream_without_fork.cpp $(ci/libtorch --flags) -o side_stream_without_fork
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -21,6 +21,9 @@ RECAPTURE_CASE = {
     .documented = "All side streams have entry sync; without it cudaErrorStreamCaptureUnsupported(900)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixForkFromTheCapture",
+               "Call side_stream.wait_stream(capture_stream) before the side stream's first work, and the reverse "
+               "before the capture ends."}},
 };
 
 class SideStreamWithoutFork : public GpuTest {

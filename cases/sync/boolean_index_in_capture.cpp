@@ -3,7 +3,7 @@
 // How many elements a mask selects is known only on the GPU, and the result cannot be allocated without that number.
 // Both indexing by a mask and masked_select() turn the mask into indices with nonzero(), which reads the number back.
 //
-// Alone:  g++ cases/sync/boolean_index_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o boolean_index_in_capture
+// Alone:  g++ cases/sync/boolean_index_in_capture.cpp $(ci/libtorch --flags) -o boolean_index_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -18,6 +18,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixKeepTheShape",
+          "Use torch.where(mask, x, torch.zeros_like(x)) in place of x[mask], so that the result keeps its shape."},
+         {"FixSelectAfterReplay",
+          "Index the graph's output with the boolean mask after graph.replay(), outside the capture."}},
 };
 
 class BooleanIndexInCapture : public GpuTest {

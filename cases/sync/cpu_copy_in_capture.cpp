@@ -4,7 +4,7 @@
 // be recorded; the wait cannot, because a capturing stream executes nothing. One variant lets LibTorch make the host
 // tensor, the other copies into one that exists. A warm-up copy loads everything else that the copy needs.
 //
-// Alone:  g++ cases/sync/cpu_copy_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o cpu_copy_in_capture
+// Alone:  g++ cases/sync/cpu_copy_in_capture.cpp $(ci/libtorch --flags) -o cpu_copy_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,13 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCopyAfterReplay", "Call cpu() on the graph's output after graph.replay(), outside the capture."},
+              {"FixCopyWithoutBlockingAfterReplay",
+               "Copy after graph.replay() with to('cpu', non_blocking=True) and synchronize the stream before you read "
+               "the result."},
+              {"FixCaptureCopyIntoPinnedMemory",
+               "Capture copy_(result, non_blocking=True) into a pinned tensor made before the capture, and synchronize "
+               "before you read it."}},
 };
 
 class CpuCopyInCapture : public GpuTest {

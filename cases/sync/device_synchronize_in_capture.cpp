@@ -3,7 +3,7 @@
 // The device stands for all of its streams, the capturing one among them, so the wait asks for the end of work that is
 // only recorded. No capture mode helps, and it does not matter which thread waits.
 //
-// Alone:  g++ cases/sync/device_synchronize_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o device_synchronize_in_capture
+// Alone:  g++ cases/sync/device_synchronize_in_capture.cpp $(ci/libtorch --flags) -o device_synchronize_in_capture
 
 #include <thread>
 
@@ -18,6 +18,9 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixSynchronizeAfterReplay",
+          "Call torch.cuda.synchronize() after graph.replay(), and let no thread call it while a capture is open."}},
 };
 
 class DeviceSynchronizeInCapture : public GpuTest {

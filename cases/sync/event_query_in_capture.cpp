@@ -4,7 +4,7 @@
 // which a thread with a global or thread-local capture of its own may not make (900), and which costs it the capture
 // (901 at the end). In relaxed mode, of the capture or of the thread for the moment of the query, it is allowed.
 //
-// Alone:  g++ cases/sync/event_query_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o event_query_in_capture
+// Alone:  g++ cases/sync/event_query_in_capture.cpp $(ci/libtorch --flags) -o event_query_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,14 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixQueryBefore", "Call event.query() before the capture begins, not while it is open."},
+         {"FixQueryAfter", "Put event.query() off until the capture has ended."},
+         {"FixRelaxedMode",
+          "Capture with capture_error_mode='relaxed', which permits event.query() on events recorded before the "
+          "capture."},
+         {"FixRelaxedGuardAroundTheQuery",
+          "Wrap event.query() in C++ in a c10::cuda::CUDAStreamCaptureModeGuard with cudaStreamCaptureModeRelaxed."}},
 };
 
 class EventQueryInCapture : public GpuTest {

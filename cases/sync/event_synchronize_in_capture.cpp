@@ -4,7 +4,7 @@
 // long completed: 900. An event that is recorded inside the capture stands for a node and never completes, so CUDA
 // names it as the culprit instead, 907; that variant runs in relaxed mode, where the first prohibition does not apply.
 //
-// Alone:  g++ cases/sync/event_synchronize_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o event_synchronize_in_capture
+// Alone:  g++ cases/sync/event_synchronize_in_capture.cpp $(ci/libtorch --flags) -o event_synchronize_in_capture
 
 #include <memory>
 
@@ -20,6 +20,8 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixSynchronizeAfterReplay",
+               "Record the event after graph.replay() and call event.synchronize() there, outside the capture."}},
 };
 
 class EventSynchronizeInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // One variant asks is_nonzero(), the other item<bool>(). Both are warmed up, so that the wait is the only call that can
 // fail.
 //
-// Alone:  g++ cases/sync/host_branch_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o host_branch_in_capture
+// Alone:  g++ cases/sync/host_branch_in_capture.cpp $(ci/libtorch --flags) -o host_branch_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,12 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixSelectOnTheGpu",
+          "Compute both branches as CUDA tensors and select with torch.where(condition, a, b) instead of a host if."},
+         {"FixBranchBetweenTwoGraphs",
+          "Capture one graph for each branch, read the condition outside the captures and replay the graph that it "
+          "selects."}},
 };
 
 class HostBranchInCapture : public GpuTest {

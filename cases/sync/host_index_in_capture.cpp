@@ -3,7 +3,7 @@
 // The kernel needs the indices on the GPU, so LibTorch uploads them first, from pageable memory and with a wait. A list
 // of numbers in Python takes the same path, because it becomes a tensor on the host.
 //
-// Alone:  g++ cases/sync/host_index_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o host_index_in_capture
+// Alone:  g++ cases/sync/host_index_in_capture.cpp $(ci/libtorch --flags) -o host_index_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,10 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixIndexOnTheGpu",
+               "Move the indices to the GPU with to('cuda') before the capture and index with that CUDA tensor."},
+              {"FixIndexSelectOnTheGpu",
+               "Call index_select() with an index tensor that was moved to the GPU before the capture."}},
 };
 
 class HostIndexInCapture : public GpuTest {

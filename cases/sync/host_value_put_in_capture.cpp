@@ -4,7 +4,7 @@
 // with a wait before it writes. A number that is given as a Scalar to a kernel, as index_fill_() takes it, needs no
 // upload.
 //
-// Alone:  g++ cases/sync/host_value_put_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o host_value_put_in_capture
+// Alone:  g++ cases/sync/host_value_put_in_capture.cpp $(ci/libtorch --flags) -o host_value_put_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixValueOnTheGpu",
+          "Put the value into a CUDA tensor before the capture and pass that tensor to index_put_()."},
+         {"FixFillByIndex",
+          "Assign a plain number with index_fill_(dim, index, value), which hands it to the kernel without a copy."}},
 };
 
 class HostValuePutInCapture : public GpuTest {

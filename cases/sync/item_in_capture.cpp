@@ -5,7 +5,7 @@
 // learns as 901. The first item() of a process also allocates the pinned element that it copies into, and up to 2.10
 // that allocation is refused first, with the same number: the warm-up leaves the wait as the only call that can fail.
 //
-// Alone:  g++ cases/sync/item_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o item_in_capture
+// Alone:  g++ cases/sync/item_in_capture.cpp $(ci/libtorch --flags) -o item_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -18,6 +18,10 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixReadAfterReplay", "Call item() after graph.replay(), outside the capture."},
+         {"FixStayOnTheGpu",
+          "Keep the value in a CUDA tensor and compute with that tensor in the capture instead of calling item()."}},
 };
 
 class ItemInCapture : public GpuTest {

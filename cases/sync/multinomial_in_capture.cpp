@@ -4,7 +4,7 @@
 // Drawing several times with replacement takes another path, whose check stays on the GPU. Weights with all their mass
 // in one place make every draw certain, so that the fixes have values to compare.
 //
-// Alone:  g++ cases/sync/multinomial_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o multinomial_in_capture
+// Alone:  g++ cases/sync/multinomial_in_capture.cpp $(ci/libtorch --flags) -o multinomial_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixDrawTwiceWithReplacement",
+               "Call multinomial() with num_samples=2 and replacement=True, whose check stays on the GPU, and use one "
+               "of the draws."},
+              {"FixDivideByExponential",
+               "Draw with (weights / torch.empty_like(weights).exponential_(1)).argmax() instead of multinomial()."}},
 };
 
 class MultinomialInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // before the result can be allocated, and the read-back waits. A first call outside the capture warms the pinned memory
 // that the number is copied into.
 //
-// Alone:  g++ cases/sync/nonzero_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o nonzero_in_capture
+// Alone:  g++ cases/sync/nonzero_in_capture.cpp $(ci/libtorch --flags) -o nonzero_in_capture
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -21,6 +21,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCallAfterReplay", "Call nonzero() on the graph's output after graph.replay(), outside the capture."},
+              {"FixFixedSize",
+               "Call torch.nonzero_static() with a fixed size and fill_value, in releases that have it for CUDA."},
+              {"FixMaskOnTheGpu",
+               "Compute with the boolean mask x != 0 on the GPU instead of turning it into indices with nonzero()."}},
 };
 
 class NonzeroInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // 2.10 LibTorch records it with the bare host address in it. From 2.11 on LibTorch refuses both ways and both kinds
 // before it calls CUDA, so that the capture stays valid; the variants for non-blocking copies look for that check.
 //
-// Alone:  g++ cases/sync/pageable_copy_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o pageable_copy_in_capture
+// Alone:  g++ cases/sync/pageable_copy_in_capture.cpp $(ci/libtorch --flags) -o pageable_copy_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -21,6 +21,12 @@ RECAPTURE_CASE = {
         "during CUDA graph capture unless the CPU tensor is pinned\"",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCopyBeforeReplay",
+               "Copy the host data into the graph's static input with copy_() before each graph.replay(), outside the "
+               "capture."},
+              {"FixCopyFromPinnedMemory",
+               "Allocate the host tensor with pin_memory=True before the capture and capture copy_(pinned, "
+               "non_blocking=True)."}},
 };
 
 class PageableCopyInCapture : public GpuTest {

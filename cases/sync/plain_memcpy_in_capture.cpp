@@ -5,7 +5,7 @@
 // the stream that captures: the legacy stream waits for blocking streams implicitly, cannot while one captures, and the
 // copy is refused (906). LibTorch's own streams are non-blocking, and beside their captures the copy simply runs.
 //
-// Alone:  g++ cases/sync/plain_memcpy_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o plain_memcpy_in_capture
+// Alone:  g++ cases/sync/plain_memcpy_in_capture.cpp $(ci/libtorch --flags) -o plain_memcpy_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -20,6 +20,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureImplicit(906): cudaMemcpy while a stream with default flags captures",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixCopyAfterReplay",
+               "Call cudaMemcpy() after graph.replay(), once the stream of the replay has been synchronized."},
+              {"FixNonBlockingStream",
+               "Capture on a stream made with cudaStreamNonBlocking, as those of torch.cuda.Stream() are, so that "
+               "cudaMemcpy() may run."}},
 };
 
 class PlainMemcpyInCapture : public GpuTest {

@@ -3,7 +3,7 @@
 // An extension that calls cudaStreamSynchronize itself goes past the place where LibTorch asks for the mode. The same
 // call through c10::cuda::stream_synchronize is seen. Level 1 is set, because it would tell without stopping the call.
 //
-// Alone:  g++ cases/sync/raw_sync_in_sync_debug_mode.cpp $(ci/libtorch 2.15.0 --flags) -o raw_sync_in_sync_debug_mode
+// Alone:  g++ cases/sync/raw_sync_in_sync_debug_mode.cpp $(ci/libtorch --flags) -o raw_sync_in_sync_debug_mode
 
 #include <string>
 
@@ -20,6 +20,9 @@ RECAPTURE_CASE = {
     .documented = "no warning but 900 in the capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixSynchronizeThroughLibtorch",
+               "Call c10::cuda::stream_synchronize(), which sync debug mode sees, instead of cudaStreamSynchronize(), "
+               "and only after replay."}},
 };
 
 namespace {

@@ -3,7 +3,7 @@
 // The length of its result is the sum of the repeats, which lie on the GPU. Unless the caller states the sum, item()
 // reads it back. The caller who states it gives up the check that it is right, and the capture goes through.
 //
-// Alone:  g++ cases/sync/repeat_interleave_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o repeat_interleave_in_capture
+// Alone:  g++ cases/sync/repeat_interleave_in_capture.cpp $(ci/libtorch --flags) -o repeat_interleave_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixStateTheOutputSize",
+               "Pass output_size to repeat_interleave() so that it does not read the size back."},
+              {"FixRepeatByAHostNumber",
+               "Pass repeat_interleave() a plain int as repeats where all elements are repeated equally often, not a "
+               "CUDA tensor."}},
 };
 
 class RepeatInterleaveInCapture : public GpuTest {

@@ -3,7 +3,7 @@
 // A slice is a view: its offset is a number that the host keeps. A bound in a CUDA tensor has to be read back for that,
 // and narrow() does so without saying it. Selecting by a computed index keeps the bound on the GPU, for a fixed length.
 //
-// Alone:  g++ cases/sync/slice_by_device_value_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o slice_by_device_value_in_capture
+// Alone:  g++ cases/sync/slice_by_device_value_in_capture.cpp $(ci/libtorch --flags) -o slice_by_device_value_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,10 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixSelectByComputedIndex",
+               "Select with index_select(0, start + torch.arange(length, device='cuda')) instead of narrow()."},
+              {"FixSliceAfterReplay",
+               "Call narrow() on the graph's output after graph.replay(), outside the capture."}},
 };
 
 class SliceByDeviceValueInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // thread-local mode, allowed in relaxed mode). Whether the capturing stream has finished has no answer, for it executes
 // nothing, so that query fails in relaxed mode too. Either costs the capture (901 at the end).
 //
-// Alone:  g++ cases/sync/stream_query_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o stream_query_in_capture
+// Alone:  g++ cases/sync/stream_query_in_capture.cpp $(ci/libtorch --flags) -o stream_query_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -19,6 +19,10 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixQueryBefore", "Call stream.query() before the capture begins, not while it is open."},
+              {"FixQueryAfter", "Put stream.query() off until the capture has ended."},
+              {"FixRelaxedModeForOtherStream",
+               "Capture with capture_error_mode='relaxed' and query only streams that take no part in the capture."}},
 };
 
 class StreamQueryInCapture : public GpuTest {

@@ -4,7 +4,7 @@
 // the same; level 2 throws before CUDA is called, so that the capture survives and the exception points at the culprit.
 // The same level outside a capture finds the call without any graph.
 //
-// Alone:  g++ cases/sync/sync_debug_mode_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o sync_debug_mode_in_capture
+// Alone:  g++ cases/sync/sync_debug_mode_in_capture.cpp $(ci/libtorch --flags) -o sync_debug_mode_in_capture
 
 #include <string>
 
@@ -19,6 +19,9 @@ RECAPTURE_CASE = {
     .documented = "called a synchronizing CUDA operation: level 1 warns, level 2 throws",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixFindBeforeCapture",
+               "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture and move what it "
+               "reports out of it."}},
 };
 
 namespace {

@@ -3,7 +3,7 @@
 // The values are written to a pageable host tensor first and then copied with a wait. A tensor of the same content that
 // a kernel fills needs no copy, so it can be captured.
 //
-// Alone:  g++ cases/sync/tensor_literal_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o tensor_literal_in_capture
+// Alone:  g++ cases/sync/tensor_literal_in_capture.cpp $(ci/libtorch --flags) -o tensor_literal_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -17,6 +17,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixFillOnTheGpu",
+               "Make the constant with torch.full(..., device='cuda'), which fills it on the GPU, instead of "
+               "torch.tensor()."},
+              {"FixMakeBeforeCapture",
+               "Call torch.tensor(..., device='cuda') before the capture and only use the tensor inside it."}},
 };
 
 class TensorLiteralInCapture : public GpuTest {

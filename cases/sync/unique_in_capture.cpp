@@ -4,7 +4,7 @@
 // host reads it back in the middle of the operation. A fixed-size form needs no such number: sorted values, and beside
 // them a flag that is set where a value differs from the one before it.
 //
-// Alone:  g++ cases/sync/unique_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o unique_in_capture
+// Alone:  g++ cases/sync/unique_in_capture.cpp $(ci/libtorch --flags) -o unique_in_capture
 
 #include <tuple>
 
@@ -19,6 +19,11 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixFlagTheFirstOfEach",
+               "Sort with torch.sort() and compare neighbours with torch.ne() to flag and count distinct values at a "
+               "fixed shape."},
+              {"FixCallAfterReplay",
+               "Call torch.unique() on the graph's output after graph.replay(), outside the capture."}},
 };
 
 class UniqueInCapture : public GpuTest {

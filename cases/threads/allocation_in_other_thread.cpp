@@ -4,7 +4,7 @@
 // a running capture forbids the call to every thread. The thread gets 900, and the capturing one learns it at the end.
 // The size is fresh, so that the request cannot be served from the cache.
 //
-// Alone:  g++ cases/threads/allocation_in_other_thread.cpp $(ci/libtorch 2.15.0 --flags) -o allocation_in_other_thread
+// Alone:  g++ cases/threads/allocation_in_other_thread.cpp $(ci/libtorch --flags) -o allocation_in_other_thread
 
 #include <optional>
 #include <string>
@@ -23,6 +23,14 @@ RECAPTURE_CASE = {
     .documented = "900 in the allocating thread, 901 at the end of the capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes =
+        {{"FixThreadLocalMode",
+          "Capture with capture_error_mode='thread_local', so that other threads may allocate GPU memory meanwhile."},
+         {"FixRelaxedMode",
+          "Capture with capture_error_mode='relaxed', which lets every thread call cudaMalloc during the capture."},
+         {"FixFillTheCacheBefore",
+          "Allocate and free that size on the other thread's stream, then call capture_begin() yourself: "
+          "torch.cuda.graph() empties the cache."}},
 };
 
 namespace {

@@ -6,7 +6,7 @@
 // back afterwards to end its capture, as an owner does that gets a failure reported. After LibTorch's refusal it can;
 // CUDA's has taken the capture with it, and there is nothing left to end (401).
 //
-// Alone:  g++ cases/threads/capture_ended_by_other_thread.cpp $(ci/libtorch 2.15.0 --flags) -o capture_ended_by_other_thread
+// Alone:  g++ cases/threads/capture_ended_by_other_thread.cpp $(ci/libtorch --flags) -o capture_ended_by_other_thread
 
 #include <thread>
 
@@ -22,6 +22,9 @@ RECAPTURE_CASE = {
     .documented = "Capture must end on the same stream it began on; with the stream current there, 908",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixRelaxedModeAndCurrentStream",
+               "Call capture_begin(capture_error_mode='relaxed'), and make its stream current in the thread that calls "
+               "capture_end()."}},
 };
 
 class CaptureEndedByOtherThread : public GpuTest {

@@ -11,7 +11,7 @@
 //
 // Each process here is a fork that has CUDA for itself, so that a crash is a result and not the end of the test.
 //
-// Alone:  g++ cases/threads/driver_crash_beside_capture.cpp $(ci/libtorch 2.15.0 --flags) -o driver_crash_beside_capture
+// Alone:  g++ cases/threads/driver_crash_beside_capture.cpp $(ci/libtorch --flags) -o driver_crash_beside_capture
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -37,6 +37,17 @@ RECAPTURE_CASE = {
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
     .deadline_s = 180,
+    .effect = Effect::Crashes,
+    .fixes = {{"FixThreadLocalMode",
+               "Capture with capture_error_mode='thread_local' while another thread queries events, so that the driver "
+               "need not refuse its calls."},
+              {"FixRelaxedMode",
+               "Capture with capture_error_mode='relaxed' if another thread may query events just as a capture begins "
+               "or ends."},
+              {"FixOneLockForBoth",
+               "Hold one mutex from the begin to the end of each capture, and take the same mutex around the other "
+               "thread's event queries."}},
+    .stopping = "six processes, each until it crashes or has begun 20,000 captures",
 };
 
 namespace {

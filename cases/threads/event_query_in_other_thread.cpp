@@ -5,7 +5,7 @@
 // begin and its end by construction. The query fails (900) in the worker, and the capturing thread, innocent,
 // finds its capture invalidated (901).
 //
-// Alone:  g++ cases/threads/event_query_in_other_thread.cpp $(ci/libtorch 2.15.0 --flags) -o event_query_in_other_thread
+// Alone:  g++ cases/threads/event_query_in_other_thread.cpp $(ci/libtorch --flags) -o event_query_in_other_thread
 
 #include <chrono>
 #include <functional>
@@ -25,6 +25,18 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixThreadLocalMode",
+               "Capture with capture_error_mode='thread_local', so that background threads may call event.query() "
+               "meanwhile."},
+              {"FixRelaxedMode",
+               "Capture with capture_error_mode='relaxed', which lets every thread query events that were recorded "
+               "outside the capture."},
+              {"FixStopTheWorker",
+               "Stop the thread that calls event.query() before the capture begins, and start it again after the "
+               "capture has ended."},
+              {"FixCoordinateByALock",
+               "Hold a lock during the whole capture, and let the worker call event.query() only while it holds the "
+               "same lock."}},
 };
 
 class EventQueryInOtherThread : public GpuTest {

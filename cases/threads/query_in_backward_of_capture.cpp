@@ -6,7 +6,7 @@
 // query that fails in the capturing thread's forward passes in the backward, so half of a training step is not
 // checked. The work that the engine's thread launches is captured in either mode, for it goes to the capturing stream.
 //
-// Alone:  g++ cases/threads/query_in_backward_of_capture.cpp $(ci/libtorch 2.15.0 --flags) -o query_in_backward_of_capture
+// Alone:  g++ cases/threads/query_in_backward_of_capture.cpp $(ci/libtorch --flags) -o query_in_backward_of_capture
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -25,6 +25,11 @@ RECAPTURE_CASE = {
     .documented = "capture_error_mode=\"thread_local\" may not work for backward passes, executed in a separate thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixQueryAfterTheCapture",
+               "Take event.query() out of the backward function and call it after the capture has ended."},
+              {"FixRelaxedGuardInTheBackward",
+               "Put c10::cuda::CUDAStreamCaptureModeGuard(cudaStreamCaptureModeRelaxed) around the query in the "
+               "backward function."}},
 };
 
 namespace {

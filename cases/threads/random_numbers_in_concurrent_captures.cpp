@@ -7,7 +7,7 @@
 // in a thread that has another capture open in a stricter mode. From per-capture generator state on there is no such
 // flag.
 //
-// Alone:  g++ cases/threads/random_numbers_in_concurrent_captures.cpp $(ci/libtorch 2.15.0 --flags) -o random_numbers_in_concurrent_captures
+// Alone:  g++ cases/threads/random_numbers_in_concurrent_captures.cpp $(ci/libtorch --flags) -o random_numbers_in_concurrent_captures
 
 #include <future>
 #include <thread>
@@ -23,6 +23,9 @@ RECAPTURE_CASE = {
     .documented = "Attempt to increase offset for a CUDA generator not in capture mode.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .fixes = {{"FixOneCaptureAtATime",
+               "End one capture before you begin the next if either of them draws random numbers from the default "
+               "generator."}},
 };
 
 class RandomNumbersInConcurrentCaptures : public GpuTest {

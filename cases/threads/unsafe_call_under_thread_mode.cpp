@@ -5,7 +5,7 @@
 // a global capture for each of these modes, from the capturing thread and from another. The remedies are LibTorch's:
 // its guard around the call, as the device allocator and, from 2.7 on, NCCL's watchdog have it.
 //
-// Alone:  g++ cases/threads/unsafe_call_under_thread_mode.cpp $(ci/libtorch 2.15.0 --flags) -o unsafe_call_under_thread_mode
+// Alone:  g++ cases/threads/unsafe_call_under_thread_mode.cpp $(ci/libtorch --flags) -o unsafe_call_under_thread_mode
 
 #include <thread>
 
@@ -21,6 +21,12 @@ RECAPTURE_CASE = {
     .documented = "prohibited for every thread not itself in relaxed mode while any global capture is running",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixRelaxedGuardInTheCapturingThread",
+               "Put c10::cuda::CUDAStreamCaptureModeGuard(cudaStreamCaptureModeRelaxed) around a cudaMalloc in the "
+               "capturing thread."},
+              {"FixThreadLocalGuardInOtherThread",
+               "Put c10::cuda::CUDAStreamCaptureModeGuard(cudaStreamCaptureModeThreadLocal) around the other thread's "
+               "cudaMalloc."}},
 };
 
 class UnsafeCallUnderThreadMode : public GpuTest {

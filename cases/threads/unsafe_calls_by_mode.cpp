@@ -8,7 +8,7 @@
 //
 // No fix belongs to a table: each call has a case of its own with its remedies.
 //
-// Alone:  g++ cases/threads/unsafe_calls_by_mode.cpp $(ci/libtorch 2.15.0 --flags) -o unsafe_calls_by_mode
+// Alone:  g++ cases/threads/unsafe_calls_by_mode.cpp $(ci/libtorch --flags) -o unsafe_calls_by_mode
 
 #include <functional>
 #include <future>

@@ -6,7 +6,7 @@
 // no watchdog, a counter of pending queries that capture_begin waits for (2.1.1 to 2.6), and a thread-local capture
 // mode for the watchdog during its query (2.7 on).
 //
-// Alone:  g++ cases/threads/watchdog_query_in_capture.cpp $(ci/libtorch 2.15.0 --flags) -o watchdog_query_in_capture
+// Alone:  g++ cases/threads/watchdog_query_in_capture.cpp $(ci/libtorch --flags) -o watchdog_query_in_capture
 
 #include <atomic>
 #include <functional>
@@ -28,6 +28,15 @@ RECAPTURE_CASE = {
     .documented = "the watchdog thread may query CUDA events during capture, causing cudaErrorStreamCaptureUnsupported",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .fixes = {{"FixThreadLocalGuardInTheWatchdog",
+               "Let the watchdog query under CUDAStreamCaptureModeGuard(cudaStreamCaptureModeThreadLocal), as NCCL's "
+               "does from PyTorch 2.7 on."},
+              {"FixPendingQueriesHoldTheCaptureBack",
+               "In PyTorch 2.1.1 to 2.6, call CUDAGraph::inc_pending_event_queries() before each query and "
+               "dec_pending_event_queries() after it."},
+              {"FixWithoutWatchdog",
+               "Stop the watchdog thread before the capture, and query the collective's event only after the capture "
+               "has ended."}},
 };
 
 namespace {

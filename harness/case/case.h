@@ -30,18 +30,42 @@ struct Source {
   const char* heading;
 };
 
+// What a test's documented outcome does to a program, where it is another effect than the case's.
+struct EffectOf {
+  const char* test;  // "ReproducesMemoryKept"
+  Effect effect;
+};
+
+// One sentence for a Fix test that a user can act on, with the call or the setting that it means.
+struct Remedy {
+  const char* test;  // "FixReadAfterReplay"
+  const char* sentence;
+};
+
 struct Case {
   const char* title;  // One sentence in the present tense.
   std::vector<Source> sources;
   const char* documented;  // The failure's signature in the document's own words.
   Nature nature;
   Fidelity fidelity;
-  const char* needs = "gpu";  // As Needs reads it: "host", "gpu", "gpu python".
-  int deadline_s = 60;        // A test that takes longer has hung, in seconds.
+  const char* needs = "gpu";       // As Needs reads it: "host", "gpu", "gpu python".
+  int deadline_s = 60;             // A test that takes longer has hung, in seconds.
+  Effect effect = Effect::Raises;  // Of the documented failure, where no record shows it by itself.
+  std::vector<EffectOf> effects = {};
+  std::vector<Remedy> fixes = {};
+  const char* stopping = "";  // Of a case with rates: what ends the tries of a test.
 };
 
 extern const Case this_case;
 extern const char this_source[];  // The case's own source text, carried by the binary.
+
+// The texts of all fixtures as they were when the binary was built, for the hash of the code that runs. The build puts
+// them in; a case compiled by itself has none. The last entry is empty.
+struct FixtureSource {
+  const char* path;
+  const char* text;
+};
+extern const FixtureSource fixture_sources[] __attribute__((weak));
 
 // Tells the runner a fact about the running test; `value` may have several lines and is cut at 4 KiB. Without a runner
 // it does nothing.

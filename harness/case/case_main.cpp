@@ -15,6 +15,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "harness/case/case.h"
 #include "harness/case/events.h"
@@ -22,7 +23,7 @@
 
 namespace recapture {
 
-std::map<std::string, std::string> environment();  // fixtures/environment.cpp: what this binary runs on.
+std::map<std::string, std::string> environment();  // fixtures/cuda/environment.cpp: what this binary runs on.
 
 namespace {
 
@@ -33,11 +34,20 @@ int events = -1;
 
 void print(const Json& json) { std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n'; }
 
+std::optional<std::string> fixture(const std::string& path) {
+  for (const FixtureSource* source = fixture_sources; source != nullptr && source->path != nullptr; ++source) {
+    if (source->path == path) return source->text;
+  }
+  return std::nullopt;
+}
+
 void describe() {
-  Json sources = Json::array(), tests = Json::array();
+  Json sources = Json::array(), tests = Json::array(), effects = Json::object(), fixes = Json::object();
   for (const Source& source : this_case.sources) {
     sources.push_back({{"document", source.document}, {"heading", source.heading}});
   }
+  for (const EffectOf& of : this_case.effects) effects[of.test] = word(of.effect);
+  for (const Remedy& fix : this_case.fixes) fixes[fix.test] = fix.sentence;
   const auto* unit = ::testing::UnitTest::GetInstance();
   for (int s = 0; s < unit->total_test_suite_count(); ++s) {
     const auto* suite = unit->GetTestSuite(s);
@@ -52,7 +62,11 @@ void describe() {
          {"fidelity", word(this_case.fidelity)},
          {"needs", this_case.needs},
          {"deadline_s", this_case.deadline_s},
-         {"hash", source_hash(this_source)},
+         {"effect", word(this_case.effect)},
+         {"effects", effects},
+         {"fixes", fixes},
+         {"stopping", this_case.stopping},
+         {"hash", code_hash(this_source, fixture)},
          {"tests", tests}});
 }
 

@@ -1,12 +1,15 @@
-// One number for what a case's source does: comments, white space, the description, our own includes and the guards
+// One number for what a case does: comments, white space, the description, our own includes and the guards
 // that leave LibTorch out of a build do not count, so that better prose or another folder does not make a record stale.
 // Everything else counts.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace recapture {
 
@@ -79,6 +82,42 @@ inline std::string hash_of(std::string_view text) {
   return number;
 }
 
+// Of one file alone.
 inline std::string source_hash(std::string_view source) { return hash_of(code_only(without_description(source))); }
+
+// The headers of fixtures/ that a source includes, "fixtures/cuda/gpu.h".
+inline std::vector<std::string> fixtures_in(std::string_view source) {
+  constexpr std::string_view kInclude = "#include \"";
+  std::vector<std::string> found;
+  for (size_t at = 0; (at = source.find("#include \"fixtures/", at)) != std::string_view::npos;) {
+    at += kInclude.size();
+    found.emplace_back(source.substr(at, source.find('"', at) - at));
+  }
+  return found;
+}
+
+// Of all that runs: the case, the fixtures that it includes, and what is linked because of them, which lies beside each
+// header under the same name. `read` gives a file's text by its path in the tree, and nothing where there is no such
+// file. In which folder a file lies does not count.
+template <class Read>
+std::string code_hash(std::string_view source, Read&& read) {
+  std::set<std::string> seen;
+  std::multiset<std::string> hashes;
+  std::vector<std::string> left = fixtures_in(source);
+  while (!left.empty()) {
+    const std::string path = left.back();
+    left.pop_back();
+    if (!seen.insert(path).second) continue;
+    const std::optional<std::string> text = read(path);
+    if (!text) continue;
+    hashes.insert(source_hash(*text));
+    for (const std::string& next : fixtures_in(*text)) left.push_back(next);
+    if (path.size() > 2 && path.substr(path.size() - 2) == ".h")
+      left.push_back(path.substr(0, path.size() - 2) + ".cpp");
+  }
+  std::string all = source_hash(source);
+  for (const std::string& hash : hashes) all += hash;
+  return hash_of(all);
+}
 
 }  // namespace recapture

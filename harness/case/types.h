@@ -35,6 +35,17 @@ enum class Break {
   Remedy,   // REMEDY(…) is left out: Fix must be broken.
 };
 
+// What an outcome does to the program that meets it.
+enum class Effect {
+  Works,          // Nothing.
+  Warns,          // Goes on, with a warning.
+  Raises,         // An exception, or an error code.
+  SilentlyWrong,  // Goes on with wrong numbers, or without the work that it asked for.
+  Leaks,          // Goes on, and memory or another resource is lost.
+  Crashes,        // The process ends.
+  Hangs,          // It does not come back.
+};
+
 namespace detail {
 template <class E, size_t N>
 std::optional<E> enum_of(const std::array<std::string_view, N>& words, std::string_view word) {
@@ -50,11 +61,16 @@ inline constexpr std::array<std::string_view, 3> kFidelities = {"verbatim", "tra
 inline constexpr std::array<std::string_view, 3> kKinds = {"control", "reproduces", "fix"};
 inline constexpr std::array<std::string_view, 4> kBreaks = {"nothing", "trigger", "value", "remedy"};
 
+inline constexpr std::array<std::string_view, 7> kEffects = {"works", "warns",   "raises", "silently wrong",
+                                                             "leaks", "crashes", "hangs"};
+
 inline std::string_view word(Nature nature) { return kNatures[static_cast<size_t>(nature)]; }
 inline std::string_view word(Fidelity fidelity) { return kFidelities[static_cast<size_t>(fidelity)]; }
 inline std::string_view word(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 inline std::string_view word(Break broken) { return kBreaks[static_cast<size_t>(broken)]; }
+inline std::string_view word(Effect effect) { return kEffects[static_cast<size_t>(effect)]; }
 
+inline std::optional<Effect> effect_of(std::string_view word) { return detail::enum_of<Effect>(kEffects, word); }
 inline std::optional<Break> break_of(std::string_view word) { return detail::enum_of<Break>(kBreaks, word); }
 
 inline std::optional<Kind> kind_of(std::string_view test_name) {
@@ -69,7 +85,7 @@ inline Kind breakable_kind(Break broken) { return broken == Break::Remedy ? Kind
 
 // What a case needs to run: words in any order, such as "gpu python". "host" asks for nothing.
 struct Needs {
-  int gpus = 0;  // "gpu" is one, "2gpus" two.
+  int gpus = 0;  // "gpu" is one.
   bool python = false, nemo = false;
 
   // Nothing if a word is not known.
@@ -80,8 +96,6 @@ struct Needs {
       const std::string_view word = words.substr(at, end - at);
       if (word == "gpu") {
         needs.gpus = 1;
-      } else if (word == "2gpus") {
-        needs.gpus = 2;
       } else if (word == "python") {
         needs.python = true;
       } else if (word == "nemo") {

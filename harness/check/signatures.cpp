@@ -46,7 +46,7 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
     if (record.broken() != Break::Nothing) continue;
     for (const TestRecord& test : record.tests) {
       if (kind_of(test.name()) != Kind::Reproduces || !test.has(key::seen)) continue;
-      if (rules.stale(test.case_id(), record.cases.at(test.case_id()).hash)) continue;
+      if (rules.stale(record, test.case_id())) continue;
       const Observed observed{test.id(), test.text(key::seen), test.culprit("api")};
       all.insert(observed);
       if (classify(Kind::Reproduces, test) != Result::Reproduced) continue;

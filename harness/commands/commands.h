@@ -20,5 +20,7 @@ Verb run_verb(CLI::App& app, const std::string& root);
 Verb show_verb(CLI::App& app, const std::string& root);
 Verb merge_verb(CLI::App& app);
 Verb tables_verb(CLI::App& app);
+Verb catalogue_verb(CLI::App& app, const std::string& root);
+Verb test_verb(CLI::App& app, const std::string& root);
 
 }  // namespace recapture

@@ -1,50 +1,52 @@
-// recapture list: what can be run.
+// recapture list: what there is, from the catalogue: no build is needed.
 #include <fmt/format.h>
 
 #include <memory>
 
+#include "harness/commands/catalogue.h"
 #include "harness/commands/commands.h"
 #include "harness/judge/version.h"
-#include "harness/run/catalog.h"
-#include "harness/run/places.h"
 
 namespace recapture {
 namespace {
 
 struct Options {
-  std::string release, libtorch;
-  bool json = false;
+  std::vector<std::string> names;
+  std::string release;
+  bool json = false, tests = false, built = false;
 };
 
-Json as_json(const CaseInfo& info) {
-  Json tests = Json::array();
-  for (const std::string& test : info.tests) {
-    const auto kind = kind_of(test);
-    tests.push_back({{"name", test}, {"kind", kind ? word(*kind) : "unknown"}});
+void print_lines(const Catalogue& cases, const Options& options) {
+  size_t tests = 0;
+  for (const CatalogueCase& one : cases) {
+    fmt::print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, one.nature, one.title);
+    tests += one.tests.size();
+    if (!options.tests) continue;
+    for (const CatalogueTest& test : one.tests) {
+      fmt::print("{:<13}{}.{}{}{}\n", "", one.id, test.name, test.fix.empty() ? "" : ": ", test.fix);
+    }
   }
-  return {{"id", info.id},         {"family", info.family},     {"title", info.title},       {"sources", info.sources},
-          {"nature", info.nature}, {"fidelity", info.fidelity}, {"needs", info.needs_words}, {"tests", tests}};
+  fmt::print("{} {}, {} {}", cases.size(), cases.size() == 1 ? "case" : "cases", tests, tests == 1 ? "test" : "tests");
+  if (options.built) {
+    fmt::print(", built for {}{}", is_version(options.release) ? "LibTorch " : "", options.release);
+  }
+  fmt::print("\n");
 }
 
 Exit list(const Places& places, Options options) {
-  const auto built = built_releases(places);
-  if (options.release.empty() && built.empty()) {
-    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` gets LibTorch and builds them");
-  }
-  if (options.release.empty()) options.release = built.back();
-  Json all = Json::array();
-  size_t tests = 0;
-  for (const CaseBinary& binary : catalog(places, options.release, options.libtorch)) {
-    const CaseInfo& info = binary.info;
-    all.push_back(as_json(info));
-    tests += info.tests.size();
-    if (!options.json) fmt::print("{:<12} {:<46} {:<10} {}\n", info.family, info.id, info.nature, info.title);
-  }
+  if (!options.release.empty() && !options.built) throw Stop(Exit::Usage, "--release goes with --built");
+  const Catalogue all = options.built ? built_catalogue(places, options.release) : read_catalogue(places.root);
+  const Catalogue cases = selected(all, options.names);
   if (options.json) {
-    fmt::print("{}\n", all.dump(1));
+    Json array = Json::array();
+    for (const CatalogueCase& one : cases) {
+      Json json = as_json(one);
+      for (const char* prose : {"why", "documented", "deadline_s"}) json.erase(prose);
+      array.push_back(json);
+    }
+    fmt::print("{}\n", array.dump(1));
   } else {
-    fmt::print("{} cases, {} tests, built for {}{}\n", all.size(), tests,
-               is_version(options.release) ? "LibTorch " : "", options.release);
+    print_lines(cases, options);
   }
   return Exit::AsExpected;
 }
@@ -53,10 +55,12 @@ Exit list(const Places& places, Options options) {
 
 Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("list", "What can be run: every case that is built, a line each");
-  command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
-  command->add_option("--libtorch", options->libtorch, "Site-packages folder to load LibTorch from");
+  auto* command = app.add_subcommand("list", "What there is: every case, a line each");
+  command->add_option("names", options->names, "Families, cases, or tests as case.Test; * stands for anything");
+  command->add_flag("--tests", options->tests, "Below each case its tests, and what each fix tells to do");
   command->add_flag("--json", options->json, "A JSON array");
+  command->add_flag("--built", options->built, "Only what is built, as the built cases say it");
+  command->add_option("--release", options->release, "With --built: LibTorch release (default: the newest)");
   return {command, [options, &root] { return list(Places::find(root), *options); }};
 }
 

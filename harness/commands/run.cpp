@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "harness/commands/commands.h"
 #include "harness/show/junit.h"
@@ -18,7 +21,75 @@ struct Typed {
   RunOptions options;
   std::string broken = "nothing", shard, junit;
   std::vector<std::string> require;
+  std::optional<std::string> gpus;
+  std::optional<int> jobs;
+  bool go_on = false;
 };
+
+// What the record that --continue names asks for: a new run, the rest of one, or nothing (false).
+bool has_more_to_do(RunOptions& options) {
+  namespace fs = std::filesystem;
+  if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to go on with");
+  if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume exclude each other");
+  std::error_code error;
+  if (!fs::exists(options.record, error)) return true;
+  if (fs::is_regular_file(options.record, error) && fs::file_size(options.record, error) == 0) {
+    fs::remove(options.record, error);  // A run that was killed before its first line.
+    return true;
+  }
+  if (read_record(options.record).end == "complete") return false;
+  options.resume = options.record;
+  return true;
+}
+
+bool surprises(const Row& row) { return tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error; }
+
+// What was not as it should be, each with its reason, and what to do next.
+std::string surprises_of(const Finished& finished) {
+  constexpr size_t kMost = 20, kMostSeen = 160;
+  std::string text, next;
+  size_t count = 0;
+  bool stale = false, other = false;
+  for (const Row& row : finished.rows) {
+    if (!surprises(row)) continue;
+    if (++count <= kMost) {
+      std::string seen = row.seen.substr(0, row.seen.find('\n'));
+      if (seen.size() > kMostSeen) seen = seen.substr(0, kMostSeen - 3) + "...";
+      text += fmt::format("  {}: {}: {}{}{}\n", row.test, word(row.verdict), word(row.result), seen.empty() ? "" : ", ",
+                          seen);
+    }
+    if (row.verdict == Verdict::Stale && !std::exchange(stale, true)) {
+      next +=
+          fmt::format("next: ci/suite {} -- {}    # the case is newer than its binary: builds it and runs it again\n",
+                      row.release, row.case_id);
+    } else if (row.verdict != Verdict::Stale && row.verdict != Verdict::Missing &&
+               finished.record.broken() == Break::Nothing && !std::exchange(other, true)) {
+      next += fmt::format("next: recapture run --break trigger {}    # is it healthy without what causes it?\n",
+                          row.case_id);
+    }
+  }
+  if (count == 0) return "";
+  if (count > kMost) text += fmt::format("  and {} more\n", count - kMost);
+  return fmt::format("{} surprised:\n{}next: recapture show {}\n{}", count, text, finished.record.path, next);
+}
+
+std::string words_of(const Pace& pace) {
+  const auto tests = [](size_t n) { return fmt::format("{} test{}", n, n == 1 ? "" : "s"); };
+  std::string text;
+  if (pace.together > 0) {
+    text =
+        fmt::format("{} side by side in {:.1f} s, at a width of {}", tests(pace.together), pace.together_s, pace.jobs);
+  }
+  if (pace.together > 0 && pace.context_s > 0) {
+    const double floor_s = static_cast<double>(pace.together) * pace.context_s;
+    text += fmt::format("; a bare context takes {:.3f} s there: {:.2f} × the floor", pace.context_s,
+                        pace.together_s / floor_s);
+  }
+  if (pace.alone > 0) {
+    text += fmt::format("{}{} of races alone in {:.1f} s", text.empty() ? "" : "; ", tests(pace.alone), pace.alone_s);
+  }
+  return text.empty() ? text : text + "\n";
+}
 
 Exit run_and_show(const Places& places, const Typed& typed) {
   RunOptions options = typed.options;
@@ -31,10 +102,18 @@ Exit run_and_show(const Places& places, const Typed& typed) {
     options.demands.gpu = options.demands.gpu || need == "gpu";
     options.demands.recorder = options.demands.recorder || need == "recorder";
   }
+  if (typed.jobs && *typed.jobs < 1) throw Stop(Exit::Usage, "--jobs takes a number from 1 on");
+  options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
+  if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
+  if (typed.go_on && !has_more_to_do(options)) {
+    fmt::print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
+    return Exit::AsExpected;
+  }
   const Finished finished = run(places, options);
-  const auto& [record, rows] = finished;
+  const auto& [record, rows, pace] = finished;
   if (!typed.junit.empty()) write_junit_file({record, rows}, typed.junit);
-  fmt::print("\n{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), record.path);
+  fmt::print("\n{}{}{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), words_of(pace),
+             surprises_of(finished), record.path);
   return exit_for(verdicts_of(rows));
 }
 
@@ -48,6 +127,11 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
   command->add_option("--record", options.record, "Where the record goes (default: below the build folder)");
   command->add_option("--resume", options.resume, "A record that was cut short: run the rest of it");
+  command->add_flag("--continue", typed->go_on, "Make the run of --record, go on with it, or say that it is complete");
+  command->add_option("--jobs", typed->jobs,
+                      "Tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
+  command->add_option("--gpu", typed->gpus, "Share the tests out over these GPUs, such as 0,1");
+  command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
   command->add_option("--shard", typed->shard, "i/n: only every n-th case, from the i-th on");
   command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
   command->add_option("--require", typed->require, "gpu, recorder: fail (7) where it is not there")

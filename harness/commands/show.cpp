@@ -1,71 +1,251 @@
-// recapture show: the verdicts of records.
+// recapture show: what the records mean: of all machines in a page, of records test by test, of a case all that is on
+// file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "harness/case/pattern.h"
 #include "harness/check/expectations.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/board.h"
+#include "harness/judge/catalogue.h"
+#include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/run/places.h"
+#include "harness/show/case_view.h"
 #include "harness/show/json.h"
 #include "harness/show/junit.h"
 #include "harness/show/markdown.h"
+#include "harness/show/overview.h"
 #include "harness/show/text.h"
 
 namespace recapture {
+namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::vector<std::string> records;
+  std::vector<std::string> names;
   std::string junit;
-  bool json = false, markdown = false;
+  bool all = false, json = false, markdown = false;
 };
 
-Exit show(const Places& places, const Options& options) {
-  const Rules rules = rules_of(places.root);
-  const bool all = options.records.empty();
-  std::vector<Record> records;
-  for (const std::string& path : all ? records_below(places.reports()) : options.records) {
-    records.push_back(read_record(path));
-  }
-  if (records.empty()) throw Stop(Exit::NothingRan, "no records below reports/; `ci/suite` makes one");
-  if (all) {
-    for (const std::string& error :
-         expectation_errors(rules.expectations, read_matrix(places.root), records, places.reports())) {
-      throw Stop(Exit::Usage, error);
+// What the words on the command line turned out to be.
+struct Asked {
+  std::string folder;                // Its newest records are wanted.
+  std::vector<std::string> records;  // These records,
+  std::vector<std::string> cases;    // or these families, cases and tests.
+};
+
+// Sorts the words: a name of the catalogue, a folder, a record, a pattern of records; what lies below reports/ may be
+// named from there.
+class Sorter {
+ public:
+  explicit Sorter(const Places& places) : places_(places) {}
+
+  void take(const std::string& word) {
+    if (is_name(word)) {
+      asked_.cases.push_back(word);
+    } else if (!take_path(word) && !take_path(places_.reports() + "/" + word)) {
+      take_unknown(word);
     }
   }
-  const Board board(std::move(records), rules);
-  if (options.markdown) {
-    fmt::print("{}", as_markdown(board));
-    return Exit::AsExpected;
+
+  const Asked& asked() {
+    const int kinds =
+        (asked_.folder.empty() ? 0 : 1) + (asked_.records.empty() ? 0 : 1) + (asked_.cases.empty() ? 0 : 1);
+    if (kinds > 1) throw Stop(Exit::Usage, "show takes cases, or records, or one folder, not some of each");
+    return asked_;
   }
+
+ private:
+  bool is_name(const std::string& word) {
+    if (!fs::exists(catalogue_path(places_.root))) return false;
+    const Names& known = names();
+    for (const auto* list : {&known.families, &known.cases, &known.tests}) {
+      if (std::find(list->begin(), list->end(), word) != list->end()) return true;
+    }
+    return false;
+  }
+
+  bool take_path(const std::string& path) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) return take_folder(path);
+    // A path to a case, as a source or built, names the case.
+    const fs::path file = path;
+    if (file.extension() == ".cpp" || is_name(last_part(path))) return false;
+    if (fs::exists(path, error)) {
+      asked_.records.push_back(path);
+      return true;
+    }
+    const size_t star = path.find('*');
+    if (star == std::string::npos || (path.find('/') == std::string::npos && file.extension() != ".jsonl"))
+      return false;
+    const std::string folder = path.substr(0, path.rfind('/', star) + 1);
+    bool found = false;
+    for (std::string record : records_below(folder.empty() ? "." : folder)) {
+      if (folder.empty()) record.erase(0, 2);
+      if (!matches(path, record)) continue;
+      asked_.records.push_back(record);
+      found = true;
+    }
+    return found;
+  }
+
+  bool take_folder(const std::string& path) {
+    const auto records = records_below(path);
+    if (records.empty()) {
+      if (is_name(last_part(path))) return false;
+      throw Stop(Exit::NothingRan, "no records below " + path);
+    }
+    if (!asked_.folder.empty()) throw Stop(Exit::Usage, "show takes one folder");
+    asked_.folder = path;
+    return true;
+  }
+
+  void take_unknown(const std::string& word) {
+    const fs::path path = word;
+    const bool is_path = word.find('/') != std::string::npos && path.extension() != ".cpp";
+    if (path.extension() == ".jsonl" || (is_path && !is_name(last_part(word)))) {
+      std::vector<std::string> known;
+      for (const fs::path record : records_below(places_.reports())) {
+        known.push_back(record.lexically_relative(places_.reports()).string());
+        if (word.rfind("reports/", 0) == 0) known.back() = "reports/" + known.back();
+      }
+      if (!near(word, known).empty()) throw Stop(Exit::Usage, no_such("record", word, known));
+      asked_.records.push_back(word);  // Whoever reads it says what is wrong with it.
+      return;
+    }
+    if (is_version(word)) {
+      std::vector<std::string> known;
+      for (const auto& entry : fs::directory_iterator(places_.reports())) {
+        if (entry.is_directory()) known.push_back(entry.path().filename().string());
+      }
+      std::sort(known.begin(), known.end());
+      throw Stop(Exit::Usage, no_such("release", word, known, "reports/ has no records of it"));
+    }
+    named(word, names());  // Throws if it names nothing.
+    asked_.cases.push_back(word);
+  }
+
+  const Names& names() {
+    if (!names_) names_ = names_in(read_catalogue(places_.root));
+    return *names_;
+  }
+
+  const Places& places_;
+  std::optional<Names> names_;
+  Asked asked_;
+};
+
+Exit show_cases(const Places& places, const Options& options, const std::vector<std::string>& names) {
+  const Catalogue cases = selected(read_catalogue(places.root), names);
+  const auto sources = read_sources(places.root);
+  const auto changes = read_changes(places.root);
+  const Board board(newest_records(places.reports()).records, rules_of(places.root));
+  const auto all = latest(board);
   Json json = Json::array();
-  for (const Judged& judged : board.records()) {
-    const auto& [record, rows] = judged;
-    for (const Json& row : as_json(rows)) json.push_back(row);
-    if (!options.junit.empty()) write_junit_file(judged, options.junit);
-    if (options.json) continue;
+  std::vector<Verdict> verdicts;
+  for (const CatalogueCase& one : cases) {
+    const CaseView view{one, sources, changes, all};
+    if (options.json) {
+      json.push_back(as_json(view));
+    } else {
+      fmt::print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", as_text(view));
+    }
+    for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
+  }
+  if (options.json) fmt::print("{}\n", json.dump(1));
+  return exit_for(verdicts);
+}
+
+void print_rows(const Board& board, const std::string& folder) {
+  for (const auto& [record, rows] : board.records()) {
     if (board.records().size() > 1) {
-      const std::filesystem::path path = record.path;
-      fmt::print("{}\n", all ? path.lexically_relative(places.reports()).string() : path.string());
+      const fs::path path = record.path;
+      fmt::print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
     }
     fmt::print("{}", heading(record));
     for (const Row& row : rows) fmt::print("{}\n", as_line(row));
     fmt::print("{}{}\n", summary(rows), observed_tables(record, rows));
   }
-  if (options.json) fmt::print("{}\n", json.dump(1));
-  return exit_for(board.verdicts());
+}
+
+void print_last_words(const std::vector<OnMachine>& all) {
+  if (const std::string text = surprises(all); !text.empty()) fmt::print("surprises\n{}\n", text);
+  fmt::print("{}", last_line(all));
+}
+
+Exit show_records(const Places& places, const Options& options, const Asked& asked) {
+  const bool everything = asked.folder == places.reports();
+  Newest read;
+  if (asked.folder.empty()) {
+    for (const std::string& path : asked.records) read.records.push_back(read_record(path));
+  } else {
+    read = options.all ? all_records(asked.folder) : newest_records(asked.folder);
+    if (read.records.empty()) throw Stop(Exit::NothingRan, "no records below reports/; `ci/suite` makes one");
+  }
+  const Rules rules = rules_of(places.root);
+  if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
+    for (const std::string& error :
+         expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
+      throw Stop(Exit::Usage, error);
+    }
+  }
+  const Board board(std::move(read.records), rules);
+  if (options.markdown) {
+    fmt::print("{}", as_markdown(board));
+    return Exit::AsExpected;
+  }
+  if (!options.junit.empty()) {
+    if (board.records().size() > 1) throw Stop(Exit::Usage, "--junit takes one record; name it");
+    write_junit_file(board.records().front(), options.junit);
+  }
+  const auto all = latest(board);
+  // A folder with one record is that record.
+  const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
+  const bool test_by_test = asked.folder.empty() || options.all || is_one;
+  if (options.json) {
+    Json json = Json::array();
+    for (const Judged& judged : board.records()) {
+      for (const Json& row : as_json(judged.rows)) json.push_back(row);
+    }
+    fmt::print("{}\n", json.dump(1));
+  } else if (test_by_test) {
+    print_rows(board, asked.folder);
+    if (board.records().size() > 1) print_last_words(all);
+  } else {
+    fmt::print("{}\n", machines_text(all));
+    if (read.left_out > 0) {
+      fmt::print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
+    }
+    print_last_words(all);
+  }
+  return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
+}
+
+Exit show(const Places& places, const Options& options) {
+  Sorter sorter(places);
+  for (const std::string& name : options.names) sorter.take(name);
+  Asked asked = sorter.asked();
+  if (!asked.cases.empty()) {
+    if (options.markdown || !options.junit.empty()) throw Stop(Exit::Usage, "a case is shown as text or by --json");
+    return show_cases(places, options, asked.cases);
+  }
+  if (options.names.empty()) asked.folder = places.reports();
+  return show_records(places, options, asked);
 }
 
 }  // namespace
 
 Verb show_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("show", "The verdicts of records");
-  command->add_option("records", options->records, "Records (default: all below reports/)");
+  auto* command = app.add_subcommand("show", "What the records mean: of all machines, of a record, of a case");
+  command->add_option("names", options->names,
+                      "Cases, families or tests, for all that is on file about them; or records, or a folder (default: "
+                      "reports/); * stands for anything");
+  command->add_flag("--all", options->all, "Every test of every record, not only the newest of each machine");
   command->add_option("--junit", options->junit, "Write JUnit XML to this file, of one record");
   command->add_flag("--json", options->json, "A JSON array");
   command->add_flag("--markdown", options->markdown, "One table, a line a case, a column a release");

@@ -80,6 +80,7 @@ std::vector<Change> read_changes(const std::string& root) {
     change.what = text_in(*entry, "what", place);
     change.number = text_in(*entry, "number", place);
     change.since = text_in(*entry, "since", place, false);
+    if (!change.since.empty()) older(change.since, change.since);  // Throws if it is no version.
     if (const auto* expected = (*entry)["expect"].as_array()) {
       for (const auto& below : *expected) {
         const auto* table = below.as_table();

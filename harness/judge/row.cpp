@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/case/events.h"
+#include "harness/case/signature.h"
 #include "harness/judge/rate.h"
 
 namespace recapture {
@@ -34,6 +35,39 @@ std::string seen_words(const TestRecord& test) {
   return words;
 }
 
+// Whether the record shows by itself that something was raised.
+bool raised(const TestRecord& test) {
+  if (const auto signature = Signature::read(test.text(key::seen))) {
+    return signature->first != "ok" || signature->end.rfind("ok", 0) != 0;
+  }
+  return test.error() != 0 || test.has(key::exception);
+}
+
+// From the record where it shows it; else what the case declares of its documented outcome.
+std::string effect_of(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
+  switch (row.result) {
+    case Result::Healthy:
+    case Result::Holds:
+      return std::string(word(Effect::Works));
+    case Result::Crashed:
+      return std::string(word(Effect::Crashes));
+    case Result::Hung:
+      return std::string(word(Effect::Hangs));
+    case Result::Reproduced:
+    case Result::Different:
+    case Result::Broken:
+      break;
+    default:
+      return "";
+  }
+  if (row.result == Result::Different && raised(test)) return std::string(word(Effect::Raises));
+  const auto declared = rules.effects.find(row.test);
+  if (declared != rules.effects.end()) return declared->second;
+  const CaseInfo& info = record.cases.at(row.case_id);
+  if (!info.effect.empty()) return info.effects.value(row.name, info.effect);
+  return std::string(word(raised(test) ? Effect::Raises : Effect::SilentlyWrong));
+}
+
 // The same test again by plain exec, where that was asked for: agreement is needed for any verdict.
 bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result result) {
   const auto found = record.confirmations.find(test.id());
@@ -52,7 +86,7 @@ bool missing(const Record& record, const Row& row, const TestRecord& test, const
 }
 
 Verdict verdict_of(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
-  if (rules.stale(row.case_id, record.cases.at(row.case_id).hash)) return Verdict::Stale;
+  if (rules.stale(record, row.case_id)) return Verdict::Stale;
   if (!confirmed(record, row.kind, test, row.result)) return Verdict::Inconclusive;
   if (missing(record, row, test, rules)) return Verdict::Missing;
   if (record.broken() != Break::Nothing) return judge_broken(record.broken(), row.kind, row.result, test);
@@ -89,6 +123,7 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
       row.seen = seen_words(*test);
       row.code = test->error();
       row.seconds = test->seconds();
+      row.effect = effect_of(record, row, *test, rules);
       row.verdict = verdict_of(record, row, *test, rules);
       if (row.verdict == Verdict::ControlFails) control_fails.insert(row.case_id);
     }

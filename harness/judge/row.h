@@ -15,8 +15,9 @@ struct Row {
   Result result = Result::Invalid;
   bool ran = false;  // False: there is no line of it in the record.
   Verdict verdict = Verdict::NotRun;
-  std::string seen;  // What was seen, or why not.
-  int code = 0;      // CUDA's error number, 0 if none.
+  std::string seen;    // What was seen, or why not.
+  int code = 0;        // CUDA's error number, 0 if none.
+  std::string effect;  // What this outcome does to a program; "" where nothing was observed.
   double seconds = 0;
 };
 

@@ -2,15 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "harness/judge/catalogue.h"
+#include "harness/judge/index.h"
 #include "harness/judge/verdict.h"
 
 namespace recapture {
 
-bool Rules::stale(const std::string& case_id, const std::string& recorded_hash) const {
+bool Rules::stale(const Record& record, const std::string& case_id) const {
   if (tree.empty()) return false;
   const auto now = tree.find(case_id);
-  const auto old = old_hashes.find(recorded_hash);
-  return now == tree.end() || now->second.hash != (old == old_hashes.end() ? recorded_hash : old->second);
+  if (now == tree.end()) return true;
+  const std::string& then = record.cases.at(case_id).hash;
+  if (record.format() >= 2) return now->second.code != then;
+  const auto old = old_hashes.find(then);
+  return now->second.hash != (old == old_hashes.end() ? then : old->second);
 }
 
 Rules rules_of(const std::string& root, const Demands& demands) {
@@ -18,8 +25,15 @@ Rules rules_of(const std::string& root, const Demands& demands) {
   rules.expectations = expectations_of(read_changes(root));
   rules.tree = cases_in_tree(root);
   rules.old_hashes = hashes_of_old_records(root);
+  if (std::filesystem::exists(catalogue_path(root))) {
+    for (const CatalogueCase& one : read_catalogue(root)) {
+      for (const CatalogueTest& test : one.tests) {
+        if (!test.effect.empty()) rules.effects[one.id + "." + test.name] = test.effect;
+      }
+    }
+  }
   rules.demands = demands;
-  if (demands.as_before) rules.available = available_in(read_records_below(root + "/reports"));
+  if (demands.as_before) rules.available = available_in(newest_records(root + "/reports").records);
   return rules;
 }
 

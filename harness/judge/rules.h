@@ -22,11 +22,12 @@ struct Rules {
   std::vector<Expectation> expectations;
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
   std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
+  std::map<std::string, std::string> effects;     // Of documented outcomes, by test, from the catalogue.
   std::set<std::string> available;                // key_of for what was there before.
   Demands demands;
 
-  // Whether a case's code is no longer what a record with this hash was made with.
-  bool stale(const std::string& case_id, const std::string& recorded_hash) const;
+  // Whether a case's code is no longer what the record was made with.
+  bool stale(const Record& record, const std::string& case_id) const;
 };
 
 // Reads them from Recapture's own tree.

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 
 #include "harness/case/source_hash.h"
@@ -10,15 +11,30 @@
 namespace recapture {
 namespace fs = std::filesystem;
 
+namespace {
+
+std::optional<std::string> contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string{std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
 std::map<std::string, TreeCase> cases_in_tree(const std::string& root) {
   std::map<std::string, TreeCase> cases;
   if (!fs::is_directory(root + "/cases")) return cases;
+  std::map<std::string, std::optional<std::string>> known;  // Most cases share their fixtures.
+  const auto fixture = [&](const std::string& path) {
+    const auto at = known.find(path);
+    return at != known.end() ? at->second : known.emplace(path, contents(root + "/" + path)).first->second;
+  };
   for (const auto& entry : fs::recursive_directory_iterator(root + "/cases")) {
     const fs::path& path = entry.path();
     if (path.extension() != ".cpp") continue;
-    std::ifstream file(path, std::ios::binary);
-    const std::string source{std::istreambuf_iterator<char>(file), {}};
-    cases[path.stem().string()] = {path.parent_path().filename().string(), path.string(), source_hash(source)};
+    const std::string source = contents(path).value_or("");
+    cases[path.stem().string()] = {path.parent_path().filename().string(), path.string(), source_hash(source),
+                                   code_hash(source, fixture)};
   }
   return cases;
 }

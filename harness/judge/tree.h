@@ -6,9 +6,10 @@
 namespace recapture {
 
 struct TreeCase {
-  std::string family;  // The folder below cases/.
-  std::string path;    // The source file.
-  std::string hash;
+  std::string family;     // The folder below cases/.
+  std::string path;       // The source file.
+  std::string hash;       // Of the source alone, for records of format 1.
+  std::string code = {};  // Of all that runs.
 };
 
 // By id. Empty if the tree has no cases.

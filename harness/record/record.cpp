@@ -26,6 +26,11 @@ std::string contents(const std::string& path) {
 
 void take_line(Record& record, const Json& line) {
   if (line.contains("recapture")) {
+    const Json& format = line.at("recapture");
+    if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
+      throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
+                                           format.dump(), kRecordFormat));
+    }
     record.environment = line;
   } else if (line.contains("plan")) {
     for (const auto& test : line.at("plan")) record.plan.push_back(test);
@@ -67,6 +72,10 @@ CaseInfo CaseInfo::from(const Json& json) {
   info.needs = *needs;
   info.sources = json.at("sources");
   info.deadline_s = json.at("deadline_s");
+  info.effect = json.value("effect", "");
+  info.stopping = json.value("stopping", "");
+  info.effects = json.value("effects", Json::object());
+  info.fixes = json.value("fixes", Json::object());
   for (const auto& test : json.at("tests")) info.tests.push_back(test);
   return info;
 }
@@ -74,7 +83,8 @@ CaseInfo CaseInfo::from(const Json& json) {
 Json CaseInfo::to_json() const {
   return Json{{"case", id},           {"family", family},         {"hash", hash},     {"title", title},
               {"sources", sources},   {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
-              {"needs", needs_words}, {"deadline_s", deadline_s}, {"tests", tests}};
+              {"needs", needs_words}, {"deadline_s", deadline_s}, {"effect", effect}, {"effects", effects},
+              {"fixes", fixes},       {"stopping", stopping},     {"tests", tests}};
 }
 
 void Record::add(TestRecord test) {

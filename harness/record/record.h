@@ -1,6 +1,6 @@
 // The record of a run: what was observed, and where. One file a run, one JSON object a line, written line by line:
 //
-//   {"recapture":1, …}        the environment
+//   {"recapture":2, …}        the environment
 //   {"plan":["item_in_capture.Control", …]}
 //   {"case":"item_in_capture","hash":…, …}     before its first test
 //   {"test":"item_in_capture.Control", …}      one a test, in the plan's order
@@ -18,6 +18,8 @@
 
 namespace recapture {
 
+inline constexpr int kRecordFormat = 2;  // What is written. Format 1 is read too.
+
 using Json = nlohmann::ordered_json;
 
 // What a case says about itself.
@@ -27,7 +29,9 @@ struct CaseInfo {
   std::string needs_words = "gpu";  // As the case spells them.
   Json sources = Json::array();
   int deadline_s = 60;
-  std::vector<std::string> tests;  // Names without the case, in the file's order.
+  std::string effect, stopping;                           // "" in records of format 1.
+  Json effects = Json::object(), fixes = Json::object();  // By test: another effect, the sentence of a fix.
+  std::vector<std::string> tests;                         // Names without the case, in the file's order.
 
   static CaseInfo from(const Json& json);
   Json to_json() const;
@@ -69,6 +73,9 @@ struct Record {
 
   // A member of the environment; "" where it is absent or no text.
   std::string where(const std::string& key) const;
+  // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
+  // case's source alone.
+  int format() const { return environment.value("recapture", 1); }
   Break broken() const { return break_of(where("break")).value_or(Break::Nothing); }
 
  private:

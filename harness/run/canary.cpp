@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "harness/case/source_hash.h"
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -96,8 +98,16 @@ int main() {
   call("cuDeviceGet", &device, 0);
   call("cuDeviceGetName", name.data(), static_cast<int>(name.size()), device);
   call("cuDriverGetVersion", &version);
+  constexpr int kMajor = 75, kMinor = 76;  // Attributes of a device: its compute capability.
+  int major = 0, minor = 0;
+  call("cuDeviceGetAttribute", &major, kMajor, device);
+  call("cuDeviceGetAttribute", &minor, kMinor, device);
+  std::array<char, 16> uuid{};
+  call("cuDeviceGetUuid_v2", uuid.data(), device);
   const Json facts = {{"gpus", count},
                       {"gpu", name.data()},
+                      {"gpu_id", recapture::hash_of({uuid.data(), uuid.size()})},
+                      {"compute_capability", std::to_string(major) + "." + std::to_string(minor)},
                       {"driver", driver_version()},
                       {"cuda_driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)}};
   const std::string wrong = run_kernel(device);

@@ -78,7 +78,7 @@ std::string Anonymous::operator()(std::string text) const {
   return text;
 }
 
-Json line_of(const std::string& test, const Observation& seen, const std::string& how, const Anonymous& anonymous) {
+Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous) {
   Json said = Json::object();
   std::string probing;
   for (const auto& [name, value] : seen.events) take(said, name, anonymous(value), probing);
@@ -88,7 +88,7 @@ Json line_of(const std::string& test, const Observation& seen, const std::string
   if (said.value(key::recorder, "") == "on") said.erase(key::recorder);  // The usual; its absence is what matters.
 
   // Lists and tables are read best after the single values.
-  Json line{{"test", test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
+  Json line{{"test", ran.test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
   for (const auto& [member, value] : said.items()) {
     if (value.is_primitive() || member == key::culprit) line[member] = value;
   }
@@ -102,7 +102,9 @@ Json line_of(const std::string& test, const Observation& seen, const std::string
     line["last_words"] = words.size() > kWordsInRecord ? words.substr(words.size() - kWordsInRecord) : words;
     if (seen.output_bytes > kLastWords) line["output_bytes"] = seen.output_bytes;
   }
-  line["how"] = how;
+  if (line.contains(key::tries) && !ran.stopping.empty()) line["stopping"] = ran.stopping;
+  line["how"] = ran.how;
+  line["command"] = anonymous(ran.command);
   line["volatile"] = {{"seconds", std::round(seen.seconds * 100) / 100}};
   return line;
 }

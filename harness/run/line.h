@@ -19,8 +19,15 @@ class Anonymous {
   std::vector<std::pair<std::string, std::string>> folders_;
 };
 
-// `how` is "fork" or "exec".
-Json line_of(const std::string& test, const Observation& seen, const std::string& how, const Anonymous& anonymous);
+// What ran, beside what it did.
+struct Ran {
+  std::string test;
+  std::string how;       // "fork" or "exec".
+  std::string command;   // That runs this test alone, by hand.
+  std::string stopping;  // Of a rate: what ended its tries.
+};
+
+Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous);
 
 // The line of a test that could not run here.
 Json line_of_skipped(const std::string& test, const std::string& reason);

@@ -19,6 +19,8 @@ Machine ask_machine(const Places& places) {
   Machine machine;
   machine.gpus = json.value("gpus", 0);
   machine.gpu = json.value("gpu", "");
+  machine.gpu_id = json.value("gpu_id", "");
+  machine.compute_capability = json.value("compute_capability", "");
   machine.driver = json.value("driver", "");
   machine.cuda_driver = json.value("cuda_driver", "");
   machine.reason = json.value("reason", "the canary died");

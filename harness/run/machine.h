@@ -9,9 +9,10 @@ namespace recapture {
 
 struct Machine {
   int gpus = 0;
-  std::string gpu, driver, cuda_driver;  // Of the first GPU; "" without one.
-  std::string health;                    // "ok", "none" (no GPU), or what went wrong.
-  std::string reason;                    // Why there is no GPU.
+  std::string gpu, driver, cuda_driver;    // Of the first GPU; "" without one.
+  std::string gpu_id, compute_capability;  // Its UUID, hashed; "9.0".
+  std::string health;                      // "ok", "none" (no GPU), or what went wrong.
+  std::string reason;                      // Why there is no GPU.
 
   bool answers() const { return health == "ok"; }
 

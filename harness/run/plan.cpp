@@ -4,14 +4,20 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <random>
+#include <set>
+#include <utility>
 
+#include "harness/judge/suggest.h"
 #include "harness/record/exit.h"
 
 namespace recapture {
 namespace {
 
-bool names(const std::string& filter, const CaseInfo& info, const std::string& test) {
-  return filter == info.family || filter == info.id || filter == info.id + "." + test;
+// Fisher and Yates. std::shuffle gives another order with each standard library.
+template <class T>
+void mix(std::vector<T>& all, std::mt19937_64& random) {
+  for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random() % i]);
 }
 
 }  // namespace
@@ -26,28 +32,54 @@ Shard read_shard(const std::string& text) {
 
 std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::vector<std::string>& filters,
                                  Break broken, const Shard& shard) {
-  std::vector<bool> used(filters.size());
+  Names known;
+  for (const CaseBinary& binary : all) {
+    known.families.push_back(binary.info.family);
+    known.cases.push_back(binary.info.id);
+    for (const std::string& test : binary.info.tests) known.tests.push_back(binary.info.id + "." + test);
+  }
+  std::set<std::string> wanted;
+  for (const std::string& filter : filters) {
+    for (const std::string& name : named(filter, known)) wanted.insert(name);
+  }
   std::vector<PlannedCase> plan;
   int index = 0;
   for (const CaseBinary& binary : all) {
+    const CaseInfo& info = binary.info;
     PlannedCase planned{binary, {}};
-    for (const std::string& test : binary.info.tests) {
-      bool named = filters.empty();
-      for (size_t i = 0; i < filters.size(); ++i) {
-        if (!names(filters[i], binary.info, test)) continue;
-        used[i] = named = true;
-      }
+    for (const std::string& test : info.tests) {
+      const bool is_named = wanted.empty() || wanted.count(info.family) != 0 || wanted.count(info.id) != 0 ||
+                            wanted.count(info.id + "." + test) != 0;
       const bool concerned = broken == Break::Nothing || kind_of(test) == breakable_kind(broken);
-      if (named && concerned) planned.tests.push_back(test);
+      if (is_named && concerned) planned.tests.push_back(test);
     }
     if (!planned.tests.empty() && index++ % shard.of == shard.index - 1) plan.push_back(planned);
   }
-  const auto unused = std::find(used.begin(), used.end(), false);
-  if (unused != used.end()) {
-    throw Stop(Exit::Usage, fmt::format("no family, case or test is called '{}'; `recapture list` names them",
-                                        filters[static_cast<size_t>(unused - used.begin())]));
-  }
   return plan;
+}
+
+void shuffle(std::vector<PlannedCase>& plan, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  mix(plan, random);
+  for (PlannedCase& planned : plan) mix(planned.tests, random);
+}
+
+std::vector<std::string> read_gpus(const std::string& text) {
+  std::vector<std::string> gpus(1);
+  for (const char c : text) {
+    if (c == ',') {
+      gpus.emplace_back();
+    } else {
+      gpus.back() += c;
+    }
+  }
+  const auto is_number = [](const std::string& gpu) {
+    return !gpu.empty() && gpu.size() < 4 && gpu.find_first_not_of("0123456789") == std::string::npos;
+  };
+  if (!std::all_of(gpus.begin(), gpus.end(), is_number)) {
+    throw Stop(Exit::Usage, "--gpu takes numbers such as 0 or 0,1, not '" + text + "'");
+  }
+  return gpus;
 }
 
 }  // namespace recapture

@@ -33,13 +33,22 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Kills what a test left: its process group, and orphans that have left the group (they are our children by adoption).
+// An orphan's own children become ours once it is dead, so we look until there are none.
 void kill_leftovers(pid_t group) {
+  constexpr double kPatience_s = 10;  // A process that hangs in a driver cannot be killed; the next test need not wait.
+  constexpr int kLook_us = 500;
   if (group > 0) kill(-group, SIGKILL);
-  std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
-  for (pid_t child = 0; children >> child;) {
-    if (kept.count(child) != 0) continue;
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+  const auto start = Clock::now();
+  for (bool some = true; some && since(start) < kPatience_s;) {
+    some = false;
+    std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
+    for (pid_t child = 0; children >> child;) {
+      if (kept.count(child) != 0) continue;
+      some = true;
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, WNOHANG);
+    }
+    if (some) usleep(kLook_us);
   }
 }
 
@@ -59,7 +68,8 @@ void set_ending(int status, Observation& seen) {
   seen.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-std::vector<std::string> environment_for(const Program& program) {
+// Variables that change what LibTorch, CUDA or GoogleTest does. Those of GoogleTest would change what a test is.
+bool is_taken(const std::string& name) {
   static const std::set<std::string> kTaken = {"CUDA_LAUNCH_BLOCKING",
                                                "CUDA_MODULE_LOADING",
                                                "CUDA_INJECTION64_PATH",
@@ -75,10 +85,16 @@ std::vector<std::string> environment_for(const Program& program) {
                                                "GTEST_SHUFFLE",
                                                "GTEST_TOTAL_SHARDS",
                                                kEventsVariable};
+  return kTaken.count(name) != 0;
+}
+
+std::string name_of_variable(const char* variable) { return {variable, std::strcspn(variable, "=")}; }
+
+std::vector<std::string> environment_for(const Program& program) {
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string name(*variable, std::strcspn(*variable, "="));
-    if (kTaken.count(name) == 0 && program.environment.count(name) == 0) all.emplace_back(*variable);
+    const std::string name = name_of_variable(*variable);
+    if (!is_taken(name) && program.environment.count(name) == 0) all.emplace_back(*variable);
   }
   for (const auto& [name, value] : program.environment) {
     std::string variable = name;
@@ -149,10 +165,11 @@ pid_t start(const Program& program, int out, int err, int inherit, int inherit_a
   const auto argv = pointers(words), envp = pointers(variables);
   // All that the child needs is made before the fork: afterwards another thread may hold any lock for ever.
   const std::string cannot = "cannot start " + full.path + ": ";
-  const pid_t child = fork();
+  const pid_t parent = getpid(), child = fork();
   if (child != 0) return child;
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // It died before it could take us along.
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
   signal(SIGPIPE, SIG_DFL);
@@ -218,11 +235,26 @@ Observation watch(pid_t group, Pipe& output, Pipe& events, double deadline_s, in
 
 void keep(pid_t pid) { kept.insert(pid); }
 void keep_no_longer(pid_t pid) { kept.erase(pid); }
+void kill_orphans() { kill_leftovers(0); }
+void stop_from_within() { stop_requested = 1; }
 
 }  // namespace process
 
 using process::kInherited;
 using process::Pipe;
+
+std::map<std::string, std::string> variables_let_through() {
+  constexpr std::array<std::string_view, 8> kOfInterest = {"CUDA_", "CUBLAS_",  "CUDNN_",   "NCCL_",
+                                                           "NV_",   "NVSHMEM_", "PYTORCH_", "TORCH_"};
+  std::map<std::string, std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string name = name_of_variable(*variable);
+    const bool counts = std::any_of(kOfInterest.begin(), kOfInterest.end(),
+                                    [&](std::string_view start) { return name.rfind(start, 0) == 0; });
+    if (counts && !is_taken(name)) all[name] = *variable + name.size() + 1;
+  }
+  return all;
+}
 
 bool interrupted() { return stop_requested != 0; }
 

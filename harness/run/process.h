@@ -38,6 +38,9 @@ struct Program {
   std::map<std::string, std::string> environment;  // Added to what the runner has.
 };
 
+// What of this process's variables that concern CUDA and LibTorch every program started here has too.
+std::map<std::string, std::string> variables_let_through();
+
 // Runs it by plain exec, in a process group of its own that is killed after `deadline_s` seconds.
 Observation execute(const Program& program, double deadline_s);
 
@@ -74,6 +77,12 @@ Observation watch(pid_t group, Pipe& output, Pipe& events, double deadline_s, in
 // A process of ours that outlives a test; every other child that is still there after it is an orphan of the test.
 void keep(pid_t pid);
 void keep_no_longer(pid_t pid);
+
+// Kills every child that is not kept.
+void kill_orphans();
+
+// Makes interrupted() true: there is nobody left to work for.
+void stop_from_within();
 
 }  // namespace process
 }  // namespace recapture

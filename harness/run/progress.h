@@ -1,33 +1,33 @@
 // What the user sees while tests run: on a terminal one line that renews itself, elsewhere a line a test.
 #pragma once
-#include <fmt/chrono.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <cstdio>
+#include <cstddef>
+#include <map>
 #include <string>
+
+#include "harness/run/estimate.h"
 
 namespace recapture {
 
 class Progress {
  public:
-  explicit Progress(size_t total) : total_(total), terminal_(isatty(STDOUT_FILENO) != 0) {}
-  void running(const std::string& test) const {
-    if (!terminal_) return;
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start_);
-    fmt::print("\r\x1b[K{} of {} done, {} left, {:%M:%S}, running {}", done_, total_, total_ - done_, seconds, test);
-    std::fflush(stdout);
-  }
-  void finished(const std::string& line) {
-    ++done_;
-    fmt::print("{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
-    std::fflush(stdout);
-  }
+  Progress(size_t total, size_t width, Estimate estimate);
+  void running(size_t worker, const std::string& test);
+  // `shown` is the line to be printed for the test.
+  void finished(size_t worker, const std::string& test, const std::string& shown);
+  // Time goes by.
+  void tick();
+  // What a worker runs, "" for none.
+  std::string run_by(size_t worker) const;
 
  private:
-  size_t total_, done_ = 0;
+  void renew();
+
+  size_t total_, width_, done_ = 0;
   bool terminal_;
+  Estimate estimate_;
+  std::map<size_t, std::string> running_;  // By worker.
+  std::string latest_, shown_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -2,19 +2,29 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 
-#include "harness/judge/version.h"
+#include "harness/judge/index.h"
+#include "harness/judge/suggest.h"
 #include "harness/record/writer.h"
 #include "harness/run/catalog.h"
+#include "harness/run/context.h"
+#include "harness/run/environment.h"
+#include "harness/run/estimate.h"
 #include "harness/run/line.h"
 #include "harness/run/machine.h"
+#include "harness/run/pool.h"
 #include "harness/run/process.h"
 #include "harness/run/progress.h"
 #include "harness/run/server.h"
@@ -26,48 +36,40 @@ namespace {
 
 constexpr int kConfirmations = 2;
 
-std::string revision_of(const Places& places) {
-  const auto [seen, answer] =
-      ask({"/usr/bin/env", {"git", "-C", places.root, "describe", "--always", "--dirty"}, {}}, 10);
-  return seen.code == 0 && !answer.empty() ? answer.substr(0, answer.find('\n')) : "unknown";
-}
-
 std::string chosen_release(const Places& places, const std::string& wanted) {
   const auto built = built_releases(places);
   if (wanted.empty() && built.empty()) {
     throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` gets LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
-  const auto matrix = read_matrix(places.root);
-  const bool known = std::find(matrix.begin(), matrix.end(), wanted) != matrix.end() || !is_version(wanted);
-  if (!known) throw Stop(Exit::Usage, wanted + " is not a release of ci/matrix.toml");
+  require_known_release(places.root, wanted);
   return wanted;
 }
 
-// What a case binary says that it runs on.
-Json facts_of(const std::string& binary, const std::string& libtorch) {
-  // Without the GPU: with one, LibTorch's account of itself asks libraries that a packed LibTorch lacks.
-  auto variables = libtorch_variables(libtorch);
-  variables["CUDA_VISIBLE_DEVICES"] = "";
-  const auto [seen, answer] = ask({binary, {"--environment"}, variables}, 120);
-  const Json facts = Json::parse(answer, nullptr, false);
-  if (!facts.is_object()) {
-    throw Stop(Exit::Infrastructure, binary + " cannot tell its environment: " + seen.last_words);
-  }
-  return facts;
+constexpr size_t kMostBesideAGpu = 8;  // The driver makes contexts one at a time: more at once gain nothing.
+constexpr size_t kTestsAContext =
+    10;  // So many tests for each that runs at once, or the cost of a context is left open.
+
+size_t best_jobs(const Machine& machine) {
+  const size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  return machine.gpus > 0 ? std::clamp<size_t>(cores / 2, 1, kMostBesideAGpu) : cores;
 }
 
-// Whether a package manager put LibTorch there: parts of it that were copied have no record of an installation.
-bool is_installed(const fs::path& site) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(site, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("torch-", 0) == 0 && entry.path().extension() == ".dist-info") return true;
-  }
-  return false;
-}
+bool runs_alone(const CaseInfo& info) { return info.nature == word(Nature::Race); }
 
-// One run's state, so that its steps can be functions.
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+double rounded(double seconds, double parts = 100) { return std::round(seconds * parts) / parts; }
+
+// One run's state, so that its steps can be functions. The runner itself starts no test: it forks workers that each
+// run whole cases, it alone writes the record, and it tells the user. Below "in a worker" stands what workers do, with
+// the state as it was when they were forked.
 class Run {
  public:
   Run(const Places& places, const RunOptions& options) : places_(places), options_(options) {}
@@ -75,13 +77,24 @@ class Run {
 
  private:
   void prepare();
-  void describe_environment();
   void open_record();
-  void run_case(const PlannedCase& planned);
+  void put_in_order();
+  void run_all();
+  void hear(size_t worker, const Json& message);
+  void end_of_all();
+  [[noreturn]] void cut_short(const Pool::Failure& failure);
+
+  // In a worker.
+  void run_case(size_t worker, const PlannedCase& planned);
   void run_test(const CaseBinary& binary, const std::string& test);
   Observation observe(const CaseBinary& binary, const std::string& test, bool by_exec);
+  static Ran ran(const CaseBinary& binary, const std::string& test, bool by_exec);
   Row judge_line(const CaseBinary& binary, const Json& line);
   void check_gpu(const std::string& after);
+  void say(const Json& message) const { (*say_)(message); }
+
+  // In either.
+  void see_gpus(const std::string& visible) const;
   Program program_of(const CaseBinary& binary) const;
   bool done_before(const CaseBinary& binary, const std::string& test) const {
     return resumed_ && resumed_->find(binary.info.id + "." + test) != nullptr;
@@ -89,7 +102,9 @@ class Run {
 
   const Places& places_;
   RunOptions options_;
-  std::vector<PlannedCase> plan_;
+  std::vector<PlannedCase> plan_;   // In the catalogue's order.
+  std::vector<PlannedCase> queue_;  // What is left of it, in the order in which it runs.
+  std::vector<size_t> together_, alone_;
   Machine machine_;
   Json environment_;
   Rules rules_;
@@ -97,8 +112,17 @@ class Run {
   std::optional<RecordWriter> writer_;
   std::optional<Record> resumed_;
   std::unique_ptr<Server> server_;
-  std::unique_ptr<Progress> progress_;
+  std::optional<Progress> progress_;
+  const Pool::Say* say_ = nullptr;
+  Json last_;  // The record's last line, if a worker has found out that there is no sense in going on.
+  Pace pace_;
+  Stopwatch watch_;
 };
+
+// No effect without --gpu.
+void Run::see_gpus(const std::string& visible) const {
+  if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
+}
 
 Program Run::program_of(const CaseBinary& binary) const {
   Program program{
@@ -117,6 +141,7 @@ void Run::prepare() {
       plan_of(catalog(places_, options_.release, options_.libtorch), options_.filters, options_.broken, options_.shard);
   options_.demands.as_before = options_.broken == Break::Nothing;
   rules_ = rules_of(places_.root, options_.demands);
+  see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   machine_ = ask_machine(places_);
   if (machine_.gpus > 0 && !machine_.answers()) {
     throw Stop(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
@@ -124,29 +149,7 @@ void Run::prepare() {
   if (rules_.demands.gpu && machine_.gpus == 0) {
     throw Stop(Exit::Infrastructure, "a GPU is demanded and there is none: " + machine_.reason);
   }
-}
-
-void Run::describe_environment() {
-  const Json facts = facts_of(plan_.front().binary.path, options_.libtorch);
-  const fs::path site = fs::path(facts.value("library", "")).parent_path().parent_path().parent_path();
-  anonymous_.hide(site.string(), "(site-packages)");
-  anonymous_.hide(fs::absolute(places_.build).string(), "build");
-  anonymous_.hide(fs::absolute(places_.root).string() + "/", "");
-  if (const char* home = std::getenv("HOME"); home != nullptr) anonymous_.hide(home, "~");
-  environment_ = {{"recapture", 1},
-                  {"release", options_.release},
-                  {"gpu", machine_.gpu},
-                  {"gpus", machine_.gpus},
-                  {"driver", machine_.driver},
-                  {"cuda_driver", machine_.cuda_driver},
-                  {"cuda_runtime", facts.value("cuda_runtime", "")},
-                  {"libtorch", facts.value("libtorch", "")},
-                  {"headers", facts.value("headers", "")},
-                  {"packed", is_version(options_.release) && !is_installed(site)},
-                  {"revision", options_.revision.empty() ? revision_of(places_) : options_.revision},
-                  {"break", word(options_.broken)},
-                  {"shard", fmt::format("{}/{}", options_.shard.index, options_.shard.of)},
-                  {"volatile", {{"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}}}};
+  if (options_.jobs == 0) options_.jobs = best_jobs(machine_);
 }
 
 void Run::open_record() {
@@ -166,21 +169,56 @@ void Run::open_record() {
     writer_.emplace(RecordWriter::append(options_.resume));
     writer_->write({{"resumed", environment_.at("volatile")}});
     options_.record = options_.resume;
-    return;
-  }
-  if (options_.record.empty()) {
+    if (!resumed_->plan.empty()) return;
+  } else if (options_.record.empty()) {
     std::string name = report_path(environment_);
     std::replace(name.begin(), name.end(), '/', '-');
     options_.record =
         fmt::format("{}/records/{:%Y%m%d-%H%M%S}-{}", places_.build, fmt::gmtime(std::time(nullptr)), name);
   }
-  writer_.emplace(RecordWriter::create(options_.record));
-  writer_->write(environment_);
+  if (!resumed_) {
+    writer_.emplace(RecordWriter::create(options_.record));
+    writer_->write(environment_);
+  }
   Json tests = Json::array();
   for (const PlannedCase& planned : plan_) {
     for (const std::string& test : planned.tests) tests.push_back(planned.binary.info.id + "." + test);
   }
   writer_->write({{"plan", tests}});
+}
+
+// Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
+void Run::put_in_order() {
+  Estimate estimate(newest_records(places_.reports()).records, machine_.gpu, options_.release);
+  queue_ = plan_;
+  for (PlannedCase& planned : queue_) {
+    const auto done = [&](const std::string& test) { return done_before(planned.binary, test); };
+    planned.tests.erase(std::remove_if(planned.tests.begin(), planned.tests.end(), done), planned.tests.end());
+  }
+  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const PlannedCase& p) { return p.tests.empty(); }),
+               queue_.end());
+  if (options_.seed) {
+    shuffle(queue_, *options_.seed);
+  } else if (options_.jobs > 1) {
+    const auto seconds = [&](const PlannedCase& planned) {
+      double sum = 0;
+      for (const std::string& test : planned.tests) sum += estimate.of(planned.binary.info.id + "." + test);
+      return sum;
+    };
+    std::stable_sort(queue_.begin(), queue_.end(),
+                     [&](const PlannedCase& a, const PlannedCase& b) { return seconds(a) > seconds(b); });
+  }
+  size_t total = 0;
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    const CaseInfo& info = queue_[i].binary.info;
+    const bool alone = runs_alone(info);
+    (alone ? alone_ : together_).push_back(i);
+    total += queue_[i].tests.size();
+    for (const std::string& test : queue_[i].tests) estimate.plan(info.id + "." + test, alone);
+    if (machine_.lacks(info.needs).empty()) (alone ? pace_.alone : pace_.together) += queue_[i].tests.size();
+  }
+  pace_.jobs = std::clamp<size_t>(options_.jobs, 1, std::max<size_t>(1, together_.size()));
+  progress_.emplace(total, pace_.jobs, std::move(estimate));
 }
 
 Observation Run::observe(const CaseBinary& binary, const std::string& test, bool by_exec) {
@@ -192,6 +230,11 @@ Observation Run::observe(const CaseBinary& binary, const std::string& test, bool
   return execute(program, binary.info.deadline_s);
 }
 
+Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) {
+  const CaseInfo& info = binary.info;
+  return {info.id + "." + test, by_exec ? "exec" : "fork", binary.path + " --gtest_filter=*." + test, info.stopping};
+}
+
 Row Run::judge_line(const CaseBinary& binary, const Json& line) {
   Record one;
   one.environment = environment_;
@@ -200,30 +243,32 @@ Row Run::judge_line(const CaseBinary& binary, const Json& line) {
   return judge_record(one, rules_).front();
 }
 
+// The runner's own check after the last test has nobody to tell.
 void Run::check_gpu(const std::string& after) {
   const Machine now = ask_machine(places_);
   if (now.answers()) return;
-  writer_->write({{"end", "the GPU does not answer after " + after}, {"canary", now.health}});
+  const Json last = {{"end", "the GPU does not answer after " + after}, {"canary", now.health}};
+  if (say_ != nullptr) say({{"last", last}});
+  if (say_ == nullptr) writer_->write(last);
   throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}",
                                                after, now.health, options_.record));
 }
 
 void Run::run_test(const CaseBinary& binary, const std::string& test) {
   const std::string id = binary.info.id + "." + test;
-  progress_->running(id);
+  say({{"running", id}});
   const std::string reason = machine_.lacks(binary.info.needs);
   Json line;
   const bool by_exec = options_.exec || !server_ || !server_->alive();
   if (reason.empty()) {
     const Observation seen = observe(binary, test, by_exec);
     if (interrupted()) return;
-    line = line_of(id, seen, by_exec ? "exec" : "fork", anonymous_);
+    line = line_of(ran(binary, test, by_exec), seen, anonymous_);
   } else {
     line = line_of_skipped(id, reason);
   }
-  writer_->write(line);
   const Row row = judge_line(binary, line);
-  progress_->finished(as_line(row));
+  say({{"line", line}, {"shown", as_line(row)}});
   const bool surprise = tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error;
   Record here;
   here.environment = environment_;
@@ -233,49 +278,108 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
   if (!reason.empty() || options_.broken != Break::Nothing || (!surprise && !open_question)) return;
   if (uses_gpu) check_gpu(id);
   for (int i = 1; i <= kConfirmations && !interrupted(); ++i) {
-    Json again = line_of(id, observe(binary, test, true), "exec", anonymous_);
+    Json again = line_of(ran(binary, test, true), observe(binary, test, true), anonymous_);
     again["confirms"] = i;
-    if (!interrupted()) writer_->write(again);
+    if (!interrupted()) say({{"line", again}});
   }
   if (uses_gpu && surprise) check_gpu(id);
 }
 
-void Run::run_case(const PlannedCase& planned) {
+void Run::run_case(size_t worker, const PlannedCase& planned) {
   const CaseBinary& binary = planned.binary;
-  const auto left = [&](const std::string& test) { return !done_before(binary, test); };
-  if (std::none_of(planned.tests.begin(), planned.tests.end(), left)) return;
-  if (!resumed_ || resumed_->cases.count(binary.info.id) == 0) writer_->write(binary.info.to_json());
-  server_.reset();
+  if (!resumed_ || resumed_->cases.count(binary.info.id) == 0) say({{"line", binary.info.to_json()}});
+  if (binary.info.needs.gpus > 1) {
+    see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
+  } else if (!options_.gpus.empty()) {
+    see_gpus(options_.gpus[worker % options_.gpus.size()]);
+  }
   if (!options_.exec && machine_.lacks(binary.info.needs).empty()) {
     server_ = std::make_unique<Server>(program_of(binary));
   }
   for (const std::string& test : planned.tests) {
-    if (interrupted()) return;
-    if (left(test)) run_test(binary, test);
+    if (!interrupted()) run_test(binary, test);
   }
+  server_.reset();
+}
+
+void Run::hear(size_t worker, const Json& message) {
+  if (message.contains("running")) {
+    progress_->running(worker, message.at("running"));
+  } else if (message.contains("last")) {
+    last_ = message.at("last");
+  } else if (message.contains("line")) {
+    writer_->write(message.at("line"));
+    if (message.contains("shown")) progress_->finished(worker, message.at("line").at("test"), message.at("shown"));
+  }
+}
+
+void Run::cut_short(const Pool::Failure& failure) {
+  if (!last_.is_null()) {
+    writer_->write(last_);
+    throw Stop(failure.code, failure.words);
+  }
+  const std::string test = progress_->run_by(failure.worker);
+  const std::string what = failure.words + (test.empty() ? "" : " in " + test);
+  writer_->write({{"end", what}});
+  throw Stop(failure.code, fmt::format("{}; the rest was not run, --resume {} runs it", what, options_.record));
+}
+
+void Run::run_all() {
+  Pool pool(
+      pace_.jobs,
+      [this](size_t worker, size_t item, const Pool::Say& say) {
+        say_ = &say;
+        run_case(worker, queue_[item]);
+      },
+      [this](size_t worker, const Json& message) { hear(worker, message); }, [this] { progress_->tick(); });
+  pace_.jobs = pool.width();
+  const Stopwatch together;
+  auto failure = pool.run(together_, pace_.jobs);
+  pace_.together_s = together.seconds();
+  if (!failure && !interrupted()) {
+    const Stopwatch alone;
+    failure = pool.run(alone_, 1);
+    pace_.alone_s = alone.seconds();
+  }
+  pool.stop();
+  if (interrupted()) {
+    writer_->write({{"end", "interrupted"}});
+    throw Stop(Exit::Interrupted, "interrupted; --resume " + options_.record + " runs the rest");
+  }
+  if (failure) cut_short(*failure);
+}
+
+void Run::end_of_all() {
+  if (machine_.gpus > 0) {
+    std::vector<std::string> gpus = options_.gpus;
+    if (gpus.empty()) gpus.emplace_back();
+    for (const std::string& gpu : gpus) {
+      see_gpus(gpu);
+      check_gpu("the last test");
+    }
+    if (pace_.together >= kTestsAContext * pace_.jobs) {
+      pace_.context_s = seconds_per_context(places_, pace_.jobs, options_.gpus);
+    }
+  }
+  Json took = {{"seconds", rounded(watch_.seconds())},
+               {"side_by_side_s", rounded(pace_.together_s)},
+               {"alone_s", rounded(pace_.alone_s)}};
+  if (pace_.context_s > 0) took["context_s"] = rounded(pace_.context_s, 10000);
+  took["jobs"] = pace_.jobs;
+  writer_->write({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
 }
 
 Finished Run::go() {
   prepare();
   if (plan_.empty()) throw Stop(Exit::NothingRan, "nothing to run: no case is in this shard");
-  describe_environment();
+  Surroundings surroundings = surroundings_of(places_, options_, machine_, plan_.front().binary.path);
+  environment_ = surroundings.environment;
+  anonymous_ = surroundings.anonymous;
   open_record();
-  size_t total = 0;
-  for (const PlannedCase& planned : plan_) {
-    for (const std::string& test : planned.tests) total += done_before(planned.binary, test) ? 0 : 1;
-  }
-  progress_ = std::make_unique<Progress>(total);
-  for (const PlannedCase& planned : plan_) {
-    if (!interrupted()) run_case(planned);
-  }
-  server_.reset();
-  if (interrupted()) {
-    writer_->write({{"end", "interrupted"}});
-    throw Stop(Exit::Interrupted, "interrupted; --resume " + options_.record + " runs the rest");
-  }
-  if (machine_.gpus > 0) check_gpu("the last test");
-  writer_->write({{"end", "complete"}, {"canary", machine_.health}});
-  Finished finished{read_record(options_.record), {}};
+  put_in_order();
+  run_all();
+  end_of_all();
+  Finished finished{read_record(options_.record), {}, pace_};
   finished.rows = judge_record(finished.record, rules_);
   return finished;
 }

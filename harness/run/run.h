@@ -1,5 +1,8 @@
 // One run: every planned test in its own process, a line in the record for each, the GPU's health watched.
 #pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +25,25 @@ struct RunOptions {
   Break broken = Break::Nothing;
   Demands demands;
   Shard shard;
-  bool exec = false;  // No servers: every test by plain exec.
+  size_t jobs = 0;                // Tests at once; 0: what is best for the machine, which the run then puts here.
+  std::optional<uint64_t> seed;   // Of a random order; nothing: the order that ends first.
+  std::vector<std::string> gpus;  // For CUDA_VISIBLE_DEVICES, shared out in turn; empty: the variable as it is.
+  bool exec = false;              // No servers: every test by plain exec.
+};
+
+// What a run took, beside what no run can go below. It tests side by side what it may, and then the races alone.
+struct Pace {
+  size_t jobs = 1;                 // Tests at once.
+  size_t together = 0, alone = 0;  // Tests of either kind that were started.
+  double together_s = 0, alone_s = 0;
+  double context_s = 0;  // For a bare context at the same width; 0: not measured.
 };
 
 // The record that a run wrote, read again and judged as every record is.
 struct Finished {
   Record record;
   std::vector<Row> rows;
+  Pace pace;
 };
 
 // Prints a line a test. Throws Stop where it does not come to its end.

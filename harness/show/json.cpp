@@ -14,6 +14,7 @@ Json as_json(const std::vector<Row>& rows) {
                    {"verdict", std::string(word(row.verdict))},
                    {"seen", row.seen},
                    {"code", row.code},
+                   {"effect", row.effect},
                    {"seconds", row.seconds}});
   }
   return all;

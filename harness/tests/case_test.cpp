@@ -1,6 +1,8 @@
 // What is linked into a case: patterns, events, words, signatures, CUDA's errors, the source hash.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <set>
 
 #include "harness/case/cuda_errors.h"
@@ -66,7 +68,6 @@ TEST(Needs, AreWords) {
   EXPECT_EQ(Needs::read("host")->gpus, 0);
   EXPECT_EQ(Needs::read("gpu python")->gpus, 1);
   EXPECT_TRUE(Needs::read("gpu python")->python);
-  EXPECT_EQ(Needs::read("2gpus")->gpus, 2);
   EXPECT_TRUE(Needs::read("host python nemo")->nemo);
   EXPECT_FALSE(Needs::read("gpus").has_value());
 }
@@ -116,6 +117,33 @@ TEST(SourceHash, DoesNotCountPlacesAndTheDescription) {
             source_hash("#ifdef RECAPTURE_HAS_LIBTORCH\n" + code + "#endif  // RECAPTURE_HAS_LIBTORCH\n"));
   EXPECT_NE(source_hash(code), source_hash("#ifdef X\n" + code + "#endif\n"));
   EXPECT_NE(source_hash(code), source_hash("int f() { return 1; }\n")) << "what is not ours counts";
+}
+
+TEST(CodeHash, CountsTheFixturesThatAreIncludedAndLinked) {
+  std::map<std::string, std::string> files = {{"fixtures/a/x.h", "#include \"fixtures/a/y.h\"\nint x();\n"},
+                                              {"fixtures/a/x.cpp", "int x() { return 1; }\n"},
+                                              {"fixtures/a/y.h", "int y();\n"},
+                                              {"fixtures/a/z.h", "int z();\n"}};
+  const auto read = [&](const std::string& path) {
+    const auto at = files.find(path);
+    return at == files.end() ? std::nullopt : std::optional(at->second);
+  };
+  const std::string source = "#include \"fixtures/a/x.h\"\nint main() { return x(); }\n";
+  const std::string before = code_hash(source, read);
+  files["fixtures/a/z.h"] += "int other();\n";
+  EXPECT_EQ(code_hash(source, read), before) << "nobody includes it";
+  for (const char* path : {"fixtures/a/x.h", "fixtures/a/x.cpp", "fixtures/a/y.h"}) {
+    const std::string text = files[path];
+    files[path] = "// why\n" + text;
+    EXPECT_EQ(code_hash(source, read), before) << path << ": a comment";
+    files[path] = text + "int other();\n";
+    EXPECT_NE(code_hash(source, read), before) << path;
+    files[path] = text;
+  }
+  EXPECT_NE(code_hash(source + "int other();", read), before);
+  files["fixtures/b/x.h"] = files["fixtures/a/x.h"];
+  files["fixtures/b/x.cpp"] = files["fixtures/a/x.cpp"];
+  EXPECT_EQ(code_hash("#include \"fixtures/b/x.h\"\nint main() { return x(); }\n", read), before) << "another folder";
 }
 
 }  // namespace

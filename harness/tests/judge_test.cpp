@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "harness/check/expectations.h"
 #include "harness/check/signatures.h"
@@ -130,6 +131,17 @@ TEST(Verdicts, HaveTheirRowInTheOrderOfTheEnumeration) {
   EXPECT_EQ(tone_of(Verdict::FixFails), Tone::Red);
 }
 
+TEST(Results, HaveOneRowEachInTheSecondTable) {
+  std::set<Result> judged;
+  for (const JudgeRow& row : judge_rows()) {
+    EXPECT_TRUE(judged.insert(row.result).second) << word(row.result);
+    EXPECT_EQ(result_from(word(row.result)), row.result);
+  }
+  for (int i = 0; i <= static_cast<int>(Result::Invalid); ++i) {
+    EXPECT_EQ(judged.count(static_cast<Result>(i)), 1U) << word(static_cast<Result>(i));
+  }
+}
+
 Record on(const std::string& release, const std::string& gpu, const std::string& driver, const std::string& runtime) {
   Record record;
   record.environment = {{"release", release}, {"gpu", gpu}, {"driver", driver}, {"cuda_runtime", runtime}};
@@ -181,6 +193,7 @@ TEST_F(ChangesFile, IsRefusedWithItsPlaceWhereItIsWrong) {
   using ::testing::HasSubstr;
   EXPECT_THAT(error_of("[[change]]\nwhat='w'"), HasSubstr("changes.toml:1: needs 'number'"));
   EXPECT_THAT(error_of(head), HasSubstr("changes.toml:1: needs a [[change.expect]]"));
+  EXPECT_THAT(error_of("[[change]]\nwhat='w'\nnumber='n#1'\nsince='soon'\n"), HasSubstr("'soon' is not a version"));
   EXPECT_THAT(error_of(head + "wy='x'\n" + expect), HasSubstr("unknown key 'wy'"));
   EXPECT_THAT(error_of(head + expect + "result='fixed'\n"), HasSubstr("changes.toml:5: 'fixed' is not a result"));
   EXPECT_THAT(error_of(head + expect + "result='different'\n"), HasSubstr("needs 'seen'"));

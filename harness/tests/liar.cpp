@@ -4,7 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -12,11 +15,16 @@
 
 using namespace recapture;
 
+namespace {
+// A copy of this binary by such a name says that it is a race.
+bool is_race() { return std::string(program_invocation_short_name).rfind("race", 0) == 0; }
+}  // namespace
+
 RECAPTURE_CASE = {
     .title = "A case lies",
     .sources = {{"none", "none"}},
     .documented = "documented",
-    .nature = Nature::Defect,
+    .nature = is_race() ? Nature::Race : Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .needs = "host",
     .deadline_s = 2,
@@ -39,6 +47,17 @@ void tell(const char* what) {
 }
 [[noreturn]] void wait_for_ever() {
   for (;;) pause();
+}
+std::string now_ms() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+pid_t parent_of(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  std::string id, name, state;
+  pid_t parent = 0;
+  stat >> id >> name >> state >> parent;
+  return parent;
 }
 }  // namespace
 
@@ -101,6 +120,24 @@ TEST(Liar, FixLeavesChildrenBehind) {
     if (leaves_the_group) setsid();
     wait_for_ever();
   }
+}
+TEST(Liar, ControlTakesItsTime) {
+  record("began_ms", now_ms());
+  usleep(200 * 1000);
+  record("left_ms", now_ms());
+}
+// Forked by a server, whose parent is what runs the tests of a case.
+TEST(Liar, ControlKillsItsRunner) {
+  if (std::getenv("RECAPTURE_LIAR_KILLS") != nullptr) kill(parent_of(getppid()), SIGKILL);
+}
+TEST(Liar, FixHangsBesideAnOrphan) {
+  if (std::getenv("RECAPTURE_LIAR_PIPE") == nullptr) return;
+  if (fork() == 0) {
+    setsid();
+    wait_for_ever();
+  }
+  tell("h");
+  wait_for_ever();
 }
 TEST(Liar, FixIsSkipped) { GTEST_SKIP() << "nothing here"; }
 TEST(Liar, FixIsNotApplicable) { NOT_APPLICABLE("no such member"); }

@@ -123,6 +123,10 @@ TEST_F(RecordFile, IsRefusedWithFileAndLineWhereItIsCorrupt) {
   const std::string known = head + info("a").to_json().dump() + "\n" + test("a.Control").dump() + "\n";
   EXPECT_THAT(error_of(known + test("a.Control").dump() + "\n"), HasSubstr("the same test twice"));
   EXPECT_THAT(error_of(head + "[1,2]\n"), HasSubstr("r.jsonl:2"));
+  for (const char* format : {"3", "0", "\"2\""}) {
+    EXPECT_THAT(error_of("{\"recapture\":" + std::string(format) + "}\n"),
+                HasSubstr("r.jsonl:1: not a line of a record: its format is " + std::string(format)));
+  }
   EXPECT_THROW(read_record(path("absent")), Stop);
 }
 

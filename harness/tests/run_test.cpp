@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "harness/judge/row.h"
+#include "harness/run/estimate.h"
+#include "harness/run/plan.h"
 
 namespace recapture {
 namespace {
@@ -61,7 +64,7 @@ class Program : public ::testing::Test {
     const auto rows = judge_record(read_record(record()), {});
     return rows.empty() ? Row{} : rows.front();
   }
-  std::string folder = ::testing::TempDir() + "recapture-run-" + std::to_string(getpid());
+  const std::string folder = ::testing::TempDir() + "recapture-run-" + std::to_string(getpid());
 };
 
 TEST_F(Program, TellsEveryWayOfLyingApart) {
@@ -155,12 +158,19 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
     return std::count(said.out.begin(), said.out.end(), '\n') == 1 && said.out.rfind("recapture: ", 0) == 0;
   };
   const std::vector<std::tuple<std::string, int, std::string>> table = {
-      {"run nobody", 2, "is called 'nobody'"},
+      {"run nobody", 2, "no family or case 'nobody'"},
       {"run --shard 3/2", 2, "--shard takes i/n"},
-      {"run --release 9.9.9", 2, "9.9.9 is not a release"},
+      {"run --release 9.9.9", 2, "9.9.9"},
       {"run --release 2.6.0", 7, "no cases are built for LibTorch 2.6.0"},
       {"run --require gpu", 7, "a GPU is demanded and there is none: no driver"},
       {"run --require luck", 2, "--require takes gpu or recorder"},
+      {"run --jobs 0", 2, "--jobs takes a number from 1 on"},
+      {"run --jobs many", 2, "--jobs"},
+      {"run --gpu 0,x", 2, "--gpu takes numbers such as 0 or 0,1, not '0,x'"},
+      {"run --gpu ''", 2, "--gpu takes numbers"},
+      {"run --shuffle well", 2, "--shuffle"},
+      {"run --continue", 2, "--continue needs --record FILE"},
+      {"run --continue --record a --resume b", 2, "exclude each other"},
       {"run --libtorch /nowhere", 7, "holds no torch/lib/libtorch_cpu.so"},
       {"run --record /proc/r.jsonl", 7, "cannot make this record"},
       {"run --break luck", 2, "--break"},
@@ -222,6 +232,195 @@ TEST_F(Program, AFullDiskLosesNoEarlierResult) {
   EXPECT_EQ(recapture("show " + record()).code, 1) << "what is missing is not green, what was seen still counts";
 }
 
+// Copies of the liar are as many cases.
+class Several : public Program {
+ protected:
+  void copies(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      fs::copy(folder + "/build/2.15.0/cases/lies/liar", folder + "/build/2.15.0/cases/lies/" + name);
+    }
+  }
+  // The same tests of each case, as arguments.
+  static std::string each(const std::vector<std::string>& cases, const std::vector<std::string>& tests) {
+    std::string all;
+    for (const std::string& one : cases) {
+      for (const std::string& test : tests) all.append(" ").append(one).append(".").append(test);
+    }
+    return all;
+  }
+  static std::vector<std::string> rows_of(const std::string& path) {
+    std::vector<std::string> rows;
+    for (const Row& row : judge_record(read_record(path), {})) {
+      rows.push_back(row.test + " " + std::string(word(row.result)) + " " + std::string(word(row.verdict)));
+    }
+    return rows;
+  }
+  static std::vector<std::string> order_of(const std::string& path) {
+    std::vector<std::string> order;
+    for (const TestRecord& test : read_record(path).tests) order.push_back(test.id());
+    return order;
+  }
+};
+
+TEST_F(Several, AtOnceGiveTheVerdictsOfOneByOne) {
+  const std::vector<std::string> cases = {"liar", "second", "third", "fourth", "fifth", "race"};
+  copies({cases.begin() + 1, cases.end()});
+  const std::string tests =
+      each(cases, {"ControlHolds", "ControlBreaks", "ReproducesAsDocumented", "ReproducesHealthy", "ReproducesNever",
+                   "ReproducesAndCrashes", "FixLeavesChildrenBehind", "FixIsSkipped"});
+  const Said one = recapture("run --jobs 1 --record " + folder + "/1" + tests);
+  const Said four = recapture("run --jobs 4 --record " + folder + "/4" + tests);
+  const Said by_itself = recapture("run --record " + folder + "/0" + tests);
+  EXPECT_EQ(one.code, 1) << one.out;
+  EXPECT_EQ(four.code, 1) << four.out;
+  const auto rows = rows_of(folder + "/1");
+  EXPECT_EQ(rows.size(), 8 * cases.size());
+  EXPECT_EQ(rows_of(folder + "/4"), rows);
+  EXPECT_EQ(rows_of(folder + "/0"), rows);
+  EXPECT_EQ(read_record(folder + "/4").confirmations.size(), read_record(folder + "/1").confirmations.size());
+  EXPECT_EQ(read_record(folder + "/4").end, "complete");
+  EXPECT_THAT(four.out, HasSubstr("40 tests side by side in "));
+  EXPECT_THAT(four.out, HasSubstr("8 tests of races alone in "));
+}
+
+TEST_F(Several, RunSideBySideAndRacesAlone) {
+  const std::vector<std::string> cases = {"liar", "race_first", "race_second", "second", "third"};
+  copies({cases.begin() + 1, cases.end()});
+  recapture("run --jobs 3 --record " + record() + each(cases, {"ControlTakesItsTime"}));
+  const Record seen = read_record(record());
+  ASSERT_EQ(seen.tests.size(), cases.size());
+  int overlaps = 0;
+  for (const TestRecord& a : seen.tests) {
+    for (const TestRecord& b : seen.tests) {
+      const auto at = [](const TestRecord& test, const char* fact) {
+        return std::stoll(test.line.at("facts").at(fact).get<std::string>());
+      };
+      if (a.id() == b.id() || at(a, "began_ms") >= at(b, "left_ms") || at(b, "began_ms") >= at(a, "left_ms")) continue;
+      ++overlaps;
+      EXPECT_NE(a.id().rfind("race", 0), 0U) << a.id() << " ran beside " << b.id();
+    }
+  }
+  EXPECT_GT(overlaps, 0) << "nothing ran side by side";
+  EXPECT_EQ(seen.tests[3].id().rfind("race", 0), 0U) << "races come last";
+}
+
+TEST_F(Several, LoseAWorkerLoudlyAndCanGoOn) {
+  copies({"second", "third"});
+  const std::string tests = each({"liar", "second", "third"}, {"ControlHolds"}) + " second.ControlKillsItsRunner";
+  const Said killed = shell("RECAPTURE_LIAR_KILLS=1 " + command("run --jobs 3 --record " + record() + tests));
+  EXPECT_EQ(killed.code, 7) << killed.out;
+  EXPECT_THAT(killed.out, HasSubstr("was killed by signal 9 in second.ControlKillsItsRunner"));
+  const Record cut = read_record(record());
+  EXPECT_THAT(cut.end, HasSubstr("was killed by signal 9"));
+  EXPECT_NE(cut.find("second.ControlHolds"), nullptr);
+  const Said rest = recapture("run --continue --record " + record() + tests);
+  EXPECT_EQ(rest.code, 0) << rest.out;
+  EXPECT_EQ(read_record(record()).tests.size(), 4U);
+}
+
+TEST_F(Several, AreShuffledBySeed) {
+  const std::vector<std::string> cases = {"liar", "race", "second", "third", "fourth"};
+  copies({cases.begin() + 1, cases.end()});
+  const std::string tests = each(cases, {"ControlHolds", "ReproducesAsDocumented", "FixIsSkipped"});
+  recapture("run --jobs 1 --record " + folder + "/plain" + tests);
+  for (const char* seed : {"7", "8"}) {
+    const std::string n = seed;
+    recapture("run --jobs 1 --shuffle " + n + " --record " + folder + "/" + n + tests);
+    recapture("run --jobs 1 --shuffle " + n + " --record " + folder + "/again" + n + tests);
+    EXPECT_EQ(order_of(folder + "/" + n), order_of(folder + "/again" + n));
+    EXPECT_NE(order_of(folder + "/" + n), order_of(folder + "/plain"));
+    EXPECT_EQ(rows_of(folder + "/" + n), rows_of(folder + "/plain")) << "a record is read in the plan's order";
+    EXPECT_EQ(order_of(folder + "/" + n).back().rfind("race", 0), 0U) << "races still come last";
+  }
+  EXPECT_NE(order_of(folder + "/7"), order_of(folder + "/8"));
+}
+
+TEST_F(Several, SayWhatABareContextCostsWhereThereIsAGpu) {
+  copies({"second"});
+  canary({R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})"});
+  const std::string tests =
+      each({"liar", "second"}, {"ControlHolds", "ReproducesAsDocumented", "FixByItsRemedy", "ReproducesAtARate",
+                                "FixWithoutNeedOfItsRemedy", "FixIsSkipped", "FixIsNotApplicable",
+                                "ControlTakesItsTime", "ReproducesThenCrashesInAProbe", "FixFloodsItsOutput"});
+  const Said said = recapture("run --jobs 2 --gpu 0,1 --record " + record() + tests);
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("20 tests side by side in "));
+  EXPECT_THAT(said.out, HasSubstr("× the floor"));
+  std::ifstream file(record());
+  std::string line, last;
+  while (std::getline(file, line)) last = line;
+  const Json took = Json::parse(last).at("volatile");
+  for (const char* key : {"seconds", "side_by_side_s", "alone_s", "context_s"}) EXPECT_TRUE(took.contains(key)) << key;
+  EXPECT_EQ(took.at("jobs"), 2);
+}
+
+TEST_F(Program, ContinueMakesResumesOrSaysComplete) {
+  const std::string tests = " liar.ControlHolds liar.ReproducesHealthy";
+  const std::string line = "run --continue --record " + record() + tests;
+  const Said made = recapture(line);
+  EXPECT_EQ(made.code, 5) << made.out;
+  const Said complete = recapture(line);
+  EXPECT_EQ(complete.code, 0) << "whatever the verdicts";
+  EXPECT_THAT(complete.out, HasSubstr("r.jsonl is complete"));
+  // The same cut short: without its end, and without the last test's lines.
+  std::ifstream file(record());
+  std::string kept, one;
+  while (std::getline(file, one) && one.find("\"test\":\"liar.ReproducesHealthy") == std::string::npos)
+    kept += one + "\n";
+  file.close();
+  std::ofstream(record()) << kept;
+  const Said resumed = recapture(line);
+  EXPECT_EQ(resumed.code, 5) << resumed.out;
+  EXPECT_EQ(resumed.out.find("liar.ControlHolds"), std::string::npos) << "it was not run again";
+  EXPECT_EQ(read_record(record()).end, "complete");
+  std::ofstream(record(), std::ios::trunc).close();  // Killed before its first line.
+  EXPECT_EQ(recapture("run --continue --record " + record() + " liar.ControlHolds").code, 0);
+}
+
+TEST_F(Program, ARunEndsWithWhatSurprisedItAndTheNextCommand) {
+  const Said calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
+  EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
+  EXPECT_EQ(calm.out.find("next:"), std::string::npos);
+  const Said said = recapture("run liar.ControlHolds liar.ReproducesSomethingElse --record " + record());
+  EXPECT_THAT(said.out, HasSubstr("1 surprised:\n  liar.ReproducesSomethingElse: changed: different, else\n"));
+  EXPECT_THAT(said.out, HasSubstr("next: recapture show " + record() + "\n"));
+  EXPECT_THAT(said.out, HasSubstr("next: recapture run --break trigger liar "));
+}
+
+TEST(Estimates, GoByTheNewestRecordAndByThePaceOfNow) {
+  const auto made = [](const char* release, const char* started, double seconds) {
+    Record record;
+    record.environment = {{"release", release}, {"gpu", "G"}, {"volatile", {{"started", started}}}};
+    record.add({{{"test", "a.Control"}, {"volatile", {{"seconds", seconds}}}}});
+    return record;
+  };
+  Estimate known({made("2", "2026-02", 4), made("2", "2026-01", 3), made("1", "2026-03", 9)}, "G", "2");
+  EXPECT_EQ(known.of("a.Control"), 4);
+  EXPECT_EQ(known.of("b.Control"), 4) << "the mean";
+  EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "H", "2").of("a.Control"), 1) << "another GPU";
+  known.plan("a.Control", false);
+  known.plan("b.Control", true);
+  EXPECT_NEAR(known.left(2, 0).value(), 4 / 2 + 4, 0.01);
+  known.finished("a.Control");
+  EXPECT_NEAR(known.left(2, 2).value(), 4, 0.01) << "as fast as before";
+  EXPECT_GT(known.left(2, 8).value(), 6) << "slower than before";
+  Estimate unknown({}, "", "2");
+  unknown.plan("a.Control", false);
+  unknown.plan("b.Control", false);
+  EXPECT_FALSE(unknown.left(1, 1));
+  unknown.finished("a.Control");
+  EXPECT_NEAR(unknown.left(1, 3).value(), 3, 0.01);
+}
+
+TEST(Shuffling, IsTheSameEverywhere) {
+  std::vector<PlannedCase> plan(5);
+  for (size_t i = 0; i < plan.size(); ++i) plan[i].binary.info.id = std::string(1, static_cast<char>('a' + i));
+  shuffle(plan, 20260);
+  std::string order;
+  for (const PlannedCase& planned : plan) order += planned.binary.info.id;
+  EXPECT_EQ(order, "eabdc");
+}
+
 class Stopped : public Program {
  protected:
   // Starts a run, waits until its last test hangs, and sends the runner a signal.
@@ -249,6 +448,70 @@ class Stopped : public Program {
     return status;
   }
 };
+
+// Whether any process is left that was started with this in its environment.
+bool anybody_has(const std::string& text) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string variables(std::istreambuf_iterator<char>(file), {});
+    if (variables.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+class StoppedAtOnce : public Several {
+ protected:
+  const std::vector<std::string> cases = {"liar", "second", "third", "fourth"};
+  const std::string tests = each(cases, {"ControlHolds", "FixHangsBesideAnOrphan"});
+
+  // Starts a run of four at once, waits until each of them hangs, sends the runner a signal, and sees that within a
+  // second nothing is left of it.
+  int stop_with(int signal) {
+    copies({cases.begin() + 1, cases.end()});
+    const std::string path = folder + "/pipe";
+    mkfifo(path.c_str(), 0600);
+    const int pipe = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    const pid_t runner = fork();
+    if (runner == 0) {
+      setenv("RECAPTURE_LIAR_PIPE", path.c_str(), 1);
+      const std::string line = "exec " + command("run --jobs 4 --record " + record() + tests) + " >/dev/null 2>&1";
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(126);
+    }
+    char word = 0;
+    for (size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(read(pipe, &word, 1), 1);
+    close(pipe);
+    EXPECT_TRUE(anybody_has(path));
+    const auto start = std::chrono::steady_clock::now();
+    kill(runner, signal);
+    int status = 0;
+    waitpid(runner, &status, 0);
+    const auto passed = [&] { return std::chrono::steady_clock::now() - start; };
+    while (anybody_has(path) && passed() < std::chrono::seconds(3)) usleep(1000);
+    EXPECT_LT(passed(), std::chrono::seconds(1)) << "something outlived the run";
+    return status;
+  }
+};
+
+TEST_F(StoppedAtOnce, ByCtrlCTheyLeaveNothingBehind) {
+  const int status = stop_with(SIGINT);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const Record seen = read_record(record());
+  EXPECT_EQ(seen.end, "interrupted");
+  EXPECT_EQ(seen.tests.size(), cases.size()) << "a finished test was lost";
+}
+
+TEST_F(StoppedAtOnce, ByKillTheyLeaveNothingBehind) {
+  const int status = stop_with(SIGKILL);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const Record cut = read_record(record());
+  EXPECT_EQ(cut.end, "");
+  EXPECT_EQ(cut.tests.size(), cases.size()) << "a finished test was lost";
+  const Said rest = recapture("run --continue --record " + record() + tests);
+  EXPECT_EQ(rest.code, 0) << rest.out;
+  EXPECT_EQ(read_record(record()).tests.size(), 2 * cases.size());
+}
 
 TEST_F(Stopped, ByCtrlCItSaysSoAndCanGoOn) {
   const int status = stop_with(SIGINT);
@@ -293,7 +556,7 @@ TEST_F(Program, ShardsMakeUpTheWholeAndMerge) {
 }
 
 TEST_F(Program, ListNamesEveryTestAndItsKind) {
-  const Said said = recapture("list --json");
+  const Said said = recapture("list --built --json");
   ASSERT_EQ(said.code, 0) << said.out;
   const Json cases = Json::parse(said.out);
   ASSERT_EQ(cases.size(), 1U);

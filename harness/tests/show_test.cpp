@@ -1,14 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <pugixml.hpp>
 #include <sstream>
 
 #include "harness/judge/board.h"
+#include "harness/judge/index.h"
 #include "harness/show/json.h"
 #include "harness/show/junit.h"
 #include "harness/show/markdown.h"
+#include "harness/show/overview.h"
 #include "harness/show/text.h"
 
 namespace recapture {
@@ -149,6 +154,96 @@ TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
   for (const auto& records : {std::vector{before, after}, std::vector{after, before}}) {
     EXPECT_THAT(as_markdown(Board(records, rules)), HasSubstr("| A title | reproduced |"));
   }
+}
+
+TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
+  Record before = two_tests(), after = two_tests();
+  after.tests[1].line = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"skipped", "no package"}};
+  after.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
+  Record broken = two_tests();
+  broken.environment["break"] = "trigger";
+  const Board board({before, after, broken}, {});
+  const auto all = latest(board);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].machine, "2.15.0, G");
+  EXPECT_EQ(all[1].broken, Break::Trigger);
+  ASSERT_EQ(all[0].rows.size(), 3U);
+  EXPECT_EQ(all[0].rows[0].judged, &board.records()[1]);
+  EXPECT_EQ(all[0].rows[1].judged, &board.records()[0]) << "what is unavailable now was seen before";
+  EXPECT_EQ(all[0].rows[2].row->verdict, Verdict::NotRun);
+  for (const Row& row : board.newest("c", "2.15.0, G")) {
+    const auto same = std::find_if(all[0].rows.begin(), all[0].rows.end(),
+                                   [&](const Latest& one) { return one.row->test == row.test; });
+    ASSERT_NE(same, all[0].rows.end());
+    EXPECT_EQ(same->row->seen, row.seen);
+  }
+  EXPECT_EQ(machines_text(all),
+            "LibTorch 2.15.0, G, driver 1, CUDA runtime , 2026-01-02\n  2 as documented, 1 not run\n"
+            "  trigger broken on purpose: 1 changed, 2 not run\n");
+  EXPECT_THAT(surprises(all), HasSubstr("LibTorch 2.15.0, G, trigger broken on purpose\n  c.Reproduces"));
+  EXPECT_EQ(last_line(all), "6 results on 1 machine, 1 surprise: 1 changed\n");
+}
+
+TEST(Show, TheTestsOfAStaleCaseAreOneSurprise) {
+  Rules rules;
+  rules.tree["c"] = {"f", "", "new"};
+  const Board board({two_tests()}, rules);
+  EXPECT_THAT(surprises(latest(board)), HasSubstr("the case has changed since (2 tests)\n"));
+}
+
+// A folder of records with these tests, of this day.
+class Index : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  void record(const std::string& name, const std::string& day, const std::vector<std::string>& plan,
+              const std::vector<std::string>& ran, const std::string& driver = "1") {
+    Json environment = {{"recapture", 1}, {"release", "2.15.0"}, {"gpu", "G"}, {"driver", driver}};
+    if (!day.empty()) environment["volatile"] = {{"started", day}};
+    CaseInfo info;
+    info.id = "c";
+    std::ofstream file(folder + "/" + name + ".jsonl");
+    file << environment << '\n' << Json{{"plan", plan}} << '\n' << info.to_json() << '\n';
+    for (const std::string& test : ran) file << Json{{"test", test}, {"ending", "exited"}} << '\n';
+  }
+  std::vector<std::string> newest() {
+    std::vector<std::string> names;
+    const Newest newest = newest_records(folder);
+    for (const Record& record : newest.records) names.push_back(std::filesystem::path(record.path).stem().string());
+    EXPECT_EQ(newest.left_out + newest.records.size(), all_records(folder).records.size());
+    return names;
+  }
+  const std::string folder = ::testing::TempDir() + "recapture-index-" + std::to_string(getpid());
+  const std::vector<std::string> both = {"c.Control", "c.Reproduces"};
+};
+
+TEST_F(Index, TheNewestByDateStandsForAllBeforeIt) {
+  record("a", "2026-01-03", both, both);
+  record("b", "2026-01-02", both, both);
+  record("c", "", both, both);
+  EXPECT_THAT(newest(), ::testing::ElementsAre("a"));
+  record("d", "2026-01-01", both, both, "2");
+  EXPECT_THAT(newest(), ::testing::ElementsAre("d", "a")) << "another driver is another machine; the newest is last";
+}
+
+TEST_F(Index, WithoutDatesTheLastIsTheNewest) {
+  record("a", "", both, both);
+  record("b", "", both, both);
+  EXPECT_THAT(newest(), ::testing::ElementsAre("b"));
+}
+
+TEST_F(Index, AnOlderOneCountsForWhatTheNewestLacks) {
+  record("a", "2026-01-01", both, both);
+  record("b", "2026-01-02", both, both);
+  record("c", "2026-01-03", {"c.Control"}, {"c.Control"});
+  EXPECT_THAT(newest(), ::testing::ElementsAre("b", "c"));
+  record("d", "2026-01-04", both, {"c.Control"});
+  EXPECT_THAT(newest(), ::testing::ElementsAre("b", "d")) << "the last was cut short";
+}
+
+TEST_F(Index, WhatIsNoRecordIsSaid) {
+  std::ofstream(folder + "/x.jsonl") << "{}\n";
+  EXPECT_THROW(newest_records(folder), Stop);
 }
 
 TEST(Show, TablesStandBelowTheDocumentsOwnNumbers) {

@@ -1,0 +1,65 @@
+// recapture catalogue: makes cases/catalogue.json of what the built cases say about themselves.
+#include "harness/commands/catalogue.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "harness/commands/commands.h"
+#include "harness/judge/tree.h"
+#include "harness/run/catalog.h"
+
+namespace recapture {
+namespace {
+
+struct Options {
+  std::string release;
+  bool check = false;
+};
+
+Exit catalogue(const Places& places, Options options) {
+  const Catalogue built = built_catalogue(places, options.release);
+  if (!options.check) {
+    fmt::print("{}", as_text(built));
+    return Exit::AsExpected;
+  }
+  const std::string difference = first_difference(read_catalogue(places.root), built);
+  if (!difference.empty()) {
+    throw Stop(Exit::Changed, difference + "; `recapture catalogue` prints what the cases say now");
+  }
+  return Exit::AsExpected;
+}
+
+}  // namespace
+
+Catalogue built_catalogue(const Places& places, std::string& release) {
+  const auto built = built_releases(places);
+  if (!release.empty()) require_known_release(places.root, release);
+  if (release.empty() && built.empty()) {
+    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` gets LibTorch and builds them");
+  }
+  if (release.empty()) release = built.back();
+  const auto tree = cases_in_tree(places.root);
+  Catalogue catalogue;
+  for (const CaseBinary& binary : catalog(places, release, "")) {
+    std::string source;
+    if (const auto here = tree.find(binary.info.id); here != tree.end()) {
+      std::ifstream file(here->second.path, std::ios::binary);
+      source.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    catalogue.push_back(catalogue_case(binary.info.to_json(), source));
+  }
+  return catalogue;
+}
+
+Verb catalogue_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("catalogue", "Print cases/catalogue.json as the built cases give it");
+  command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
+  command->add_flag("--check", options->check, "Print nothing; fail (1) where the committed file says something else");
+  return {command, [options, &root] { return catalogue(Places::find(root), *options); }};
+}
+
+}  // namespace recapture

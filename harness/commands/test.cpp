@@ -1,0 +1,41 @@
+// recapture test: one test for CTest, judged as every other, with an exit code that CTest understands.
+#include <filesystem>
+#include <memory>
+
+#include "harness/commands/commands.h"
+#include "harness/judge/verdict.h"
+#include "harness/run/run.h"
+
+namespace recapture {
+namespace {
+
+struct Options {
+  std::string id, release;
+};
+
+Exit test(const Places& places, const Options& options) {
+  RunOptions run_options;
+  run_options.release = options.release;
+  run_options.filters = {options.id};
+  run_options.jobs = 1;
+  // Below the build folder, and only the last one: what CTest ran is no report.
+  run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
+  std::filesystem::remove(run_options.record);
+  const std::vector<Verdict> verdicts = verdicts_of(run(places, run_options).rows);
+  for (const Verdict verdict : verdicts) {
+    if (tone_of(verdict) != Tone::Skipped) return exit_for(verdicts);
+  }
+  return Exit::Skipped;
+}
+
+}  // namespace
+
+Verb test_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("test", "One test, for CTest: 77 where it could not run here");
+  command->add_option("test", options->id, "case.Test")->required();
+  command->add_option("--release", options->release, "LibTorch release")->required();
+  return {command, [options, &root] { return test(Places::find(root), *options); }};
+}
+
+}  // namespace recapture

@@ -1,0 +1,187 @@
+#include "harness/judge/catalogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "harness/judge/toml.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace {
+
+CatalogueCase case_from(const Json& json) {
+  CatalogueCase one;
+  one.id = json.at("id");
+  one.family = json.at("family");
+  one.title = json.at("title");
+  one.why = json.at("why");
+  one.sources = json.at("sources");
+  one.documented = json.at("documented");
+  one.nature = json.at("nature");
+  one.fidelity = json.at("fidelity");
+  one.needs = json.at("needs");
+  one.deadline_s = json.at("deadline_s");
+  one.effect = json.at("effect");
+  for (const Json& source : one.sources) {
+    if (!source.at("document").is_string() || !source.at("heading").is_string()) throw std::runtime_error("a source");
+  }
+  for (const Json& test : json.at("tests")) {
+    one.tests.push_back({test.at("name"), test.at("kind"), test.value("effect", ""), test.value("fix", "")});
+  }
+  return one;
+}
+
+}  // namespace
+
+std::string catalogue_path(const std::string& root) { return root + "/cases/catalogue.json"; }
+
+Catalogue read_catalogue(const std::string& root) {
+  const std::string path = catalogue_path(root);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw Stop(Exit::Usage, path + " is not there; where cases are built, `recapture catalogue` prints it");
+  }
+  Catalogue catalogue;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    const Json json = Json::parse(text);
+    if (!json.is_array()) throw std::runtime_error("it is no array");
+    for (const Json& one : json) catalogue.push_back(case_from(one));
+  } catch (const std::exception& e) {
+    std::string why = e.what();
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    throw Stop(Exit::Usage, fmt::format("{}: not a catalogue: case {}: {}", path, catalogue.size() + 1, why));
+  }
+  return catalogue;
+}
+
+Json as_json(const CatalogueCase& one) {
+  Json tests = Json::array();
+  for (const CatalogueTest& test : one.tests) {
+    Json json = {{"name", test.name}, {"kind", test.kind}};
+    if (!test.effect.empty()) json["effect"] = test.effect;
+    if (!test.fix.empty()) json["fix"] = test.fix;
+    tests.push_back(json);
+  }
+  return {{"id", one.id},           {"family", one.family},         {"title", one.title},   {"why", one.why},
+          {"sources", one.sources}, {"documented", one.documented}, {"nature", one.nature}, {"fidelity", one.fidelity},
+          {"needs", one.needs},     {"deadline_s", one.deadline_s}, {"effect", one.effect}, {"tests", tests}};
+}
+
+std::string as_text(const Catalogue& catalogue) {
+  Json all = Json::array();
+  for (const CatalogueCase& one : catalogue) all.push_back(as_json(one));
+  return all.dump(1) + "\n";
+}
+
+CatalogueCase catalogue_case(const Json& described, const std::string& source) {
+  CatalogueCase one;
+  one.id = described.at("case");
+  one.effect = described.value("effect", "");
+  if (one.effect.empty()) throw Stop(Exit::Usage, one.id + " names no effect; build it again, it is an old binary");
+  one.family = described.at("family");
+  one.title = described.at("title");
+  one.why = why_of(source);
+  one.sources = described.at("sources");
+  one.documented = described.at("documented");
+  one.nature = described.at("nature");
+  one.fidelity = described.at("fidelity");
+  one.needs = described.at("needs");
+  one.deadline_s = described.at("deadline_s");
+  const Json effects = described.value("effects", Json::object()), fixes = described.value("fixes", Json::object());
+  for (const std::string name : described.at("tests")) {
+    const auto kind = kind_of(name);
+    CatalogueTest test{name, kind ? std::string(word(*kind)) : "unknown", "", ""};
+    if (kind == Kind::Reproduces) test.effect = effects.value(name, one.effect);
+    if (kind == Kind::Fix) test.fix = fixes.value(name, "");
+    one.tests.push_back(test);
+  }
+  return one;
+}
+
+std::string why_of(const std::string& source) {
+  std::string text;
+  bool begins = true;  // A paragraph.
+  std::istringstream lines(source);
+  for (std::string line; std::getline(lines, line) && line.rfind("//", 0) == 0;) {
+    line.erase(0, line.size() > 2 && line[2] == ' ' ? 3 : 2);
+    if (line.rfind("Alone:", 0) == 0) continue;
+    if (line.find_first_not_of(' ') == std::string::npos) {
+      begins = true;
+      continue;
+    }
+    text += (text.empty() ? "" : begins ? "\n\n" : " ") + line;
+    begins = false;
+  }
+  return text;
+}
+
+std::string first_difference(const Catalogue& committed, const Catalogue& built) {
+  size_t i = 0, j = 0;
+  while (i < committed.size() || j < built.size()) {
+    if (j == built.size() || (i < committed.size() && committed[i].id < built[j].id)) {
+      return committed[i].id + " is in the catalogue and is not built";
+    }
+    if (i == committed.size() || built[j].id < committed[i].id) return built[j].id + " is not in the catalogue";
+    const Json then = as_json(committed[i++]), now = as_json(built[j++]);
+    for (const auto& [key, value] : now.items()) {
+      if (then.at(key) != value) return fmt::format("{} differs from the catalogue in '{}'", built[j - 1].id, key);
+    }
+  }
+  return "";
+}
+
+Names names_in(const Catalogue& catalogue) {
+  Names names;
+  std::set<std::string> families;
+  for (const CatalogueCase& one : catalogue) {
+    families.insert(one.family);
+    names.cases.push_back(one.id);
+    for (const CatalogueTest& test : one.tests) names.tests.push_back(one.id + "." + test.name);
+  }
+  names.families.assign(families.begin(), families.end());
+  return names;
+}
+
+Catalogue selected(const Catalogue& catalogue, const std::vector<std::string>& words) {
+  if (words.empty()) return catalogue;
+  const Names names = names_in(catalogue);
+  std::set<std::string> wanted;
+  for (const std::string& word : words) {
+    for (const std::string& name : named(word, names)) wanted.insert(name);
+  }
+  Catalogue some;
+  for (CatalogueCase one : catalogue) {
+    if (wanted.count(one.family) == 0 && wanted.count(one.id) == 0) {
+      const auto unnamed = [&](const CatalogueTest& test) { return wanted.count(one.id + "." + test.name) == 0; };
+      one.tests.erase(std::remove_if(one.tests.begin(), one.tests.end(), unnamed), one.tests.end());
+      if (one.tests.empty()) continue;
+    }
+    some.push_back(one);
+  }
+  return some;
+}
+
+std::vector<CitedSource> read_sources(const std::string& root) {
+  const std::string path = root + "/cases/sources.toml";
+  std::vector<CitedSource> sources;
+  if (!std::filesystem::exists(path)) return sources;
+  const toml::table file = parse_toml(path);
+  if (const auto* list = file["source"].as_array()) {
+    for (const auto& node : *list) {
+      const std::string place = place_of(path, node);
+      const auto* entry = node.as_table();
+      if (entry == nullptr) throw Stop(Exit::Usage, place + ": not a table; write [[source]]");
+      sources.push_back({text_in(*entry, "id", place), text_in(*entry, "title", place), text_in(*entry, "url", place)});
+    }
+  }
+  return sources;
+}
+
+}  // namespace recapture

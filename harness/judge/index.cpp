@@ -1,0 +1,115 @@
+#include "harness/judge/index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <unordered_set>
+
+namespace recapture {
+namespace {
+
+std::string text_of(const Json& environment, const char* key) {
+  const auto found = environment.find(key);
+  return found != environment.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// On what, and whether broken on purpose.
+std::string kind_of_machine(const Json& environment) {
+  return fmt::format("{}|{}|{}|{}|{}", text_of(environment, "release"), text_of(environment, "gpu"),
+                     text_of(environment, "driver"), environment.value("packed", false), text_of(environment, "break"));
+}
+
+struct Head {
+  std::string path, started;
+};
+
+// The first line of a record. The other reader finds the words for one that is none.
+Json environment_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::getline(file, line);
+  const Json environment = Json::parse(line, nullptr, false);
+  return environment.is_object() && environment.contains("recapture") ? environment : read_record(path).environment;
+}
+
+// Its second line, if that is the plan, as every run and merge writes it.
+std::string plan_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::getline(file, line);
+  std::getline(file, line);
+  return line.rfind(R"({"plan")", 0) == 0 && !file.eof() ? line : "";
+}
+
+// Reads those of one kind of machine that count, from the newest on.
+void take_newest(std::vector<Head> heads, Newest& newest) {
+  std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
+  std::unordered_set<std::string> known;     // Tests that a newer record has a line of.
+  std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
+  for (const Head& head : heads) {
+    const std::string line = plan_line(head.path);
+    if (plans_without_news.count(line) != 0) {
+      ++newest.left_out;
+      continue;
+    }
+    const Json plan = Json::parse(line, nullptr, false);
+    const auto has_it = [&](const Json& test) { return test.is_string() && known.count(test.get<std::string>()) != 0; };
+    const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
+                             std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_it);
+    if (nothing_new && !known.empty()) {
+      plans_without_news.insert(line);
+      ++newest.left_out;
+      continue;
+    }
+    newest.records.push_back(read_record(head.path));
+    for (const TestRecord& test : newest.records.back().tests) known.insert(test.id());
+  }
+}
+
+}  // namespace
+
+std::string started(const Json& environment) {
+  const auto found = environment.find("volatile");
+  return found != environment.end() && found->is_object() ? text_of(*found, "started") : "";
+}
+
+void sort_by_time(std::vector<Record>& records) {
+  // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
+  const auto machine = [](const Record& record) {
+    return fmt::format("{}|{}|{}", record.where("release"), record.where("gpu"), record.where("break"));
+  };
+  std::map<std::string, std::string> first;
+  for (const Record& record : records) {
+    const auto at = first.emplace(machine(record), record.path).first;
+    at->second = std::min(at->second, record.path);
+  }
+  std::stable_sort(records.begin(), records.end(), [&](const Record& a, const Record& b) {
+    return std::tuple(first.at(machine(a)), started(a.environment), a.path) <
+           std::tuple(first.at(machine(b)), started(b.environment), b.path);
+  });
+}
+
+Newest newest_records(const std::string& folder) {
+  std::map<std::string, std::vector<Head>> kinds;
+  auto paths = records_below(folder);
+  std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
+  for (const std::string& path : paths) {
+    const Json environment = environment_of(path);
+    kinds[kind_of_machine(environment)].push_back({path, started(environment)});
+  }
+  Newest newest;
+  for (auto& [kind, heads] : kinds) take_newest(std::move(heads), newest);
+  sort_by_time(newest.records);
+  return newest;
+}
+
+Newest all_records(const std::string& folder) {
+  Newest all{read_records_below(folder), 0};
+  sort_by_time(all.records);
+  return all;
+}
+
+}  // namespace recapture

@@ -1,0 +1,31 @@
+// Which records of a folder count. A folder of nightly runs holds hundreds of the same tests on the same machines, and
+// only the newest of each is of interest; the others are not read beyond their first two lines.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/record/record.h"
+
+namespace recapture {
+
+// When the run began; "" where the record does not say. As text it sorts by time.
+std::string started(const Json& environment);
+
+// The records by path, those of one kind of machine by time: of two results of a test there the later is the newer.
+void sort_by_time(std::vector<Record>& records);
+
+struct Newest {
+  std::vector<Record> records;  // In the order of sort_by_time().
+  size_t left_out = 0;          // How many were not read whole.
+};
+
+// The records below a folder that hold the newest result of at least one test on its kind of machine: release, GPU,
+// driver, packed or not, and broken on purpose or not. That is the newest record of each kind, and an older one only if
+// it planned a test that no newer one has a line of, as where the newest was cut short or ran a few cases only. Without
+// a date a record is older than all that have one. Throws Stop(Usage) as read_record() does.
+Newest newest_records(const std::string& folder);
+
+// All of them.
+Newest all_records(const std::string& folder);
+
+}  // namespace recapture

@@ -1,0 +1,145 @@
+#include "harness/judge/suggest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "harness/case/pattern.h"
+#include "harness/judge/version.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace {
+
+constexpr size_t kMost = 5;  // More suggestions than that are a list, and there are verbs for lists.
+
+// What is left of a word if it does not matter how it joins its parts: "ItemInCapture" and "item_in_capture" are one.
+std::string folded(const std::string& word) {
+  std::string folded;
+  for (const char c : word) {
+    if (c == '_' || c == '-' || c == ' ' || c == '*') continue;
+    folded += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return folded;
+}
+
+// How many slips lead from one word to the other: a letter too many, too few, another one, or two swapped.
+size_t slips(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t other = a[i - 1] == b[j - 1] ? 0 : 1;
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + other});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+bool is_path(const std::string& word) {
+  return word.find('/') != std::string::npos || std::filesystem::path(word).extension() == ".cpp";
+}
+
+// One line for a word that names nothing.
+std::string nothing_named(const std::string& word, const Names& names) {
+  constexpr const char* kList = "`recapture list` names all";
+  if (const size_t dot = word.find('.'); dot != std::string::npos) {
+    const std::string case_id = word.substr(0, dot);
+    if (contains(names.cases, case_id)) {
+      std::vector<std::string> its;
+      for (const std::string& test : names.tests) {
+        if (test.rfind(case_id + ".", 0) == 0) its.push_back(test);
+      }
+      return no_such("test", word, its, "`recapture list --tests " + case_id + "` names its tests");
+    }
+    if (!near(word, names.tests).empty()) return no_such("test", word, names.tests);
+    return no_such("case", case_id, names.cases, kList);
+  }
+  if (!near(word, names.cases).empty()) return no_such("case", word, names.cases);
+  if (!near(word, names.families).empty()) return no_such("family", word, names.families);
+  return no_such("family or case", word, {}, kList);
+}
+
+}  // namespace
+
+std::string last_part(std::string word) {
+  while (word.size() > 1 && word.back() == '/') word.pop_back();
+  return std::filesystem::path(word).extension() == ".cpp" ? std::filesystem::path(word).stem().string()
+                                                           : std::filesystem::path(word).filename().string();
+}
+
+std::vector<std::string> near(const std::string& word, const std::vector<std::string>& known) {
+  const std::string wrong = folded(word);
+  if (wrong.empty()) return {};
+  std::vector<std::string> same, begun, few, part;
+  size_t fewest = std::clamp<size_t>(wrong.size() / 4, 1, 4);  // More slips than that is another word.
+  for (const std::string& candidate : known) {
+    const std::string right = folded(candidate);
+    if (right == wrong) same.push_back(candidate);
+    if (right.rfind(wrong, 0) == 0) begun.push_back(candidate);
+    if (right.find(wrong) != std::string::npos) part.push_back(candidate);
+    const size_t apart = right.size() > wrong.size() ? right.size() - wrong.size() : wrong.size() - right.size();
+    if (apart > fewest) continue;
+    const size_t count = slips(wrong, right);
+    if (count < fewest) few.clear();
+    if (count <= fewest) few.push_back(candidate);
+    fewest = std::min(fewest, count);
+  }
+  for (auto* found : {&same, &begun, &few, &part}) {
+    if (!found->empty() && found->size() <= kMost) return *found;
+  }
+  return {};
+}
+
+std::string no_such(const std::string& what, const std::string& word, const std::vector<std::string>& known,
+                    const std::string& otherwise) {
+  std::string text = fmt::format("there is no {} '{}'", what, word);
+  const auto found = near(word, known);
+  for (size_t i = 0; i < found.size(); ++i) {
+    text += (i == 0 ? "; did you mean " : i + 1 < found.size() ? ", " : " or ") + found[i];
+  }
+  if (!found.empty()) return text + "?";
+  return otherwise.empty() ? text : text + "; " + otherwise;
+}
+
+std::vector<std::string> named(const std::string& word, const Names& names) {
+  const std::string wanted = is_path(word) ? last_part(word) : word;
+  for (const auto* known : {&names.families, &names.cases, &names.tests}) {
+    if (contains(*known, wanted)) return {wanted};
+  }
+  std::vector<std::string> found;
+  if (wanted.find('*') != std::string::npos) {
+    const auto take = [&](const std::vector<std::string>& known) {
+      std::copy_if(known.begin(), known.end(), std::back_inserter(found),
+                   [&](const std::string& name) { return matches(wanted, name); });
+    };
+    if (wanted.find('.') != std::string::npos) {
+      take(names.tests);
+    } else {
+      take(names.families);
+      take(names.cases);
+    }
+  }
+  if (found.empty()) throw Stop(Exit::Usage, nothing_named(wanted, names));
+  return found;
+}
+
+void require_known_release(const std::string& root, const std::string& release) {
+  std::vector<std::string> known = read_matrix(root);
+  known.insert(known.end(), {"cuda12", "cuda13"});
+  if (!contains(known, release)) {
+    throw Stop(Exit::Usage, no_such("release", release, known, "ci/matrix.toml lists them"));
+  }
+}
+
+}  // namespace recapture

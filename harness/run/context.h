@@ -1,0 +1,15 @@
+// What a bare CUDA context costs on this machine: nothing that tests a GPU in a process of its own can be faster.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "harness/run/places.h"
+
+namespace recapture {
+
+// The canary three times in each of `width` places at once, on these GPUs in turn ("" for whatever is visible): seconds
+// for each context. 0 if one of them failed or the user interrupted.
+double seconds_per_context(const Places& places, size_t width, const std::vector<std::string>& gpus);
+
+}  // namespace recapture

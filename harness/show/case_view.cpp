@@ -1,0 +1,378 @@
+#include "harness/show/case_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <sstream>
+
+#include "harness/case/events.h"
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+
+namespace recapture {
+namespace {
+
+constexpr size_t kWidth = 110;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Words, broken into lines that are indented by so much; the first stands where the text is put.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string out;
+  size_t column = indent;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!out.empty() && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!out.empty()) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+std::string paragraphs(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find("\n\n", at), text.size());
+    out += wrapped(text.substr(at, end - at), 0) + "\n\n";
+    at = end + 2;
+  }
+  return out;
+}
+
+// A label in front of each value but only the first time.
+std::string labelled(const std::string& label, const std::vector<std::string>& values) {
+  std::string out;
+  for (const std::string& value : values) {
+    out += fmt::format("{:<12}{}\n", out.empty() ? label : "", wrapped(value, 12));
+  }
+  return out;
+}
+
+// An upstream thread is cited by its number, a document by its name with a heading.
+std::string cited_id(const Json& source) {
+  const std::string document = source.at("document");
+  return document == "upstream" ? source.at("heading").get<std::string>() : document;
+}
+
+const CitedSource* find_source(const CaseView& view, const std::string& id) {
+  const auto found = std::find_if(view.sources.begin(), view.sources.end(),
+                                  [&](const CitedSource& source) { return source.id == id; });
+  return found == view.sources.end() ? nullptr : &*found;
+}
+
+// Those that a text such as "pytorch#134442, pytorch#1344421" names; a number does not name its beginning.
+std::vector<const CitedSource*> sources_in(const CaseView& view, const std::string& text) {
+  std::vector<const CitedSource*> found;
+  for (const CitedSource& source : view.sources) {
+    const size_t at = text.find(source.id);
+    if (at == std::string::npos || source.id.find('#') == std::string::npos) continue;
+    const size_t end = at + source.id.size();
+    const bool goes_on = end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0;
+    const bool begins_before = at > 0 && std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0;
+    if (!goes_on && !begins_before) found.push_back(&source);
+  }
+  return found;
+}
+
+bool has_test(const CatalogueCase& one, const std::string& test_id) {
+  return case_of(test_id) == one.id && std::any_of(one.tests.begin(), one.tests.end(), [&](const CatalogueTest& test) {
+           return test.name == name_of(test_id);
+         });
+}
+
+// The rows of the case on one machine, in the case's order.
+std::vector<Latest> rows_of(const CaseView& view, const OnMachine& on) {
+  std::vector<Latest> rows;
+  for (const CatalogueTest& test : view.one.tests) {
+    const std::string id = view.one.id + "." + test.name;
+    for (const Latest& latest : on.rows) {
+      if (latest.row->test == id) rows.push_back(latest);
+    }
+  }
+  return rows;
+}
+
+// What was run as the case stands; machines without a result of it are left out.
+std::vector<std::pair<const OnMachine*, std::vector<Latest>>> results(const CaseView& view) {
+  std::vector<std::pair<const OnMachine*, std::vector<Latest>>> all;
+  for (const OnMachine& on : view.latest) {
+    if (on.broken != Break::Nothing) continue;
+    auto rows = rows_of(view, on);
+    if (!rows.empty()) all.emplace_back(&on, std::move(rows));
+  }
+  return all;
+}
+
+// What a test names as documented and as healthy, as the newest release says it.
+struct Named {
+  std::string documented, healthy, raised_by;
+};
+std::map<std::string, Named> named_values(const CaseView& view) {
+  std::map<std::string, Named> named;
+  for (const auto& [on, rows] : results(view)) {
+    for (const Latest& latest : rows) {
+      const TestRecord* test = latest.test();
+      if (test == nullptr || !test->has(key::documented)) continue;
+      named[latest.row->name] = {test->text(key::documented), test->text(key::healthy), test->text(key::raised_by)};
+    }
+  }
+  return named;
+}
+
+std::string where_words(const Where& where) {
+  std::string words;
+  const auto add = [&](const char* what, const std::string& value) {
+    if (!value.empty()) words += fmt::format("{}{} {}", words.empty() ? "" : ", ", what, value);
+  };
+  add("LibTorch", where.release);
+  add("GPU", where.gpu);
+  add("driver", where.driver);
+  add("CUDA runtime", where.cuda_runtime);
+  return words.empty() ? "everywhere" : words;
+}
+
+std::string date_of(const Record& record) { return started(record.environment).substr(0, 10); }
+
+std::string machine_line(const Record& record, const std::string& machine) {
+  std::string line = is_version(machine) ? "LibTorch " + machine : machine;
+  if (!record.where("driver").empty()) line += ", driver " + record.where("driver");
+  line += ", CUDA runtime " + record.where("cuda_runtime");
+  if (record.environment.value("packed", false)) line += " (packed)";
+  if (!date_of(record).empty()) line += ", " + date_of(record);
+  return line;
+}
+
+// What is known of one result beside what was seen: the call, its stack, the message, what the failure left behind.
+std::string details(const TestRecord& test) {
+  std::string text;
+  const auto add = [&](const char* label, const std::string& value) {
+    text += fmt::format("      {:<9}{}\n", label, value);
+  };
+  if (test.has(key::culprit)) {
+    const Json& culprit = test.line.at(key::culprit);
+    std::string call = culprit.value("api", "");
+    if (const int code = culprit.value("code", 0); code != 0) call += fmt::format(" returned {}", code);
+    if (const std::string thread = culprit.value("thread", ""); !thread.empty()) call += ", " + thread + " thread";
+    if (const std::string mode = culprit.value("mode", ""); !mode.empty()) call += ", capture mode " + mode;
+    add("call", call);
+    const char* label = "stack";
+    for (const Json& frame : culprit.value("frames", Json::array())) {
+      add(label, frame.get<std::string>());
+      label = "";
+    }
+  }
+  if (test.has(key::message)) {
+    const std::string type = test.text(key::exception);
+    add("message", first_line(test.text(key::message)) + (type.empty() ? "" : " (" + type + ")"));
+  }
+  if (test.has("probes")) {
+    std::string words;
+    for (const auto& [name, outcome] : test.line.at("probes").items()) {
+      words += fmt::format("{}{} {}", words.empty() ? "" : ", ", name,
+                           outcome.is_string() ? outcome.get<std::string>() : outcome.dump());
+    }
+    if (!words.empty()) add("after", words);
+  }
+  return text;
+}
+
+std::string sources_text(const CaseView& view) {
+  std::vector<std::string> lines;
+  for (const Json& source : view.one.sources) {
+    const std::string id = cited_id(source), heading = source.at("heading");
+    lines.push_back(id == heading ? id : id + ", " + heading);
+    if (const CitedSource* cited = find_source(view, id)) {
+      lines.push_back(cited->title);
+      lines.push_back(cited->url);
+    }
+  }
+  return labelled("sources", lines);
+}
+
+std::string signatures_text(const CaseView& view) {
+  std::vector<std::string> lines;
+  for (const auto& [test, named] : named_values(view)) {
+    std::string line = fmt::format("{}: {}; healthy: {}", test, named.documented, named.healthy);
+    if (!named.raised_by.empty()) line += "; raised by " + named.raised_by;
+    lines.push_back(line);
+  }
+  return labelled("signature", lines);
+}
+
+// Why none of the tests could run there; "" if one did or not all for the same reason.
+std::string common_reason(const std::vector<Latest>& rows) {
+  for (const Latest& latest : rows) {
+    if (latest.row->verdict != Verdict::Unavailable || latest.row->seen != rows.front().row->seen) return "";
+  }
+  return first_line(rows.front().row->seen);
+}
+
+std::string results_text(const CaseView& view) {
+  std::string text;
+  std::map<std::string, std::string> known;  // Details by where they have been told.
+  for (const auto& [on, rows] : results(view)) {
+    text += "\n" + machine_line(rows.back().judged->record, on->machine) + "\n";
+    if (const std::string reason = common_reason(rows); !reason.empty()) {
+      text += "  unavailable: " + reason + "\n";
+      continue;
+    }
+    for (const Latest& latest : rows) {
+      const Row& row = *latest.row;
+      std::string line = fmt::format("  {:<36} {:<12} {:<14} {}", row.name, row.ran ? word(row.result) : "-",
+                                     word(row.verdict), first_line(row.seen));
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+      if (latest.test() == nullptr) continue;
+      const std::string more = details(*latest.test());
+      const bool is_short = std::count(more.begin(), more.end(), '\n') < 3;
+      const auto [told, is_new] = known.emplace(more, on->machine + ", " + row.name);
+      text += is_new || is_short ? more : "      the same as " + told->second + "\n";
+    }
+  }
+  return text.empty() ? "\nNo record has it.\n" : text;
+}
+
+// The machines by the result of a fix there, in words of the results.
+std::vector<std::pair<std::string, std::vector<std::string>>> by_result(const CaseView& view, const std::string& name) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  for (const auto& [on, rows] : results(view)) {
+    for (const Latest& latest : rows) {
+      if (latest.row->name != name) continue;
+      const std::string result(latest.row->ran ? word(latest.row->result) : "not run");
+      auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == result; });
+      if (group == groups.end()) group = groups.insert(groups.end(), {result, {}});
+      group->second.push_back(on->machine);
+    }
+  }
+  return groups;
+}
+
+std::string fixes_text(const CaseView& view) {
+  std::string text;
+  for (const CatalogueTest& test : view.one.tests) {
+    if (test.kind != word(Kind::Fix)) continue;
+    text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
+    for (const auto& [result, machines] : by_result(view, test.name)) {
+      std::string line = result + " on ";
+      for (const std::string& machine : machines) line += (&machine == &machines.front() ? "" : "; ") + machine;
+      text += "    " + wrapped(line, 6) + "\n";
+    }
+  }
+  return text.empty() ? "" : "\nfixes\n" + text;
+}
+
+std::string expectations_text(const CaseView& view) {
+  std::string text;
+  for (const Change& change : view.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (!has_test(view.one, e.test)) continue;
+      text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), e.result,
+                          e.seen.empty() ? "" : ", " + e.seen);
+      text += "    " + wrapped(e.why, 4) + "\n";
+      const std::string since = change.since.empty() ? "" : ", since " + change.since;
+      const auto cited = sources_in(view, e.source);
+      if (cited.empty()) text += "    " + wrapped(e.source + since, 4) + "\n";
+      for (const CitedSource* source : cited) {
+        text += fmt::format("    {}{}: {}\n", source->id, since, source->title);
+        text += "    " + source->url + "\n";
+      }
+    }
+  }
+  return text.empty() ? "" : "\nexpected instead of what the document says\n" + text;
+}
+
+}  // namespace
+
+std::string as_text(const CaseView& view) {
+  const CatalogueCase& one = view.one;
+  std::string text = one.id + ": " + one.title + "\n\n" + paragraphs(one.why);
+  text += labelled("documented", {one.documented});
+  text += signatures_text(view);
+  std::vector<std::string> effects = {one.effect};
+  for (const CatalogueTest& test : one.tests) {
+    if (!test.effect.empty() && test.effect != one.effect) effects.push_back(test.name + ": " + test.effect);
+  }
+  text += labelled("effect", effects);
+  text += labelled("nature", {one.nature});
+  text += labelled("fidelity", {one.fidelity});
+  text += labelled("needs", {one.needs});
+  text += sources_text(view);
+  text += labelled("file", {fmt::format("cases/{}/{}.cpp", one.family, one.id)});
+  return text + results_text(view) + fixes_text(view) + expectations_text(view);
+}
+
+Json as_json(const CaseView& view) {
+  Json json = as_json(view.one);
+  json["file"] = fmt::format("cases/{}/{}.cpp", view.one.family, view.one.id);
+  for (Json& source : json["sources"]) {
+    if (const CitedSource* cited = find_source(view, cited_id(source))) {
+      source["title"] = cited->title;
+      source["url"] = cited->url;
+    }
+  }
+  Json machines = Json::array();
+  for (const auto& [on, rows] : results(view)) {
+    Json tests = Json::array();
+    for (const Latest& latest : rows) {
+      const Row& row = *latest.row;
+      Json test = {{"test", row.name},
+                   {"result", row.ran ? std::string(word(row.result)) : "not run"},
+                   {"verdict", std::string(word(row.verdict))},
+                   {"seen", row.seen},
+                   {"code", row.code}};
+      if (const TestRecord* its = latest.test()) {
+        for (const char* key : {key::documented, key::healthy, key::raised_by, key::culprit, key::exception,
+                                key::message, static_cast<const char*>("probes")}) {
+          if (its->has(key)) test[key] = its->line.at(key);
+        }
+      }
+      test["record"] = latest.judged->record.path;
+      tests.push_back(test);
+    }
+    const Record& record = rows.back().judged->record;
+    machines.push_back({{"release", record.where("release")},
+                        {"gpu", record.where("gpu")},
+                        {"driver", record.where("driver")},
+                        {"cuda_runtime", record.where("cuda_runtime")},
+                        {"packed", record.environment.value("packed", false)},
+                        {"started", started(record.environment)},
+                        {"tests", tests}});
+  }
+  json["results"] = machines;
+  Json expectations = Json::array();
+  for (const Change& change : view.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (!has_test(view.one, e.test)) continue;
+      Json links = Json::array();
+      for (const CitedSource* source : sources_in(view, e.source)) links.push_back(source->url);
+      expectations.push_back({{"test", name_of(e.test)},
+                              {"where", where_words(e.where)},
+                              {"result", e.result},
+                              {"seen", e.seen},
+                              {"why", e.why},
+                              {"number", e.source},
+                              {"since", change.since},
+                              {"links", links}});
+    }
+  }
+  json["expectations"] = expectations;
+  return json;
+}
+
+std::vector<Verdict> verdicts_of(const CaseView& view) {
+  std::vector<Verdict> verdicts;
+  for (const auto& [on, rows] : results(view)) {
+    for (const Latest& latest : rows) verdicts.push_back(latest.row->verdict);
+  }
+  return verdicts;
+}
+
+}  // namespace recapture

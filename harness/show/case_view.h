@@ -1,0 +1,27 @@
+// Everything that is on file about one case: what it says about itself, its newest result on every kind of machine with
+// the call that broke the capture, its fixes, and what is expected of it instead of the documents.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/judge/catalogue.h"
+#include "harness/judge/changes.h"
+#include "harness/show/latest.h"
+
+namespace recapture {
+
+// A case of the catalogue, with the tests that are of interest, beside all that was read.
+struct CaseView {
+  const CatalogueCase& one;
+  const std::vector<CitedSource>& sources;
+  const std::vector<Change>& changes;
+  const std::vector<OnMachine>& latest;
+};
+
+std::string as_text(const CaseView& view);
+Json as_json(const CaseView& view);
+
+// What is shown of it, judged. Runs broken on purpose do not count.
+std::vector<Verdict> verdicts_of(const CaseView& view);
+
+}  // namespace recapture

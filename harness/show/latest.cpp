@@ -1,0 +1,51 @@
+#include "harness/show/latest.h"
+
+#include <algorithm>
+#include <map>
+
+namespace recapture {
+namespace {
+
+// How much a result is worth: a stale one says more than none, and less than any other.
+int worth(const Row& row) {
+  if (!row.ran) return 0;
+  if (row.result == Result::Unavailable) return 1;
+  return row.verdict == Verdict::Stale ? 2 : 3;
+}
+
+}  // namespace
+
+std::vector<OnMachine> latest(const Board& board) {
+  std::vector<OnMachine> all;
+  std::map<std::pair<std::string, Break>, size_t> places;
+  std::vector<std::map<std::string, size_t>> at;  // Of each of them, where a test's row is.
+  for (const Judged& judged : board.records()) {
+    const std::string gpu = judged.record.where("gpu");
+    const std::string machine = judged.record.where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu);
+    const auto [place, is_new] = places.emplace(std::pair(machine, judged.record.broken()), all.size());
+    if (is_new) {
+      all.push_back({machine, judged.record.broken(), nullptr, {}});
+      at.emplace_back();
+    }
+    OnMachine& here = all[place->second];
+    here.newest = &judged;
+    for (const Row& row : judged.rows) {
+      const auto [known, first] = at[place->second].emplace(row.test, here.rows.size());
+      if (first) {
+        here.rows.push_back({&judged, &row});
+      } else if (worth(row) >= worth(*here.rows[known->second].row) && worth(row) != 2) {
+        here.rows[known->second] = {&judged, &row};
+      }
+    }
+  }
+  const auto order = [&](const OnMachine& one) {
+    const auto& machines = board.machines();
+    return std::find(machines.begin(), machines.end(), one.machine) - machines.begin();
+  };
+  std::stable_sort(all.begin(), all.end(), [&](const OnMachine& a, const OnMachine& b) {
+    return std::pair(order(a), a.broken) < std::pair(order(b), b.broken);
+  });
+  return all;
+}
+
+}  // namespace recapture

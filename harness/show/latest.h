@@ -1,0 +1,30 @@
+// Of every test on every kind of machine the newest result with the record that holds it: what is shown of a folder.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/judge/board.h"
+
+namespace recapture {
+
+struct Latest {
+  const Judged* judged;
+  const Row* row;
+
+  // Its line; nullptr if the test has not run.
+  const TestRecord* test() const { return judged->record.find(row->test); }
+};
+
+struct OnMachine {
+  std::string machine;  // "2.11.0, NVIDIA H200"
+  Break broken = Break::Nothing;
+  const Judged* newest = nullptr;  // The last record that has any of them.
+  std::vector<Latest> rows;        // In the order of the plans.
+};
+
+// In the board's order, behind each machine what was broken on purpose there. The choice is Board::newest()'s, and
+// where that has nothing of a test, as of what is unavailable or did not run, the last row that says so. Points into
+// the board.
+std::vector<OnMachine> latest(const Board& board);
+
+}  // namespace recapture

@@ -1,0 +1,125 @@
+#include "harness/show/overview.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+#include "harness/show/text.h"
+
+namespace recapture {
+namespace {
+
+std::string name_of_machine(const OnMachine& one) {
+  std::string name = is_version(one.machine) ? "LibTorch " + one.machine : one.machine;
+  if (one.broken != Break::Nothing) name += fmt::format(", {} broken on purpose", word(one.broken));
+  return name;
+}
+
+bool surprises_in(const Row& row) {
+  const Tone tone = tone_of(row.verdict);
+  return tone == Tone::Red || tone == Tone::Error;
+}
+
+std::string counts(const std::map<Verdict, int>& by_verdict) {
+  std::string text;
+  for (const auto& [verdict, count] : by_verdict) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, word(verdict));
+  }
+  return text;
+}
+
+std::map<Verdict, int> count(const OnMachine& one) {
+  std::map<Verdict, int> by_verdict;
+  for (const Latest& latest : one.rows) ++by_verdict[latest.row->verdict];
+  return by_verdict;
+}
+
+}  // namespace
+
+std::string machines_text(const std::vector<OnMachine>& all) {
+  std::string text;
+  std::string machine;
+  for (const OnMachine& one : all) {
+    const Record& record = one.newest->record;
+    if (one.machine != machine || one.broken == Break::Nothing) {
+      machine = one.machine;
+      OnMachine plain = one;
+      plain.broken = Break::Nothing;
+      text += name_of_machine(plain);
+      if (const std::string driver = record.where("driver"); !driver.empty()) text += ", driver " + driver;
+      text += ", CUDA runtime " + record.where("cuda_runtime");
+      if (record.environment.value("packed", false)) text += " (packed)";
+      if (const std::string date = started(record.environment).substr(0, 10); !date.empty()) text += ", " + date;
+      text += "\n";
+    }
+    text += "  ";
+    if (one.broken != Break::Nothing) text += fmt::format("{} broken on purpose: ", word(one.broken));
+    text += counts(count(one)) + "\n";
+    std::set<const Judged*> shown;
+    for (const Latest& latest : one.rows) {
+      if (!shown.insert(latest.judged).second) continue;
+      for (const std::string& note : latest.judged->record.notes) {
+        text += fmt::format("  note: {}: {}\n", latest.judged->record.path, note);
+      }
+      const std::string& end = latest.judged->record.end;
+      if (!end.empty() && end != "complete") {
+        text += fmt::format("  note: {}: the run ended early: {}\n", latest.judged->record.path, end);
+      }
+    }
+  }
+  return text;
+}
+
+std::string surprises(const std::vector<OnMachine>& all) {
+  std::string text;
+  for (const OnMachine& one : all) {
+    std::map<std::string, int> stale;
+    std::string lines;
+    for (const Latest& latest : one.rows) {
+      if (latest.row->verdict == Verdict::Stale) {
+        ++stale[latest.row->case_id];
+      } else if (surprises_in(*latest.row)) {
+        lines += "  " + as_line(*latest.row) + "\n";
+      }
+    }
+    for (const auto& [id, tests] : stale) {
+      lines += fmt::format("  {:<62} {:<12} {:<14} the case has changed since ({} {})\n", id, "-", word(Verdict::Stale),
+                           tests, tests == 1 ? "test" : "tests");
+    }
+    if (!lines.empty()) text += name_of_machine(one) + "\n" + lines;
+  }
+  return text;
+}
+
+std::string last_line(const std::vector<OnMachine>& all) {
+  std::map<Verdict, int> surprising;
+  std::set<std::string> machines;
+  size_t results = 0, surprised = 0;
+  for (const OnMachine& one : all) {
+    machines.insert(one.machine);
+    for (const auto& [verdict, number] : count(one)) {
+      results += static_cast<size_t>(number);
+      const Tone tone = tone_of(verdict);
+      if (tone != Tone::Red && tone != Tone::Error) continue;
+      surprising[verdict] += number;
+      surprised += static_cast<size_t>(number);
+    }
+  }
+  const std::string of =
+      fmt::format("{} results on {} {}", results, machines.size(), machines.size() == 1 ? "machine" : "machines");
+  if (surprised == 0) return of + ", no surprises\n";
+  return fmt::format("{}, {} {}: {}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising));
+}
+
+std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {
+  std::vector<Verdict> verdicts;
+  for (const OnMachine& one : all) {
+    for (const Latest& latest : one.rows) verdicts.push_back(latest.row->verdict);
+  }
+  return verdicts;
+}
+
+}  // namespace recapture

@@ -1,0 +1,410 @@
+#include "harness/judge/catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+
+#include "harness/judge/tree.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kSource[] =
+    "// What fails.\n"
+    "//\n"
+    "// Why it fails, in a sentence\n"
+    "// of two lines.\n"
+    "//\n"
+    "// Alone:  g++ cases/sync/item_in_capture.cpp\n"
+    "\n"
+    "// Not part of it.\n";
+
+Json described() {
+  return {{"case", "item_in_capture"},
+          {"family", "sync"},
+          {"title", "item() fails"},
+          {"sources", {{{"document", "guide"}, {"heading", "Page"}}}},
+          {"documented", "900"},
+          {"nature", "constraint"},
+          {"fidelity", "translated"},
+          {"needs", "gpu"},
+          {"deadline_s", 60},
+          {"effect", "raises"},
+          {"effects", {{"ReproducesCold", "warns"}}},
+          {"fixes", {{"FixLater", "Call item() later."}}},
+          {"tests", {"Control", "Reproduces", "ReproducesCold", "FixLater"}}};
+}
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void put(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+std::string stopped_by(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Stop& stop) {
+    EXPECT_EQ(stop.code, Exit::Usage);
+    EXPECT_EQ(std::string(stop.what()).find('\n'), std::string::npos) << "one line";
+    return stop.what();
+  }
+  return "";
+}
+
+class Folder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "catalogue_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder = name;
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::string folder;
+};
+
+TEST(CatalogueCaseOf, TakesEffectsOfReproducesAndSentencesOfFixes) {
+  const CatalogueCase one = catalogue_case(described(), kSource);
+  EXPECT_EQ(one.id, "item_in_capture");
+  EXPECT_EQ(one.why, "What fails.\n\nWhy it fails, in a sentence of two lines.");
+  ASSERT_EQ(one.tests.size(), 4U);
+  EXPECT_EQ(one.tests[0].kind, "control");
+  EXPECT_EQ(one.tests[0].effect, "");
+  EXPECT_EQ(one.tests[1].effect, "raises");
+  EXPECT_EQ(one.tests[2].effect, "warns");
+  EXPECT_EQ(one.tests[3].effect, "");
+  EXPECT_EQ(one.tests[3].fix, "Call item() later.");
+  Json old = described();
+  old["effect"] = "";
+  EXPECT_THAT(stopped_by([&] { catalogue_case(old, kSource); }), HasSubstr("item_in_capture names no effect"));
+}
+
+using CatalogueFile = Folder;
+
+TEST_F(CatalogueFile, IsReadAsItWasWritten) {
+  const Catalogue catalogue = {catalogue_case(described(), kSource)};
+  put(catalogue_path(folder), as_text(catalogue));
+  EXPECT_EQ(as_text(read_catalogue(folder)), as_text(catalogue));
+  EXPECT_EQ(first_difference(read_catalogue(folder), catalogue), "");
+}
+
+TEST_F(CatalogueFile, ThatIsNoneIsOneLine) {
+  EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("is not there"));
+  for (const char* bad : {"", "{", "{}", "[{\"id\": 3}]", "[{\"id\": \"c\"}]", "[[]]"}) {
+    put(catalogue_path(folder), bad);
+    EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << bad;
+  }
+}
+
+TEST(CatalogueDifference, NamesTheFirstCase) {
+  Catalogue committed = {catalogue_case(described(), kSource)};
+  Catalogue built = committed;
+  built[0].tests[3].fix = "Another sentence.";
+  EXPECT_EQ(first_difference(committed, built), "item_in_capture differs from the catalogue in 'tests'");
+  built.clear();
+  EXPECT_EQ(first_difference(committed, built), "item_in_capture is in the catalogue and is not built");
+  EXPECT_EQ(first_difference(built, committed), "item_in_capture is not in the catalogue");
+}
+
+TEST(CatalogueSelection, TakesFamiliesCasesTestsAndPatterns) {
+  CatalogueCase other = catalogue_case(described(), kSource);
+  other.id = "item_in_python";
+  other.family = "python";
+  const Catalogue all = {catalogue_case(described(), kSource), other};
+  const auto ids = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> ids;
+    for (const CatalogueCase& one : selected(all, words)) ids.push_back(one.id);
+    return ids;
+  };
+  EXPECT_THAT(ids({}), ElementsAre("item_in_capture", "item_in_python"));
+  EXPECT_THAT(ids({"python"}), ElementsAre("item_in_python"));
+  EXPECT_THAT(ids({"item*"}), ElementsAre("item_in_capture", "item_in_python"));
+  EXPECT_THAT(ids({"cases/sync/item_in_capture.cpp"}), ElementsAre("item_in_capture"));
+  EXPECT_THAT(ids({"cases/sync/"}), ElementsAre("item_in_capture"));
+  const Catalogue tests = selected(all, {"item_in_capture.Fix*"});
+  ASSERT_EQ(tests.size(), 1U);
+  ASSERT_EQ(tests[0].tests.size(), 1U);
+  EXPECT_EQ(tests[0].tests[0].name, "FixLater");
+  EXPECT_THAT(stopped_by([&] { selected(all, {"nothing*"}); }), HasSubstr("there is no family or case 'nothing*'"));
+}
+
+TEST(Suggest, TheNearestOfEachKind) {
+  const Names names = {{"sync", "python"},
+                       {"item_in_capture", "tolist_in_capture"},
+                       {"item_in_capture.Control", "item_in_capture.FixLater"}};
+  const auto said = [&](const std::string& word) { return stopped_by([&] { named(word, names); }); };
+  EXPECT_EQ(said("itm_in_capture"), "there is no case 'itm_in_capture'; did you mean item_in_capture?");
+  EXPECT_EQ(said("ItemInCapture"), "there is no case 'ItemInCapture'; did you mean item_in_capture?");
+  EXPECT_EQ(said("cases/sync/itm_in_capture.cpp"), "there is no case 'itm_in_capture'; did you mean item_in_capture?");
+  EXPECT_EQ(said("itm*in_capture"), "there is no case 'itm*in_capture'; did you mean item_in_capture?");
+  EXPECT_EQ(said("snyc"), "there is no family 'snyc'; did you mean sync?");
+  EXPECT_EQ(said("item_in_capture.Contrl"),
+            "there is no test 'item_in_capture.Contrl'; did you mean item_in_capture.Control?");
+  EXPECT_EQ(said("ItemInCapture.FixLater"),
+            "there is no test 'ItemInCapture.FixLater'; did you mean item_in_capture.FixLater?");
+  EXPECT_EQ(said("quite_another"), "there is no family or case 'quite_another'; `recapture list` names all");
+  EXPECT_THAT(near("2.11", {"2.1.2", "2.10.0", "2.11.0"}), ElementsAre("2.11.0"));
+  EXPECT_THAT(near("in_capture", {"item_in_capture", "tolist_in_capture"}),
+              ElementsAre("item_in_capture", "tolist_in_capture"));
+  EXPECT_THAT(near("", {"a"}), IsEmpty());
+  EXPECT_EQ(no_such("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
+  EXPECT_THAT(stopped_by([] { require_known_release(RECAPTURE_ROOT, "2.11"); }),
+              HasSubstr("there is no release '2.11'; did you mean 2.11.0?"));
+}
+
+// The committed one against the sources: a case that is edited without making the catalogue again is found without a
+// build. `recapture catalogue --check` compares all with what is built.
+TEST(Catalogue, SaysWhatTheCasesSay) {
+  const std::string root = RECAPTURE_ROOT;
+  if (!fs::exists(catalogue_path(root))) GTEST_SKIP() << "this tree has no catalogue yet";
+  const Catalogue catalogue = read_catalogue(root);
+  const auto tree = cases_in_tree(root);
+  std::set<std::string> known;
+  static const std::regex kTest(R"((?:^|\n)TEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))"), kJoint(R"re(([^\\])"\s*")re"),
+      kComma(R"(",\s*")");
+  for (const CatalogueCase& one : catalogue) {
+    SCOPED_TRACE(one.id + ": `recapture catalogue` makes cases/catalogue.json again");
+    known.insert(one.id);
+    const auto now = tree.find(one.id);
+    if (now == tree.end()) {
+      ADD_FAILURE() << "is no longer there";
+      continue;
+    }
+    EXPECT_EQ(one.family, now->second.family);
+    const std::string source = contents(now->second.path);
+    EXPECT_EQ(one.why, why_of(source));
+    std::vector<std::string> tests, named;
+    for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) tests.push_back((*at)[1]);
+    for (const CatalogueTest& test : one.tests) named.push_back(test.name);
+    EXPECT_EQ(named, tests);
+    // Sentences stand in the source as literals, which may be broken into several.
+    const std::string joined = std::regex_replace(std::regex_replace(source, kJoint, "$1"), kComma, "\", \"");
+    const auto literal = [](const std::string& text) { return Json(text).dump(); };
+    EXPECT_THAT(joined, HasSubstr(literal(one.title)));
+    EXPECT_THAT(joined, HasSubstr(literal(one.documented)));
+    for (const CatalogueTest& test : one.tests) {
+      if (test.kind != "fix") continue;
+      EXPECT_THAT(joined, HasSubstr("{" + literal(test.name) + ", " + literal(test.fix) + "}"));
+    }
+  }
+  for (const auto& [id, tree_case] : tree) EXPECT_TRUE(known.count(id)) << id << " is not in the catalogue";
+}
+
+// The program on a tree of one case whose binary is a script, and one record of it.
+class Verbs : public Folder {
+ protected:
+  void SetUp() override {
+    Folder::SetUp();
+    put(folder + "/ci/matrix.toml", "[[release]]\nversion = \"2.11.0\"\n[[release]]\nversion = \"2.15.0\"\n");
+    put(folder + "/cases/sync/item_in_capture.cpp", kSource);
+    put(folder + "/cases/sources.toml",
+        "[[source]]\nid = \"guide\"\nkind = \"document\"\ntitle = \"The guide\"\nurl = \"https://guide/\"\n"
+        "[[source]]\nid = \"pytorch#12\"\nkind = \"upstream\"\ntitle = \"It fails\"\nurl = \"https://pytorch/12\"\n");
+    fs::create_directories(folder + "/build");
+    fs::copy(RECAPTURE_BUILD "/recapture", folder + "/build/recapture");
+    binary(described());
+  }
+
+  void binary(Json says) {
+    says["hash"] = "h";
+    for (Json& test : says["tests"]) test = "ItemInCapture." + test.get<std::string>();
+    const fs::path path = folder + "/build/2.15.0/cases/sync/item_in_capture";
+    put(path, "#!/bin/sh\ncat <<'END'\n" + says.dump() + "\nEND\n");
+    fs::permissions(path, fs::perms::owner_all);
+  }
+
+  // A record of the four tests, of a day.
+  void record(const std::string& path, const std::string& day, const std::string& seen = "900",
+              std::vector<std::string> tests = {"Control", "Reproduces", "ReproducesCold", "FixLater"}) {
+    Json plan = Json::array();
+    for (const std::string& test : tests) plan.push_back("item_in_capture." + test);
+    Json info = described();
+    info["hash"] = cases_in_tree(folder).at("item_in_capture").hash;
+    std::string text = Json{{"recapture", 1},       {"release", "2.15.0"},
+                            {"gpu", "G"},           {"driver", "1"},
+                            {"cuda_runtime", "13"}, {"packed", false},
+                            {"break", "nothing"},   {"volatile", {{"started", day + "T00:00:00Z"}}}}
+                           .dump() +
+                       "\n" + Json{{"plan", plan}}.dump() + "\n" + info.dump() + "\n";
+    for (const std::string& test : tests) {
+      Json line = {{"test", "item_in_capture." + test}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+      if (test.rfind("Reproduces", 0) == 0) {
+        line["culprit"] = {{"api", "cuStreamSynchronize"},
+                           {"code", 900},
+                           {"thread", "capturing"},
+                           {"mode", "global"},
+                           {"frames", {"at::item", "libtorch.so+0x1"}}};
+        line["exception"] = "c10::Error";
+        line["message"] = "CUDA error: not permitted\nmore";
+        line["seen"] = seen;
+        line["documented"] = "900";
+        line["healthy"] = "ok";
+        line["ended"] = seen == "900" ? "passed" : "failed";
+      }
+      text += line.dump() + "\n";
+    }
+    put(folder + "/reports/" + path, text + Json{{"end", "complete"}}.dump() + "\n");
+  }
+
+  struct Said {
+    int code;
+    std::string out;
+  };
+  Said shell(const std::string& command) const {
+    FILE* pipe = popen(("exec 2>&1; cd '" + folder + "'; " + command).c_str(), "r");
+    std::string out;
+    std::array<char, 4096> buffer{};
+    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) out.append(buffer.data(), got);
+    const int status = pclose(pipe);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out};
+  }
+  Said recapture(const std::string& arguments) const { return shell("build/recapture " + arguments); }
+  void commit_catalogue() const { ASSERT_EQ(shell("build/recapture catalogue > cases/catalogue.json").code, 0); }
+};
+
+TEST_F(Verbs, CatalogueIsMadeAndChecked) {
+  EXPECT_EQ(recapture("catalogue --check").code, 2);
+  commit_catalogue();
+  EXPECT_EQ(contents(folder + "/cases/catalogue.json"), as_text({catalogue_case(described(), kSource)}));
+  EXPECT_EQ(recapture("catalogue --check").code, 0);
+  Json other = described();
+  other["title"] = "Another";
+  binary(other);
+  const Said said = recapture("catalogue --check");
+  EXPECT_EQ(said.code, 1);
+  EXPECT_THAT(said.out, HasSubstr("item_in_capture differs from the catalogue in 'title'"));
+}
+
+TEST_F(Verbs, ListNeedsNoBuild) {
+  commit_catalogue();
+  const Said built = recapture("list --built");
+  EXPECT_THAT(built.out, HasSubstr("1 case, 4 tests, built for LibTorch 2.15.0\n"));
+  fs::remove_all(folder + "/build/2.15.0");
+  const Said said = recapture("list");
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("item() fails\n1 case, 4 tests\n"));
+  EXPECT_THAT(recapture("list --tests sync").out, HasSubstr("item_in_capture.FixLater: Call item() later.\n"));
+  const Json cases = Json::parse(recapture("list --json").out);
+  ASSERT_EQ(cases.size(), 1U);
+  for (const char* key : {"id", "family", "title", "sources", "nature", "fidelity", "needs", "effect", "tests"}) {
+    EXPECT_TRUE(cases[0].contains(key)) << key;
+  }
+  EXPECT_EQ(cases[0]["tests"][1]["kind"], "reproduces");
+  EXPECT_EQ(cases[0]["tests"][3]["fix"], "Call item() later.");
+  EXPECT_EQ(recapture("list --built").code, 7);
+  EXPECT_EQ(recapture("list itm_in_capture").out,
+            "recapture: there is no case 'itm_in_capture'; did you mean item_in_capture?\n");
+}
+
+TEST_F(Verbs, ShowEndsInSurprisesAndOneLine) {
+  record("2.15.0/g.jsonl", "2026-01-01", "906");
+  record("nightly/new.jsonl", "2026-01-02");
+  const Said newest = recapture("show");
+  EXPECT_EQ(newest.code, 0) << newest.out;
+  EXPECT_EQ(newest.out,
+            "LibTorch 2.15.0, G, driver 1, CUDA runtime 13, 2026-01-02\n  4 as documented\n\n"
+            "1 older record left out; --all shows all\n\n4 results on 1 machine, no surprises\n");
+  record("nightly/newer.jsonl", "2026-01-03", "906");
+  const Said surprised = recapture("show");
+  EXPECT_EQ(surprised.code, 1);
+  EXPECT_THAT(surprised.out, HasSubstr("surprises\nLibTorch 2.15.0, G\n  item_in_capture.Reproduces "));
+  EXPECT_THAT(surprised.out, HasSubstr("changed        906 by cuStreamSynchronize on the capturing thread\n"));
+  EXPECT_THAT(surprised.out, ::testing::EndsWith("\n4 results on 1 machine, 2 surprises: 2 changed\n"));
+  const Said all = recapture("show --all");
+  EXPECT_THAT(all.out, HasSubstr("nightly/newer.jsonl\nLibTorch 2.15.0"));
+  EXPECT_THAT(all.out, ::testing::EndsWith("\n4 results on 1 machine, 2 surprises: 2 changed\n"));
+  EXPECT_EQ(recapture("show reports/").out, surprised.out);
+  EXPECT_THAT(recapture("show 2.15.0").out, HasSubstr("item_in_capture.Control")) << "its only record, test by test";
+  EXPECT_THAT(recapture("show 'nightly/*.jsonl'").out, HasSubstr("reports/nightly/new.jsonl\nLibTorch"));
+}
+
+TEST_F(Verbs, ShowOfACaseTellsAllThatIsOnFile) {
+  commit_catalogue();
+  put(folder + "/cases/changes.toml",
+      "[[change]]\nwhat = \"it differs\"\nnumber = \"pytorch#12\"\nsince = \"2.13\"\n[[change.expect]]\n"
+      "tests = [\"item_in_capture.ReproducesCold\"]\nwhere = { release = \"<2.0\" }\nresult = \"healthy\"\n"
+      "records = [\"2.15.0/g.jsonl\"]\n");
+  record("2.15.0/g.jsonl", "2026-01-01");
+  const Said said = recapture("show item_in_capture");
+  EXPECT_EQ(said.code, 0) << said.out;
+  for (const char* part :
+       {"item_in_capture: item() fails\n\nWhat fails.\n\nWhy it fails, in a sentence of two lines.\n",
+        "signature   Reproduces: 900; healthy: ok\n", "effect      raises\n            ReproducesCold: warns\n",
+        "sources     guide, Page\n            The guide\n            https://guide/\n",
+        "LibTorch 2.15.0, G, driver 1, CUDA runtime 13, 2026-01-01\n",
+        "call     cuStreamSynchronize returned 900, capturing thread, capture mode global\n",
+        "stack    at::item\n               libtorch.so+0x1\n", "message  CUDA error: not permitted (c10::Error)\n",
+        "FixLater: Call item() later.\n    holds on 2.15.0, G\n",
+        "ReproducesCold, LibTorch <2.0: healthy\n    it differs\n    pytorch#12, since 2.13: It fails\n",
+        "https://pytorch/12\n"}) {
+    EXPECT_THAT(said.out, HasSubstr(part));
+  }
+  const Json json = Json::parse(recapture("show item_in_capture --json").out);
+  ASSERT_EQ(json.size(), 1U);
+  EXPECT_EQ(json[0]["results"][0]["tests"][1]["culprit"]["frames"][0], "at::item");
+  EXPECT_EQ(json[0]["expectations"][0]["links"][0], "https://pytorch/12");
+  EXPECT_EQ(json[0]["sources"][0]["url"], "https://guide/");
+  for (const char* same : {"'item*'", "sync", "cases/sync/item_in_capture.cpp", "cases/sync"}) {
+    EXPECT_EQ(recapture(std::string("show ") + same).out, said.out) << same;
+  }
+}
+
+TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
+  commit_catalogue();
+  record("2.15.0/g.jsonl", "2026-01-01");
+  const std::pair<const char*, const char*> words[] = {
+      {"shwo", "there is no verb 'shwo'; did you mean show?"},
+      {"help lst", "there is no verb 'lst'; did you mean list?"},
+      {"show ItemInCapture", "there is no case 'ItemInCapture'; did you mean item_in_capture?"},
+      {"show 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
+      {"show 2.15.0/h.jsonl", "there is no record '2.15.0/h.jsonl'; did you mean 2.15.0/g.jsonl?"},
+      {"list --built --release 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
+      {"show sync reports", "show takes cases, or records, or one folder, not some of each"},
+  };
+  for (const auto& [arguments, line] : words) {
+    const Said said = recapture(arguments);
+    EXPECT_EQ(said.code, 2) << arguments;
+    EXPECT_EQ(said.out, std::string("recapture: ") + line + "\n") << arguments;
+  }
+}
+
+TEST_F(Verbs, HelpAndVersionAnswer) {
+  EXPECT_THAT(recapture("help").out, HasSubstr("catalogue"));
+  EXPECT_THAT(recapture("help show").out, HasSubstr("--all"));
+  EXPECT_EQ(recapture("help").code, 0);
+  EXPECT_EQ(recapture("--version").out, "recapture 1.0 (unknown)\n");
+  EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.0 "));
+}
+
+TEST_F(Verbs, AReaderThatLeavesIsSilence) {
+  commit_catalogue();
+  record("2.15.0/g.jsonl", "2026-01-01");
+  // The reader has closed before the first word; a full device is another matter.
+  EXPECT_EQ(shell("{ sleep 0.2; build/recapture show 2.15.0; echo $? >code; } | true; cat code").out, "0\n");
+  const Said full = recapture("show >/dev/full");
+  EXPECT_EQ(full.code, 7);
+  EXPECT_THAT(full.out, HasSubstr("No space left on device\n"));
+  EXPECT_THAT(full.out, ::testing::Not(HasSubstr("please report")));
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,75 @@
+// The lints, on small trees that are wrong in one way each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/check/documents.h"
+#include "harness/check/sources.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Tree : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(root + "/cases/f");
+    write("f/a.cpp",
+          "// A.\nRECAPTURE_CASE = {\n    .sources = {{\"freeze race\", \"Description\"}, {\"upstream\", "
+          "\"pytorch#1\"}},\n"
+          "    .documented = \"x\",\n};\n\nTEST(A, Reproduces) {}\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(root + "/cases/" + name) << text; }
+  std::vector<std::string> documents(const std::string& lines) const {
+    write("documents.tsv", "document\theading\tkind\tsays\tcovered\n" + lines);
+    return document_errors(root);
+  }
+  std::vector<std::string> sources(const std::string& entries) const {
+    write("sources.toml", entries);
+    return source_errors(root);
+  }
+  std::string root = ::testing::TempDir() + "recapture-tree-" + std::to_string(getpid());
+  const std::string good = "freeze race\tDescription\titem\tit fails\ta.Reproduces\n";
+  const std::string document = "[[source]]\nid='freeze race'\nkind='document'\ntitle='t'\nurl='https://x'\n";
+  const std::string number = "[[source]]\nid='pytorch#1'\nkind='upstream'\ntitle='t'\nurl='https://x'\n";
+};
+
+TEST_F(Tree, ADocumentsLineMustBeWhole) {
+  EXPECT_THAT(documents(good), IsEmpty());
+  EXPECT_THAT(documents(good + good), ElementsAre(HasSubstr("documents.tsv:3: says this a second time")));
+  EXPECT_THAT(documents(good + "freeze race\tDescription\titem\tand\ta.Reproduces\textra\n"),
+              ElementsAre(HasSubstr(":3: needs five cells")));
+  EXPECT_THAT(documents(good + "freeze rice\tDescription\titem\tand\tnot yet\n"),
+              ElementsAre(HasSubstr("'freeze rice' is no document")));
+  EXPECT_THAT(documents(good + "freeze race\tDescription\tthing\tand\tnot yet\n"),
+              ElementsAre(HasSubstr("'thing' is no kind")));
+  EXPECT_THAT(documents(good + "freeze race\tDescription\titem\tand\ta.Fix\n"),
+              ElementsAre(HasSubstr("a.Fix is no test")));
+}
+
+TEST_F(Tree, ACaseMustStandAtALineOfItsDocument) {
+  EXPECT_THAT(documents("freeze race\tDescription\titem\tit fails\tnot yet\n"),
+              ElementsAre(HasSubstr("a stands at no line")));
+  EXPECT_THAT(documents("freeze race\tElsewhere\titem\tit fails\ta.Reproduces\n"),
+              ElementsAre(HasSubstr("a: cites 'freeze race' under 'Description'")));
+}
+
+TEST_F(Tree, WhatIsCitedMustBeASourceAndASourceMustBeCited) {
+  EXPECT_THAT(sources(document + number), IsEmpty());
+  EXPECT_THAT(sources(document), ElementsAre(HasSubstr("cites pytorch#1, which cases/sources.toml lacks")));
+  EXPECT_THAT(sources(document + number + "[[source]]\nid='pytorch#2'\nkind='upstream'\ntitle='t'\nurl='https://x'\n"),
+              ElementsAre(HasSubstr("nothing cites pytorch#2")));
+  EXPECT_THAT(sources(document + number + number), ElementsAre(HasSubstr("stands here a second time")));
+  EXPECT_THAT(sources(document + "[[source]]\nid='pytorch#1'\nkind='rumour'\ntitle='t'\nurl='ftp://x'\n"),
+              ElementsAre(HasSubstr("no https://"), HasSubstr("'rumour' is no kind")));
+}
+
+}  // namespace
+}  // namespace recapture
