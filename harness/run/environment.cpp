@@ -126,6 +126,8 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
   const Json facts = facts_of(binary, options.libtorch);
   const fs::path site = fs::path(facts.value("library", "")).parent_path().parent_path().parent_path();
   anonymous.hide(site.string(), "(site-packages)");
+  anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
+                 "(cache)/nemo");  // As ci/libtorch has its cache.
   anonymous.hide(fs::absolute(places.build).string(), "build");
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");

@@ -244,8 +244,8 @@ using process::kInherited;
 using process::Pipe;
 
 std::map<std::string, std::string> variables_let_through() {
-  constexpr std::array<std::string_view, 8> kOfInterest = {"CUDA_", "CUBLAS_",  "CUDNN_",   "NCCL_",
-                                                           "NV_",   "NVSHMEM_", "PYTORCH_", "TORCH_"};
+  constexpr std::array<std::string_view, 7> kOfInterest = {"CUDA_",    "CUBLAS_",  "CUDNN_", "NCCL_",
+                                                           "NVSHMEM_", "PYTORCH_", "TORCH_"};
   std::map<std::string, std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string name = name_of_variable(*variable);
