@@ -22,7 +22,7 @@ constexpr const char* kExitCodes = R"(Exit codes:
   2    wrong usage, unknown name or     7    infrastructure: no GPU where one was demanded, a GPU that does
        malformed input                       not answer, no LibTorch, disk full, no permission
   4    nothing ran                      130  interrupted
-A case run by hand ends with 77 where nothing that it needs is there.)";
+A case run by hand whose requirements are missing exits with 77.)";
 
 constexpr const char* kVersion = "1.0";  // CMakeLists.txt has it too, and a test compares.
 

@@ -38,7 +38,7 @@ Catalogue built_catalogue(const Places& places, std::string& release) {
   const auto built = built_releases(places);
   if (!release.empty()) require_known_release(places.root, release);
   if (release.empty() && built.empty()) {
-    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` gets LibTorch and builds them");
+    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (release.empty()) release = built.back();
   const auto tree = cases_in_tree(places.root);

@@ -29,8 +29,8 @@ struct Typed {
 // What the record that --continue names asks for: a new run, the rest of one, or nothing (false).
 bool has_more_to_do(RunOptions& options) {
   namespace fs = std::filesystem;
-  if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to go on with");
-  if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume exclude each other");
+  if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to continue");
+  if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume cannot be combined");
   std::error_code error;
   if (!fs::exists(options.record, error)) return true;
   if (fs::is_regular_file(options.record, error) && fs::file_size(options.record, error) == 0) {
@@ -64,13 +64,13 @@ std::string surprises_of(const Finished& finished) {
                       row.release, row.case_id);
     } else if (row.verdict != Verdict::Stale && row.verdict != Verdict::Missing &&
                finished.record.broken() == Break::Nothing && !std::exchange(other, true)) {
-      next += fmt::format("next: recapture run --break trigger {}    # is it healthy without what causes it?\n",
-                          row.case_id);
+      next +=
+          fmt::format("next: recapture run --break trigger {}    # is it healthy without its trigger?\n", row.case_id);
     }
   }
   if (count == 0) return "";
   if (count > kMost) text += fmt::format("  and {} more\n", count - kMost);
-  return fmt::format("{} surprised:\n{}next: recapture show {}\n{}", count, text, finished.record.path, next);
+  return fmt::format("{} surprises:\n{}next: recapture show {}\n{}", count, text, finished.record.path, next);
 }
 
 std::string words_of(const Pace& pace) {
@@ -127,7 +127,7 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
   command->add_option("--record", options.record, "Where the record goes (default: below the build folder)");
   command->add_option("--resume", options.resume, "A record that was cut short: run the rest of it");
-  command->add_flag("--continue", typed->go_on, "Make the run of --record, go on with it, or say that it is complete");
+  command->add_flag("--continue", typed->go_on, "Start the run of --record, resume it, or report that it is complete");
   command->add_option("--jobs", typed->jobs,
                       "Tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
   command->add_option("--gpu", typed->gpus, "Share the tests out over these GPUs, such as 0,1");
@@ -138,11 +138,11 @@ Verb run_verb(CLI::App& app, const std::string& root) {
       ->allow_extra_args(false);
   command
       ->add_option("--break", typed->broken,
-                   "nothing, trigger or value: see that Reproduces can fail; remedy: that Fix can")
+                   "nothing, trigger or value: check that Reproduces can fail; remedy: that Fix can")
       ->check(CLI::IsMember(std::vector<std::string>(kBreaks.begin(), kBreaks.end())));
-  command->add_option("--revision", options.revision, "What to record as revision (default: asked of git)");
+  command->add_option("--revision", options.revision, "Revision to record (default: from git)");
   command->add_option("--junit", typed->junit, "Also write JUnit XML to this file");
-  command->add_flag("--exec", options.exec, "Start every test by plain exec instead of forking a loaded parent");
+  command->add_flag("--exec", options.exec, "Start every test with a fresh exec instead of forking a preloaded parent");
   return {command, [typed, &root] { return run_and_show(Places::find(root), *typed); }};
 }
 

@@ -242,11 +242,12 @@ Exit show(const Places& places, const Options& options) {
 Verb show_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("show", "What the records mean: of all machines, of a record, of a case");
-  command->add_option("names", options->names,
-                      "Cases, families or tests, for all that is on file about them; or records, or a folder (default: "
-                      "reports/); * stands for anything");
+  command->add_option(
+      "names", options->names,
+      "Cases, families or tests, for everything on record about them; or records, or a folder (default: "
+      "reports/); * stands for anything");
   command->add_flag("--all", options->all, "Every test of every record, not only the newest of each machine");
-  command->add_option("--junit", options->junit, "Write JUnit XML to this file, of one record");
+  command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "A JSON array");
   command->add_flag("--markdown", options->markdown, "One table, a line a case, a column a release");
   return {command, [options, &root] { return show(Places::find(root), *options); }};

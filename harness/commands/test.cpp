@@ -32,7 +32,7 @@ Exit test(const Places& places, const Options& options) {
 
 Verb test_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("test", "One test, for CTest: 77 where it could not run here");
+  auto* command = app.add_subcommand("test", "Run one test for CTest; 77 if it cannot run here");
   command->add_option("test", options->id, "case.Test")->required();
   command->add_option("--release", options->release, "LibTorch release")->required();
   return {command, [options, &root] { return test(Places::find(root), *options); }};

@@ -15,7 +15,7 @@ enum class Exit {
   NewlyFixed = 5,      // A documented failure did not occur, and nobody expected that.
   Inconclusive = 6,    // A test could not judge; a record is stale or cut short.
   Infrastructure = 7,  // No GPU where one was demanded, a dead GPU, no LibTorch, disk full, no permission.
-  Skipped = 77,        // A case by hand, or a test of CTest's: nothing that it needs is here.
+  Skipped = 77,        // A case by hand, or a test of CTest's, whose requirements are missing.
   Interrupted = 130,
 };
 

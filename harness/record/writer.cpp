@@ -31,7 +31,7 @@ RecordWriter RecordWriter::create(const std::string& path) {
   if (fd < 0) {
     throw Stop(errno == EEXIST ? Exit::Usage : Exit::Infrastructure,
                fmt::format("{}: cannot make this record: {}{}", path, std::strerror(errno),
-                           errno == EEXIST ? "; --resume goes on with it, --record names another" : ""));
+                           errno == EEXIST ? "; resume it with --resume, or choose another with --record" : ""));
   }
   return {fd, path};
 }

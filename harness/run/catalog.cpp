@@ -42,10 +42,11 @@ Json describe(const Program& program) {
   const auto [seen, answer] = ask(program, kDeadline_s);
   Json json = Json::parse(answer, nullptr, false);
   if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
-  throw Stop(Exit::Infrastructure,
-             fmt::format("{} cannot describe itself: {}. Is its LibTorch whole? `ci/libtorch` installs it, --libtorch "
-                         "names another",
-                         program.path, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
+  throw Stop(
+      Exit::Infrastructure,
+      fmt::format("{} cannot describe itself: {}. Is its LibTorch complete? `ci/libtorch` installs it, --libtorch "
+                  "names another",
+                  program.path, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Json facts_of(const std::string& binary, const std::string& libtorch) {
   const auto [seen, answer] = ask({binary, {"--environment"}, variables}, 120);
   const Json facts = Json::parse(answer, nullptr, false);
   if (!facts.is_object()) {
-    throw Stop(Exit::Infrastructure, binary + " cannot tell its environment: " + seen.last_words);
+    throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + seen.last_words);
   }
   return facts;
 }

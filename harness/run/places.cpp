@@ -50,7 +50,7 @@ std::map<std::string, std::string> libtorch_variables(const std::string& site) {
   const fs::path root = fs::absolute(site);
   if (!fs::exists(root / "torch/lib/libtorch_cpu.so")) {
     throw Stop(Exit::Infrastructure,
-               site + " holds no torch/lib/libtorch_cpu.so; --libtorch takes a site-packages folder");
+               site + " has no torch/lib/libtorch_cpu.so; --libtorch takes a site-packages folder");
   }
   std::string path = (root / "torch/lib").string();
   for (const char* below : {"nvidia", "cusparselt"}) {

@@ -39,7 +39,7 @@ constexpr int kConfirmations = 2;
 std::string chosen_release(const Places& places, const std::string& wanted) {
   const auto built = built_releases(places);
   if (wanted.empty() && built.empty()) {
-    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` gets LibTorch and builds them");
+    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
   require_known_release(places.root, wanted);
@@ -147,7 +147,7 @@ void Run::prepare() {
     throw Stop(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
   }
   if (rules_.demands.gpu && machine_.gpus == 0) {
-    throw Stop(Exit::Infrastructure, "a GPU is demanded and there is none: " + machine_.reason);
+    throw Stop(Exit::Infrastructure, "a GPU is required, but there is none: " + machine_.reason);
   }
   if (options_.jobs == 0) options_.jobs = best_jobs(machine_);
 }
@@ -371,7 +371,7 @@ void Run::end_of_all() {
 
 Finished Run::go() {
   prepare();
-  if (plan_.empty()) throw Stop(Exit::NothingRan, "nothing to run: no case is in this shard");
+  if (plan_.empty()) throw Stop(Exit::NothingRan, "nothing to run: this shard is empty");
   Surroundings surroundings = surroundings_of(places_, options_, machine_, plan_.front().binary.path);
   environment_ = surroundings.environment;
   anonymous_ = surroundings.anonymous;

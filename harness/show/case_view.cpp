@@ -237,7 +237,7 @@ std::string results_text(const CaseView& view) {
       text += is_new || is_short ? more : "      the same as " + told->second + "\n";
     }
   }
-  return text.empty() ? "\nNo record has it.\n" : text;
+  return text.empty() ? "\nNo record contains it.\n" : text;
 }
 
 // The machines by the result of a fix there, in words of the results.

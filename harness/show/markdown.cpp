@@ -1,30 +1,98 @@
 #include "harness/show/markdown.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "harness/show/latest.h"
 
 namespace recapture {
 namespace {
 
-// What the newest results of a case on one kind of machine amount to.
+constexpr std::string_view kHead =
+    "# What the records show\n\n"
+    "Each row is a documented failure, each column a LibTorch release on one kind of machine, and each cell sums up\n"
+    "the newest results of that case there that are not stale. This file is generated from the records in this\n"
+    "folder, with `recapture show --markdown > reports/README.md`.\n\n";
+
+constexpr std::string_view kLegend =
+    "\n"
+    "| in a cell | meaning |\n"
+    "| --- | --- |\n"
+    "| reproduced | the documented failure, exactly |\n"
+    "| healthy | no failure |\n"
+    "| different | a failure, but not the documented one |\n"
+    "| reproduced, healthy (or other words) | the case reproduces more than one thing, with different results |\n"
+    "| unseen | a race that did not occur in any of its tries: no evidence either way |\n"
+    "| 2 of 2 fixes hold | how many of the documented remedies that apply to this release work |\n"
+    "| 2 of 2 controls hold | only controls ran: the case shows what is innocent, or the rest was unavailable |\n"
+    "| inapplicable | this release lacks the API that the test is about |\n"
+    "| crashed, hung | the test's process ended by a signal, or was still running at its deadline |\n"
+    "| invalid | the test itself is at fault, or its process ended without reporting anything |\n"
+    "| stale | the case has changed since, and has not been run again |\n"
+    "| unavailable: no GPU | the machine has none |\n"
+    "| unavailable: no Python | this LibTorch came without its Python package |\n"
+    "| unavailable: no NeMo | NeMo was not installed for that run |\n"
+    "| not run | planned, but the run ended before its turn |\n"
+    "| not part of the run | the run did not include this case, because it is newer or needs a LibTorch that was not "
+    "there |\n\n"
+    "Where a result differs from the document, `cases/changes.toml` says why. `recapture show CASE` prints everything\n"
+    "on record about a case.\n";
+
+// "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
+std::string short_reason(const std::string& seen) {
+  std::string reason = seen.substr(0, seen.find_first_of(":/|"));
+  reason.erase(reason.find_last_not_of(' ') + 1);
+  return reason;
+}
+
+void add_once(std::vector<std::string>& words, const std::string& found) {
+  if (std::find(words.begin(), words.end(), found) == words.end()) words.push_back(found);
+}
+
+// Why a case has no result on a machine, by its rows there.
+std::string why_none(const std::string& case_id, const OnMachine& machine) {
+  std::vector<std::string> reasons;
+  bool planned = false;
+  for (const Latest& latest : machine.rows) {
+    if (latest.row->case_id != case_id) continue;
+    planned = true;
+    if (latest.row->ran) add_once(reasons, short_reason(latest.row->seen));
+  }
+  if (!planned) return "not part of the run";
+  if (reasons.empty()) return "not run";
+  return fmt::format("unavailable: {}", fmt::join(reasons, ", "));
+}
+
+// What the newest results of a case on one kind of machine amount to; there are some.
 std::string cell_of(const std::vector<Row>& rows) {
+  struct Count {
+    int all = 0, holding = 0;
+  };
   std::vector<std::string> words;  // Each word once, in the tests' order.
-  int fixes = 0, holding = 0;
+  std::map<Kind, Count> counts;
   for (const Row& row : rows) {
     if (row.verdict == Verdict::Stale) return "stale";
     if (row.kind == Kind::Reproduces) {
-      const std::string found(word(row.result));
-      if (std::find(words.begin(), words.end(), found) == words.end()) words.push_back(found);
-    } else if (row.kind == Kind::Fix && row.result != Result::Inapplicable) {
-      ++fixes;
-      holding += row.result == Result::Holds ? 1 : 0;
+      add_once(words, std::string(word(row.result)));
+    } else if (row.result != Result::Inapplicable) {
+      ++counts[row.kind].all;
+      counts[row.kind].holding += row.result == Result::Holds ? 1 : 0;
     }
   }
-  std::string cell;
-  for (const std::string& found : words) cell += (cell.empty() ? "" : ", ") + found;
-  if (fixes > 0) cell += fmt::format("; {} of {} fixes hold", holding, fixes);
-  return cell;
+  std::vector<std::string> parts;
+  if (!words.empty()) parts.push_back(fmt::format("{}", fmt::join(words, ", ")));
+  const auto count = [&](Kind kind, std::string_view name) {
+    if (counts[kind].all == 0) return;
+    parts.push_back(fmt::format("{} of {} {} hold", counts[kind].holding, counts[kind].all, name));
+  };
+  count(Kind::Fix, "fixes");
+  if (parts.empty()) count(Kind::Control, "controls");
+  if (parts.empty()) parts.emplace_back(word(Result::Inapplicable));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 }  // namespace
@@ -34,18 +102,25 @@ std::string as_markdown(const Board& board) {
   for (const auto& [id, info] : board.cases()) cases.push_back(info);
   std::stable_sort(cases.begin(), cases.end(),
                    [](const CaseInfo& a, const CaseInfo& b) { return a.family < b.family; });
-  std::string text = "| case | what happens |", rule = "\n| --- | --- |";
-  for (const std::string& machine : board.machines()) {
-    text += " " + machine + " |";
+  std::vector<OnMachine> machines = latest(board);
+  machines.erase(std::remove_if(machines.begin(), machines.end(),
+                                [](const OnMachine& machine) { return machine.broken != Break::Nothing; }),
+                 machines.end());
+  std::string text = fmt::format("{}| case | what happens |", kHead), rule = "\n| --- | --- |";
+  for (const OnMachine& machine : machines) {
+    text += " " + machine.machine + " |";
     rule += " --- |";
   }
   text += rule + "\n";
   for (const CaseInfo& info : cases) {
-    text += fmt::format("| [{}](cases/{}/{}.cpp) | {} |", info.id, info.family, info.id, info.title);
-    for (const std::string& machine : board.machines()) text += " " + cell_of(board.newest(info.id, machine)) + " |";
+    text += fmt::format("| [{}](../cases/{}/{}.cpp) | {} |", info.id, info.family, info.id, info.title);
+    for (const OnMachine& machine : machines) {
+      const std::vector<Row>& rows = board.newest(info.id, machine.machine);
+      text += " " + (rows.empty() ? why_none(info.id, machine) : cell_of(rows)) + " |";
+    }
     text += "\n";
   }
-  return text;
+  return text.append(kLegend);
 }
 
 std::string rules_as_markdown() {

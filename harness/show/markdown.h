@@ -6,7 +6,8 @@
 
 namespace recapture {
 
-// A line a case, a column a kind of machine.
+// All of reports/README.md: a line a case, a column a kind of machine, and what the cells mean. No cell is blank: where
+// there is no result, it says why.
 std::string as_markdown(const Board& board);
 
 // The two tables that judge.

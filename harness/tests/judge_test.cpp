@@ -104,10 +104,10 @@ TEST(Rate, HasAnInterval) {
   EXPECT_GT(wilson(0, 10).second, 0.25) << "ten tries without a hit still leave room for much";
 }
 
-TEST(Readme, ShowsTheTablesThatJudge) {
-  std::ifstream file(RECAPTURE_ROOT "/README.md");
-  const std::string readme{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(readme, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture tables` prints";
+TEST(Design, ShowsTheTablesThatJudge) {
+  std::ifstream file(RECAPTURE_ROOT "/DESIGN.md");
+  const std::string design{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(design, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture tables` prints";
 }
 
 TEST(Range, ReadsComparisons) {

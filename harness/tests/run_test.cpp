@@ -162,7 +162,7 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
       {"run --shard 3/2", 2, "--shard takes i/n"},
       {"run --release 9.9.9", 2, "9.9.9"},
       {"run --release 2.6.0", 7, "no cases are built for LibTorch 2.6.0"},
-      {"run --require gpu", 7, "a GPU is demanded and there is none: no driver"},
+      {"run --require gpu", 7, "a GPU is required, but there is none: no driver"},
       {"run --require luck", 2, "--require takes gpu or recorder"},
       {"run --jobs 0", 2, "--jobs takes a number from 1 on"},
       {"run --jobs many", 2, "--jobs"},
@@ -171,10 +171,10 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
       {"run --shuffle well", 2, "--shuffle"},
       {"run --continue", 2, "--continue needs --record FILE"},
       {"run --continue --record a --resume b", 2, "exclude each other"},
-      {"run --libtorch /nowhere", 7, "holds no torch/lib/libtorch_cpu.so"},
+      {"run --libtorch /nowhere", 7, "has no torch/lib/libtorch_cpu.so"},
       {"run --record /proc/r.jsonl", 7, "cannot make this record"},
       {"run --break luck", 2, "--break"},
-      {"run --require gpu liar.ControlHolds", 7, "a GPU is demanded"},
+      {"run --require gpu liar.ControlHolds", 7, "a GPU is required"},
       {"show", 4, "no records below reports/"},
       {"show /nowhere", 2, "/nowhere: cannot read it"},
       {"explode", 2, "--help says what there is"},
@@ -382,7 +382,7 @@ TEST_F(Program, ARunEndsWithWhatSurprisedItAndTheNextCommand) {
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
   EXPECT_EQ(calm.out.find("next:"), std::string::npos);
   const Said said = recapture("run liar.ControlHolds liar.ReproducesSomethingElse --record " + record());
-  EXPECT_THAT(said.out, HasSubstr("1 surprised:\n  liar.ReproducesSomethingElse: changed: different, else\n"));
+  EXPECT_THAT(said.out, HasSubstr("1 surprises:\n  liar.ReproducesSomethingElse: changed: different, else\n"));
   EXPECT_THAT(said.out, HasSubstr("next: recapture show " + record() + "\n"));
   EXPECT_THAT(said.out, HasSubstr("next: recapture run --break trigger liar "));
 }

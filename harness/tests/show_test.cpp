@@ -142,7 +142,29 @@ TEST(Show, JsonHasTheDocumentedKeys) {
 TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
   const std::string table = as_markdown(Board({two_tests()}, {}));
   EXPECT_THAT(table, HasSubstr("| 2.15.0, G |"));
-  EXPECT_THAT(table, HasSubstr("| [c](cases/f/c.cpp) | A title | reproduced |"));
+  EXPECT_THAT(table, HasSubstr("| [c](../cases/f/c.cpp) | A title | reproduced |"));
+}
+
+TEST(Show, MarkdownSaysWhyACellHasNoResult) {
+  Record unavailable = two_tests(), cut_short, without;
+  const std::string reason = "no package: /home/me/package is missing";
+  for (TestRecord& test : unavailable.tests) {
+    test.line = {{"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"skipped", reason}};
+  }
+  cut_short.environment = {{"release", "2.14.1"}, {"gpu", "G"}};
+  cut_short.cases = unavailable.cases;
+  cut_short.plan = unavailable.plan;
+  without.environment = {{"release", "2.13.0"}, {"gpu", "G"}};
+  const std::string table = as_markdown(Board({unavailable, cut_short, without}, {}));
+  EXPECT_THAT(table, HasSubstr("| A title | not part of the run | not run | unavailable: no package |"));
+  EXPECT_THAT(table, ::testing::Not(HasSubstr("|  |")));
+  EXPECT_THAT(table, ::testing::Not(HasSubstr("/home/")));
+}
+
+TEST(Show, MarkdownCountsControlsWhereACaseHasNothingElse) {
+  Record record = two_tests();
+  record.tests[1].line = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"skipped", "no package"}};
+  EXPECT_THAT(as_markdown(Board({record}, {})), HasSubstr("| A title | 1 of 1 controls hold |"));
 }
 
 TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
