@@ -170,7 +170,7 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
       {"run --gpu ''", 2, "--gpu takes numbers"},
       {"run --shuffle well", 2, "--shuffle"},
       {"run --continue", 2, "--continue needs --record FILE"},
-      {"run --continue --record a --resume b", 2, "exclude each other"},
+      {"run --continue --record a --resume b", 2, "cannot be combined"},
       {"run --libtorch /nowhere", 7, "has no torch/lib/libtorch_cpu.so"},
       {"run --record /proc/r.jsonl", 7, "cannot make this record"},
       {"run --break luck", 2, "--break"},
