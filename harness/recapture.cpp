@@ -41,7 +41,7 @@ std::string version(const std::string& root) {
 // The word that must be a verb: the first that is no option and no option's value. "" if there is none.
 std::string verb_in(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
+    std::string word = argv[i];
     if (word == "--root") {
       ++i;
     } else if (word.empty() || word.front() != '-') {

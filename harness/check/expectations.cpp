@@ -1,5 +1,7 @@
 #include "harness/check/expectations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -43,7 +45,7 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
   std::set<std::string> known;
   for (const Record& record : records) {
     for (const auto& [id, info] : record.cases) {
-      for (const std::string& test : info.tests) known.insert(id + "." + test);
+      for (const std::string& test : info.tests) known.insert(fmt::format("{}.{}", id, test));
     }
   }
   for (size_t i = 0; i < all.size(); ++i) {

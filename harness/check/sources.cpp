@@ -31,8 +31,8 @@ std::map<std::string, std::string> entries(const std::string& path, std::vector<
       const std::string id = text_in(*entry, "id", place), kind = text_in(*entry, "kind", place);
       text_in(*entry, "title", place);
       if (text_in(*entry, "url", place).rfind("https://", 0) != 0) errors.push_back(place + ": the URL is no https://");
-      if (kind != "document" && kind != kUpstream) errors.push_back(place + ": '" + kind + "' is no kind");
-      if (!ids.emplace(id, place).second) errors.push_back(place + ": " + id + " stands here a second time");
+      if (kind != "document" && kind != kUpstream) errors.push_back(fmt::format("{}: '{}' is no kind", place, kind));
+      if (!ids.emplace(id, place).second) errors.push_back(fmt::format("{}: {} stands here a second time", place, id));
     }
   }
   return ids;
