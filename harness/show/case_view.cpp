@@ -188,7 +188,7 @@ std::string sources_text(const CaseView& view) {
   std::vector<std::string> lines;
   for (const Json& source : view.one.sources) {
     const std::string id = cited_id(source), heading = source.at("heading");
-    lines.push_back(id == heading ? id : id + ", " + heading);
+    lines.push_back(id == heading ? id : fmt::format("{}, {}", id, heading));
     if (const CitedSource* cited = find_source(view, id)) {
       lines.push_back(cited->title);
       lines.push_back(cited->url);
