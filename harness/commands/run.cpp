@@ -134,7 +134,8 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
   command->add_option("--shard", typed->shard, "i/n: only every n-th case, from the i-th on");
   command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
-  command->add_option("--require", typed->require, "gpu, recorder: fail (7) where it is not there")
+  command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) where it is not there")
+      ->delimiter(',')
       ->allow_extra_args(false);
   command
       ->add_option("--break", typed->broken,

@@ -184,7 +184,8 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
     for (const std::string& path : asked.records) read.records.push_back(read_record(path));
   } else {
     read = options.all ? all_records(asked.folder) : newest_records(asked.folder);
-    if (read.records.empty()) throw Stop(Exit::NothingRan, "no records below reports/; `ci/suite` makes one");
+    if (read.records.empty())
+      throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
   }
   const Rules rules = rules_of(places.root);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.

@@ -34,6 +34,7 @@ void take_line(Record& record, const Json& line) {
     record.environment = line;
   } else if (line.contains("plan")) {
     for (const auto& test : line.at("plan")) record.plan.push_back(test);
+    for (const auto& test : line.value("whole", Json::array())) record.whole_plan.push_back(test);
   } else if (line.contains("case")) {
     const CaseInfo info = CaseInfo::from(line);
     record.cases[info.id] = info;

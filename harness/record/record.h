@@ -1,7 +1,7 @@
 // The record of a run: what was observed, and where. One file a run, one JSON object a line, written line by line:
 //
 //   {"recapture":2, …}        the environment
-//   {"plan":["item_in_capture.Control", …]}
+//   {"plan":["item_in_capture.Control", …]}    of a shard also "whole": the plan of all shards
 //   {"case":"item_in_capture","hash":…, …}     before its first test
 //   {"test":"item_in_capture.Control", …}      one a test, in the plan's order
 //   {"end":"complete", …}
@@ -62,6 +62,7 @@ struct Record {
   std::string path;
   Json environment;
   std::vector<std::string> plan;
+  std::vector<std::string> whole_plan;  // Of all shards of the run; empty where it is the plan.
   std::map<std::string, CaseInfo> cases;
   std::vector<TestRecord> tests;                                 // In the order in which they were written.
   std::map<std::string, std::vector<TestRecord>> confirmations;  // The same test again, by plain exec.

@@ -57,6 +57,14 @@ size_t best_jobs(const Machine& machine) {
 
 bool runs_alone(const CaseInfo& info) { return info.nature == word(Nature::Race); }
 
+Json tests_of(const std::vector<PlannedCase>& plan) {
+  Json tests = Json::array();
+  for (const PlannedCase& planned : plan) {
+    for (const std::string& test : planned.tests) tests.push_back(planned.binary.info.id + "." + test);
+  }
+  return tests;
+}
+
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -102,8 +110,9 @@ class Run {
 
   const Places& places_;
   RunOptions options_;
-  std::vector<PlannedCase> plan_;   // In the catalogue's order.
-  std::vector<PlannedCase> queue_;  // What is left of it, in the order in which it runs.
+  std::vector<PlannedCase> plan_;        // In the catalogue's order.
+  std::vector<PlannedCase> whole_plan_;  // Of all shards, if there are several.
+  std::vector<PlannedCase> queue_;       // What is left of it, in the order in which it runs.
   std::vector<size_t> together_, alone_;
   Machine machine_;
   Json environment_;
@@ -137,8 +146,9 @@ Program Run::program_of(const CaseBinary& binary) const {
 
 void Run::prepare() {
   options_.release = chosen_release(places_, options_.release);
-  plan_ =
-      plan_of(catalog(places_, options_.release, options_.libtorch), options_.filters, options_.broken, options_.shard);
+  const auto built = catalog(places_, options_.release, options_.libtorch);
+  plan_ = plan_of(built, options_.filters, options_.broken, options_.shard);
+  if (options_.shard.of > 1) whole_plan_ = plan_of(built, options_.filters, options_.broken, Shard{});
   options_.demands.as_before = options_.broken == Break::Nothing;
   rules_ = rules_of(places_.root, options_.demands);
   see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
@@ -180,11 +190,9 @@ void Run::open_record() {
     writer_.emplace(RecordWriter::create(options_.record));
     writer_->write(environment_);
   }
-  Json tests = Json::array();
-  for (const PlannedCase& planned : plan_) {
-    for (const std::string& test : planned.tests) tests.push_back(planned.binary.info.id + "." + test);
-  }
-  writer_->write({{"plan", tests}});
+  Json line{{"plan", tests_of(plan_)}};
+  if (!whole_plan_.empty()) line["whole"] = tests_of(whole_plan_);
+  writer_->write(line);
 }
 
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.

@@ -549,6 +549,10 @@ TEST_F(Program, ShardsMakeUpTheWholeAndMerge) {
     const std::string n = shard;
     recapture("run liar.ControlHolds second.ControlHolds --shard " + n + "/2 --record " + folder + "/" + n + ".jsonl");
   }
+  for (const char* shard : {"/1.jsonl", "/2.jsonl"}) {
+    EXPECT_EQ(read_record(folder + shard).plan.size(), 1U);
+    EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard knows what it is a part of";
+  }
   const Said merged = recapture("merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
   EXPECT_EQ(merged.code, 0) << merged.out;
   EXPECT_EQ(read_record(record()).tests.size(), 2U);
