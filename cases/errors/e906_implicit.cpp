@@ -2,9 +2,9 @@
 //
 // The legacy default stream and every blocking stream wait for each other without being asked. While a blocking stream
 // captures, its work does not run, so the legacy stream would wait for nothing; CUDA refuses the work and
-// invalidates the capture. A non-blocking stream has no such tie, and there the legacy stream only gets into the capture by an
-// explicit wait for one of its events. LibTorch's pool streams are non-blocking: through LibTorch only that second way
-// exists.
+// invalidates the capture. A non-blocking stream has no such tie, and there the legacy stream only gets into the
+// capture by an explicit wait for one of its events. LibTorch's pool streams are non-blocking: through LibTorch only
+// that second way exists.
 //
 // Alone:  g++ cases/errors/e906_implicit.cpp $(ci/libtorch --flags) -o e906_implicit
 
