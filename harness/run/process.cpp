@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,7 +37,6 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 // An orphan's own children become ours once it is dead, so we look until there are none.
 void kill_leftovers(pid_t group) {
   constexpr double kPatience_s = 10;  // A process that hangs in a driver cannot be killed; the next test need not wait.
-  constexpr int kLook_us = 500;
   if (group > 0) kill(-group, SIGKILL);
   const auto start = Clock::now();
   for (bool some = true; some && since(start) < kPatience_s;) {
@@ -46,9 +46,12 @@ void kill_leftovers(pid_t group) {
       if (kept.count(child) != 0) continue;
       some = true;
       kill(child, SIGKILL);
+      const int ended = static_cast<int>(syscall(SYS_pidfd_open, child, 0));  // Readable once it has.
+      pollfd wait{ended, POLLIN, 0};
+      poll(&wait, 1, static_cast<int>(1000 * std::max(0.0, kPatience_s - since(start))));
+      if (ended >= 0) close(ended);
       waitpid(child, nullptr, WNOHANG);
     }
-    if (some) usleep(kLook_us);
   }
 }
 
