@@ -21,11 +21,8 @@ Exit test(const Places& places, const Options& options) {
   // Below the build folder, and only the last one: what CTest ran is no report.
   run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
   std::filesystem::remove(run_options.record);
-  const std::vector<Verdict> verdicts = verdicts_of(run(places, run_options).rows);
-  for (const Verdict verdict : verdicts) {
-    if (tone_of(verdict) != Tone::Skipped) return exit_for(verdicts);
-  }
-  return Exit::Skipped;
+  const Exit exit = exit_for(verdicts_of(run(places, run_options).rows));
+  return exit == Exit::NothingRan ? Exit::Skipped : exit;
 }
 
 }  // namespace

@@ -7,11 +7,6 @@
 namespace recapture {
 namespace {
 
-std::string machine_of(const Record& record) {
-  const std::string gpu = record.where("gpu");
-  return record.where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu);
-}
-
 // What runs without LibTorch comes after all releases.
 bool comes_before(const std::string& a, const std::string& b) {
   if (is_version(a) && is_version(b)) return older(a, b);
@@ -27,7 +22,7 @@ Board::Board(std::vector<Record> records, const Rules& rules) {
   }
   for (const Judged& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
-    const std::string machine = machine_of(judged.record);
+    const std::string machine = judged.record.machine();
     if (std::find(machines_.begin(), machines_.end(), machine) == machines_.end()) machines_.push_back(machine);
     for (const auto& [id, info] : judged.record.cases) {
       cases_[id] = info;

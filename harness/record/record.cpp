@@ -102,6 +102,11 @@ std::string Record::where(const std::string& key) const {
   return environment.contains(key) && environment.at(key).is_string() ? environment.at(key).get<std::string>() : "";
 }
 
+std::string Record::machine() const {
+  const std::string gpu = where("gpu");
+  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu);
+}
+
 Record read_record(const std::string& path) {
   Record record;
   record.path = path;

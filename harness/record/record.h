@@ -3,7 +3,7 @@
 //   {"recapture":2, …}        the environment
 //   {"plan":["item_in_capture.Control", …]}    of a shard also "whole": the plan of all shards
 //   {"case":"item_in_capture","hash":…, …}     before its first test
-//   {"test":"item_in_capture.Control", …}      one a test, in the plan's order
+//   {"test":"item_in_capture.Control", …}      one a test, as they end
 //   {"end":"complete", …}
 //
 // A record holds no verdict. What differs from run to run for no reason (times) stands in "volatile", last in its line.
@@ -74,6 +74,8 @@ struct Record {
 
   // A member of the environment; "" where it is absent or no text.
   std::string where(const std::string& key) const;
+  // The kind of machine that it is of: "2.11.0, NVIDIA H200".
+  std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
   int format() const { return environment.value("recapture", 1); }

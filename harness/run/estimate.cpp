@@ -3,20 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/judge/index.h"
+
 namespace recapture {
-namespace {
-
-std::string started(const Record& record) {
-  const auto found = record.environment.find("volatile");
-  return found == record.environment.end() ? "" : found->value("started", "");
-}
-
-}  // namespace
-
 Estimate::Estimate(std::vector<Record> committed, const std::string& gpu, const std::string& release) {
   // What is read later replaces what was read before.
   std::stable_sort(committed.begin(), committed.end(), [&](const Record& a, const Record& b) {
-    return std::pair(a.where("release") == release, started(a)) < std::pair(b.where("release") == release, started(b));
+    return std::pair(a.where("release") == release, started(a.environment)) <
+           std::pair(b.where("release") == release, started(b.environment));
   });
   for (const Record& record : committed) {
     if (record.where("gpu") != gpu || record.broken() != Break::Nothing) continue;

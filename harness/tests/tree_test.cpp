@@ -156,7 +156,7 @@ class Reports : public ::testing::Test {
 };
 std::vector<Record>* Reports::records = nullptr;
 
-TEST_F(Reports, LieWhereTheirEnvironmentSays) {
+TEST_F(Reports, StandWhereTheirEnvironmentSays) {
   EXPECT_GE(records->size(), 10U);
   for (const Record& record : *records) {
     EXPECT_EQ(record.path, kRoot + "/reports/" + report_path(record.environment));
