@@ -96,6 +96,9 @@ bool trigger_on();
 // False where the case is run with its remedies left out, which it then tells the runner.
 bool remedy();
 
+// True there too, and says nothing.
+bool breaks_remedies();
+
 }  // namespace recapture
 
 // The case's description. Also puts the source text into the binary: its hash ties a record to what ran.
@@ -137,6 +140,20 @@ bool remedy();
     if (::recapture::remedy()) { \
       __VA_ARGS__;               \
     }                            \
+  } while (false)
+
+// Where the remedy is an omission: what the program does at this place without it. Runs with `--break=remedy` alone.
+#define WITHOUT_REMEDY(...)       \
+  do {                            \
+    if (!::recapture::remedy()) { \
+      __VA_ARGS__;                \
+    }                             \
+  } while (false)
+
+// Begins a Fix test whose remedy cannot be left out, and says in one sentence why. `--break=remedy` does not run it.
+#define REMEDY_STAYS(reason)                                                                      \
+  do {                                                                                            \
+    if (::recapture::breaks_remedies()) NOT_APPLICABLE("the remedy cannot be left out: " reason); \
   } while (false)
 
 // The CUDA driver call that raises the failure, as the document has it ("cuStreamSynchronize", may hold `*`). Another

@@ -177,8 +177,10 @@ bool recording() { return events >= 0; }
 
 bool trigger_on() { return broken != Break::Trigger; }
 
+bool breaks_remedies() { return broken == Break::Remedy; }
+
 bool remedy() {
-  if (broken != Break::Remedy) return true;
+  if (!breaks_remedies()) return true;
   record(key::remedy, "left out");
   return false;
 }
