@@ -87,8 +87,9 @@ Exit command_line(int argc, char** argv) {
   app.add_option("--root", root, "Recapture's own tree (default: found from where this program lies)");
   bool asks_version = false;
   app.add_flag("--version", asks_version, "The version, and the revision of the tree");
-  const Verb verbs[] = {list_verb(app, root), show_verb(app, root),      run_verb(app, root),  merge_verb(app),
-                        tables_verb(app),     catalogue_verb(app, root), test_verb(app, root), help_verb(app)};
+  const Verb verbs[] = {list_verb(app, root), show_verb(app, root),    run_verb(app, root),
+                        merge_verb(app),      tables_verb(app),        catalogue_verb(app, root),
+                        test_verb(app, root), explain_verb(app, root), help_verb(app)};
   if (const std::string word = verb_in(argc, argv); !word.empty()) require_verb(app, word);
   app.require_subcommand(0, 1);
   try {

@@ -21,6 +21,7 @@ Verb show_verb(CLI::App& app, const std::string& root);
 Verb merge_verb(CLI::App& app);
 Verb tables_verb(CLI::App& app);
 Verb catalogue_verb(CLI::App& app, const std::string& root);
+Verb explain_verb(CLI::App& app, const std::string& root);
 Verb test_verb(CLI::App& app, const std::string& root);
 
 }  // namespace recapture

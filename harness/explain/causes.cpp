@@ -1,0 +1,55 @@
+#include "harness/explain/causes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/judge/toml.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+
+std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalogue) {
+  const std::string path = root + "/cases/causes.toml";
+  const toml::table file = parse_toml(path);
+  only_keys(file, {"cause"}, path);
+  const auto* entries = file["cause"].as_array();
+  if (entries == nullptr) throw Stop(Exit::Usage, path + ": has no [[cause]]");
+  std::vector<Cause> causes;
+  std::set<std::string> ids;
+  for (const auto& entry : *entries) {
+    const std::string place = place_of(path, entry);
+    if (!entry.is_table()) throw Stop(Exit::Usage, place + ": a cause is a table");
+    const toml::table& table = *entry.as_table();
+    only_keys(table, {"id", "title", "capture", "codes", "says", "calls", "names", "hints", "fixes", "useless"}, place);
+    Cause cause;
+    cause.id = text_in(table, "id", place);
+    if (!ids.insert(cause.id).second) throw Stop(Exit::Usage, fmt::format("{}: '{}' is there twice", place, cause.id));
+    const auto its_case =
+        std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == cause.id; });
+    cause.has_case = its_case != catalogue.end();
+    cause.title = text_in(table, "title", place, !cause.has_case);
+    if (cause.title.empty()) cause.title = its_case->title;
+    cause.capture = table["capture"].value_or(true);
+    if (const auto* codes = table["codes"].as_array()) {
+      for (const auto& code : *codes) cause.codes.push_back(code.value_or(0));
+    }
+    cause.says = texts_in(table, "says");
+    cause.calls = texts_in(table, "calls");
+    cause.names = texts_in(table, "names");
+    cause.hints = texts_in(table, "hints");
+    cause.fixes = texts_in(table, "fixes");
+    cause.useless = texts_in(table, "useless");
+    if (cause.says.empty() && cause.calls.empty() && cause.names.empty()) {
+      throw Stop(Exit::Usage, place + ": nothing can speak for it; give it 'says', 'calls' or 'names'");
+    }
+    if (!cause.has_case && cause.fixes.empty()) {
+      throw Stop(Exit::Usage, place + ": no case of that id; a cause without one needs 'fixes'");
+    }
+    causes.push_back(std::move(cause));
+  }
+  return causes;
+}
+
+}  // namespace recapture

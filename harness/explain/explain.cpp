@@ -1,0 +1,244 @@
+#include "harness/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "harness/case/cuda_errors.h"
+
+namespace recapture {
+namespace {
+
+constexpr int kSays = 8, kCalledInLog = 7, kCalled = 4, kNamed = 4, kHint = 2, kMore = 1, kCode = 1;
+constexpr int kWrongCode = -2, kHealthyHere = -3;
+constexpr int kEnough = 4;        // What the text must weigh for a cause to be called the culprit.
+constexpr size_t kMostShown = 5;  // Causes that are shown, without victims.
+constexpr char kException[] = "exception_in_capture";
+
+std::string shown(const Pasted& text, size_t line) {
+  constexpr size_t kLongest = 160;
+  std::string words = text.lines.at(line - 1);
+  words.erase(0, words.find_first_not_of(" \t"));
+  if (words.size() > kLongest) words = words.substr(0, kLongest) + "…";
+  return fmt::format("line {}: {}", line, words);
+}
+
+const CudaError& error_of(int code) {
+  const auto* found =
+      std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
+  return found == std::end(kCudaErrors) ? *std::prev(std::end(kCudaErrors)) : *found;
+}
+
+// What of the text speaks for a cause, added up.
+class Weigh {
+ public:
+  Weigh(const Pasted& text, const Cause& cause) : text_(text), cause_(cause) {}
+
+  // Text that shows the failure by itself.
+  bool says() {
+    for (const std::string& cue : cause_.says) {
+      if (const size_t line = find_cue(text_, cue)) take(line, kSays);
+    }
+    return weight_ > 0;
+  }
+
+  // All else, which speaks for it only in a text that shows a capture failure.
+  void rest() {
+    bool called = false, named = false;
+    for (const std::string& call : cause_.calls) {
+      const bool in_log = !text_.call.empty() && find_in(text_.call, call);
+      if (in_log && !called) take(text_.call_line, kCalledInLog);
+      const size_t line = in_log || called ? 0 : find_cue(text_, call);
+      if (line != 0) take(line, kCalled);
+      called = called || in_log || line != 0;
+    }
+    for (const std::string& cue : cause_.names) {
+      if (const size_t line = find_cue(text_, cue)) {
+        take(line, named ? kMore : kNamed);
+        named = true;
+      }
+    }
+    int hints = 0;
+    for (const std::string& cue : cause_.hints) {
+      const size_t line = hints < 2 ? find_cue(text_, cue) : 0;
+      if (line != 0) take(line, hints++ == 0 ? kHint : kMore);
+    }
+    if (weight_ > 0 && !cause_.codes.empty()) weight_ += of_code();
+  }
+
+  void exception() { take(text_.exception_line, kSays - 1); }
+  void add(int weight) { weight_ += weight; }
+
+  int weight() const { return weight_; }
+  std::string evidence() const { return line_ == 0 ? "" : shown(text_, line_); }
+
+ private:
+  void take(size_t line, int weight) {
+    if (weight > strongest_) {
+      strongest_ = weight;
+      line_ = line;
+    }
+    weight_ += weight;
+  }
+
+  // One name can be the beginning of another, "cuMemAlloc" of "cuMemAlloc_v2".
+  static bool find_in(const std::string& call, const std::string& name) {
+    return call == name || call.rfind(name + "_v", 0) == 0;
+  }
+
+  int of_code() const {
+    bool another = false;
+    for (const NamedError& error : text_.errors) {
+      if (std::find(cause_.codes.begin(), cause_.codes.end(), error.code) != cause_.codes.end()) return kCode;
+      another = another || (is_capture_error(error.code) && error.code != 901);
+    }
+    return another ? kWrongCode : 0;
+  }
+
+  const Pasted& text_;
+  const Cause& cause_;
+  int weight_ = 0, strongest_ = 0;
+  size_t line_ = 0;
+};
+
+const Row* row_of(const std::vector<Row>& rows, const std::string& test) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.test == test; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+// Whether the release's records say of every Reproduces of the case that its failure does not occur.
+bool healthy_in(const std::vector<Row>& rows, const std::string& id) {
+  bool some = false;
+  for (const Row& row : rows) {
+    if (row.case_id != id || row.kind != Kind::Reproduces) continue;
+    if (row.result != Result::Healthy) return false;
+    some = true;
+  }
+  return some;
+}
+
+std::optional<bool> holds_in(const std::vector<Row>& rows, const std::string& test) {
+  const Row* row = row_of(rows, test);
+  if (row == nullptr || (row->result != Result::Holds && row->result != Result::Broken)) return std::nullopt;
+  return row->result == Result::Holds;
+}
+
+void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vector<Row>& rows,
+                  std::vector<RemedyFor>& remedies) {
+  for (const std::string& fix : cause.fixes) remedies.push_back({cause.id, fix, std::nullopt, false});
+  for (const CatalogueCase& one : catalogue) {
+    if (one.id != cause.id) continue;
+    for (const CatalogueTest& test : one.tests) {
+      if (!test.fix.empty()) remedies.push_back({cause.id, test.fix, holds_in(rows, one.id + "." + test.name), false});
+    }
+  }
+  for (const std::string& advice : cause.useless) remedies.push_back({cause.id, advice, false, true});
+}
+
+// Errors that report what another call has done.
+void add_victims(const Pasted& text, bool by_exception, std::vector<Found>& causes) {
+  for (const auto& [code, id, why] :
+       {std::tuple{901, "e901_invalidated", "901 only says that an earlier call broke the capture: look before it"},
+        {904, "e904_unjoined", "904 because the exception left the region before its side streams were joined"}}) {
+    const int number = code;
+    if (number == 904 && !by_exception) continue;
+    const auto error = std::find_if(text.errors.begin(), text.errors.end(),
+                                    [&](const NamedError& named) { return named.code == number; });
+    if (error != text.errors.end()) causes.push_back({id, why, "victim", shown(text, error->line), 0, false});
+  }
+}
+
+std::string summary_of(const Pasted& text, const Explanation& explanation) {
+  const auto code = [&](bool of_capture) {
+    for (const NamedError& error : text.errors) {
+      if (is_capture_error(error.code) == of_capture) return error.code;
+    }
+    return 0;
+  };
+  switch (explanation.answer) {
+    case Answer::NotOne: {
+      if (!explanation.causes.empty()) return "not a capture failure: " + explanation.causes.front().title;
+      const int other = code(false);
+      if (other == 0) return "not a capture failure: nothing in the text says that a capture failed";
+      return fmt::format("not a capture failure: CUDA error {} ({}), {}", other, error_of(other).name,
+                         error_of(other).text);
+    }
+    case Answer::CaptureFailure:
+      return fmt::format("a capture failure, most likely: {}", explanation.causes.front().title);
+    case Answer::CannotTell:
+      break;
+  }
+  const int own = code(true);
+  if (own == 0)
+    return "cannot tell: the text has no error of CUDA's; the recorder (build/librecorder.so) names the call";
+  return fmt::format(
+      "cannot tell: CUDA error {} ({}) is a capture failure, but nothing in the text says which call it "
+      "was; the recorder (build/librecorder.so) names it",
+      own, error_of(own).name);
+}
+
+}  // namespace
+
+std::string_view word(Answer answer) {
+  switch (answer) {
+    case Answer::CaptureFailure:
+      return "capture failure";
+    case Answer::NotOne:
+      return "not a capture failure";
+    case Answer::CannotTell:
+      break;
+  }
+  return "cannot tell";
+}
+
+Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
+                    const std::vector<Row>& rows) {
+  std::vector<Weigh> weights;
+  bool capture = text.has_capture_error(), other_says = false;
+  for (const Cause& cause : causes) {
+    weights.emplace_back(text, cause);
+    const bool says = weights.back().says();
+    capture = capture || (says && cause.capture);
+    other_says = other_says || (says && !cause.capture);
+  }
+  capture = capture || (text.says_failed && !other_says && text.errors.empty());
+
+  Explanation explanation;
+  std::vector<Found>& found = explanation.causes;
+  bool by_exception = false;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    const Cause& cause = causes[i];
+    Weigh& weigh = weights[i];
+    if (cause.capture != capture) continue;
+    if (capture) weigh.rest();
+    if (cause.id == kException && text.exception_line != 0) weigh.exception();
+    const bool healthy = healthy_in(rows, cause.id);
+    if (healthy && weigh.weight() > 0) weigh.add(kHealthyHere);
+    if (weigh.weight() <= 0) continue;
+    const bool enough = weigh.weight() >= kEnough;
+    by_exception = by_exception || (cause.id == kException && enough);
+    found.push_back(
+        {cause.id, cause.title, enough ? "culprit" : "possible", weigh.evidence(), weigh.weight(), healthy});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.weight > b.weight; });
+  if (found.size() > kMostShown) found.resize(kMostShown);
+
+  const bool some_culprit = !found.empty() && found.front().weight >= kEnough;
+  if (capture) {
+    explanation.answer = some_culprit ? Answer::CaptureFailure : Answer::CannotTell;
+  } else {
+    const bool known = other_says || !text.errors.empty();
+    explanation.answer = known || !text.about_captures ? Answer::NotOne : Answer::CannotTell;
+  }
+  for (const Found& one : found) {
+    if (some_culprit && one.role != "culprit") continue;
+    const auto cause = std::find_if(causes.begin(), causes.end(), [&](const Cause& c) { return c.id == one.id; });
+    add_remedies(*cause, catalogue, rows, explanation.remedies);
+  }
+  explanation.summary = summary_of(text, explanation);
+  if (capture) add_victims(text, by_exception, found);
+  return explanation;
+}
+
+}  // namespace recapture

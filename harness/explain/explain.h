@@ -1,0 +1,42 @@
+// Why a capture failed, from what a user pasted: ranked causes with what in the text speaks for each, who is a victim,
+// and the remedies that hold in the user's release.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/explain/causes.h"
+#include "harness/explain/pasted.h"
+#include "harness/judge/row.h"
+
+namespace recapture {
+
+enum class Answer { CaptureFailure, NotOne, CannotTell };
+std::string_view word(Answer answer);
+
+struct Found {
+  std::string id, title;
+  std::string role;  // "culprit"; "possible", where the text does not suffice; "victim" of another one.
+  std::string evidence;
+  int weight = 0;
+  bool healthy_here = false;  // The records of the release say that it does not occur there.
+};
+
+struct RemedyFor {
+  std::string cause, text;
+  std::optional<bool> holds;  // In the release, by its records; nothing where none shows it.
+  bool useless = false;       // Often advised, and cannot help.
+};
+
+struct Explanation {
+  Answer answer = Answer::CannotTell;
+  std::string summary;              // One sentence.
+  std::vector<Found> causes;        // Best first, victims last.
+  std::vector<RemedyFor> remedies;  // Of the culprits, in their order.
+};
+
+// `rows` are the newest results of one release, by test; empty where none is asked for or none is on file.
+Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
+                    const std::vector<Row>& rows);
+
+}  // namespace recapture

@@ -1,0 +1,38 @@
+// What a pasted text shows: an error message, a traceback, a log of thousands of lines, lines of the driver's log.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace recapture {
+
+// A CUDA error that a text names, by its number, its name or its text.
+struct NamedError {
+  int code;
+  size_t line;  // From 1.
+};
+
+struct Pasted {
+  std::vector<std::string> lines;  // As they are, cut at kLongestLine.
+  std::string lower;               // All of it in lower case, for cues, and where each line begins there.
+  std::vector<size_t> starts;
+  std::vector<NamedError> errors;  // In the text's order, several of one line by their place in it.
+  std::string call;                // The call that the driver's log names first for another error than 901; "" if none.
+  size_t call_line = 0;
+  size_t exception_line = 0;    // The first Python exception that is no CUDA error, where a capture error follows; 0 if
+                                // there is none.
+  bool about_captures = false;  // It speaks of captures or CUDA graphs at all,
+  bool says_failed = false;     // or says in words that one failed.
+
+  bool has_capture_error() const;
+};
+
+inline constexpr size_t kLongestLine = 2000;  // Bytes: what follows in a line is seldom the error.
+
+Pasted read_pasted(std::string_view text);
+
+// Where a cue is first found: the number of the line, 0 if it is not. Parts that " + " joins may stand in different
+// lines. Case does not count. A cue that begins or ends in a letter is found as a word only.
+size_t find_cue(const Pasted& text, std::string_view cue);
+
+}  // namespace recapture

@@ -1,0 +1,164 @@
+// What a pasted text is taken for: real threads, and the rules one by one.
+#include "harness/explain/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+const std::string kRoot = RECAPTURE_ROOT;
+
+const Catalogue& catalogue() {
+  static const Catalogue kAll = read_catalogue(kRoot);
+  return kAll;
+}
+
+Explanation explained(const std::string& text, const std::vector<Row>& rows = {}) {
+  static const std::vector<Cause> kCauses = read_causes(kRoot, catalogue());
+  return explain(read_pasted(text), kCauses, catalogue(), rows);
+}
+
+std::vector<std::string> ids(const Explanation& explanation, const std::string& role = "") {
+  std::vector<std::string> all;
+  for (const Found& one : explanation.causes) {
+    if (role.empty() || one.role == role) all.push_back(one.id);
+  }
+  return all;
+}
+
+// harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
+TEST(Explain, TellsTheCausesOfRealThreads) {
+  std::ifstream file(kRoot + "/harness/tests/data/threads.jsonl");
+  int threads = 0;
+  for (std::string line; std::getline(file, line); ++threads) {
+    const Json thread = Json::parse(line);
+    const Explanation explanation = explained(thread.at("text"));
+    EXPECT_EQ(word(explanation.answer), thread.at("answer").get<std::string>()) << thread.at("url");
+    auto first = ids(explanation);
+    if (first.size() > 3) first.resize(3);
+    const std::string cause = thread.at("cause");
+    EXPECT_TRUE(cause.empty() || std::find(first.begin(), first.end(), cause) != first.end()) << thread.at("url");
+    EXPECT_TRUE(explanation.answer != Answer::CannotTell || ids(explanation, "culprit").empty()) << thread.at("url");
+  }
+  EXPECT_EQ(threads, 24);
+}
+
+TEST(Explain, ErrorsOfAnotherKindAreNoCaptureFailures) {
+  for (const char* text :
+       {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB; 30 GiB in private pools (e.g., CUDA "
+        "Graphs)",
+        "RuntimeError: CUDA error: an illegal memory access was encountered", "ValueError: not enough values to unpack",
+        "RuntimeError: CUDA error: device-side assert triggered", "skipping cudagraphs due to mutated inputs",
+        "Cuda error: operation not supported", "port 901 is in use", "epoch 900: loss 0.901"}) {
+    const Explanation explanation = explained(text);
+    EXPECT_EQ(explanation.answer, Answer::NotOne) << text << ": " << explanation.summary;
+  }
+}
+
+TEST(Explain, WhatNamesNoCallCannotBeTold) {
+  const Explanation explanation = explained(
+      "RuntimeError: CUDA error: operation not permitted when stream is capturing\n"
+      "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n");
+  EXPECT_EQ(explanation.answer, Answer::CannotTell);
+  EXPECT_THAT(explanation.causes, IsEmpty());
+  EXPECT_THAT(explanation.summary, HasSubstr("900"));
+  EXPECT_THAT(explanation.summary, HasSubstr("librecorder.so"));
+}
+
+TEST(Explain, TheFirstCallOfTheDriversLogCountsAndNotItsVictims) {
+  const Explanation explanation = explained(
+      "[CUDA][E] Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuEventSynchronize\n"
+      "[CUDA][E] Returning 901 (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) from cuMemcpyDtoHAsync_v2\n"
+      "[CUDA][E] Returning 901 (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) from cuStreamEndCapture\n");
+  ASSERT_THAT(explanation.causes, Not(IsEmpty()));
+  EXPECT_EQ(explanation.causes.front().id, "event_synchronize_in_capture");
+  EXPECT_THAT(explanation.causes.front().evidence, HasSubstr("line 1: "));
+  EXPECT_THAT(ids(explanation, "victim"), ElementsAre("e901_invalidated"));
+}
+
+TEST(Explain, AnExceptionInTheCaptureIsTheCauseOfIts904) {
+  const Explanation explanation = explained(
+      "  File \"model.py\", line 12, in forward\nKeyError: 'mask'\n\n"
+      "During handling of the above exception, another exception occurred:\n\n"
+      "RuntimeError: CUDA error: capturing stream has unjoined work\n");
+  ASSERT_THAT(explanation.causes, Not(IsEmpty()));
+  EXPECT_EQ(explanation.causes.front().id, "exception_in_capture");
+  EXPECT_THAT(explanation.causes.front().evidence, HasSubstr("KeyError"));
+  EXPECT_THAT(ids(explanation, "victim"), ElementsAre("e904_unjoined"));
+}
+
+TEST(Explain, ThreadLocalModeDoesNotCureThe906) {
+  const Explanation explanation = explained(
+      "loss.backward()\nCUDA error: operation would make the legacy stream depend on a capturing blocking stream");
+  const auto useless = std::find_if(explanation.remedies.begin(), explanation.remedies.end(),
+                                    [](const RemedyFor& remedy) { return remedy.useless; });
+  ASSERT_NE(useless, explanation.remedies.end());
+  EXPECT_THAT(useless->text, HasSubstr("thread_local"));
+  EXPECT_EQ(useless->holds, false);
+}
+
+TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
+  Row fix;
+  fix.test = "item_in_capture.FixReadAfterReplay";
+  fix.case_id = "item_in_capture";
+  fix.kind = Kind::Fix;
+  fix.result = Result::Holds;
+  const std::string text = "loss.item()\nCUDA error: operation not permitted when stream is capturing";
+  const Explanation explanation = explained(text, {fix});
+  ASSERT_THAT(explanation.remedies, SizeIs(2));
+  EXPECT_EQ(explanation.remedies[0].holds, true);
+  EXPECT_EQ(explanation.remedies[1].holds, std::nullopt);
+  Row healthy = fix;
+  healthy.test = "item_in_capture.Reproduces";
+  healthy.kind = Kind::Reproduces;
+  healthy.result = Result::Healthy;
+  EXPECT_TRUE(explained(text, {healthy}).causes.front().healthy_here);
+}
+
+TEST(Explain, ALogOfThousandsOfLinesIsRead) {
+  std::string log;
+  for (int i = 0; i < 20000; ++i) log += "INFO step " + std::to_string(i) + " loss 0.901 in 900 ms\n";
+  log += std::string(1 << 20, 'x') + "\n";
+  log += "  y = x.cpu()\nRuntimeError: CUDA error: operation not permitted when stream is capturing\n";
+  EXPECT_EQ(explained(log).causes.front().id, "cpu_copy_in_capture");
+}
+
+TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
+  const auto codes = [](const std::string& text) {
+    std::vector<int> all;
+    for (const NamedError& error : read_pasted(text).errors) all.push_back(error.code);
+    return all;
+  };
+  EXPECT_THAT(codes("CUDA_ERROR_UNKNOWN (code: 901) in a graph capture"), ElementsAre(999, 901));
+  EXPECT_THAT(codes("hipErrorStreamCaptureUnsupported"), ElementsAre(900));
+  EXPECT_THAT(codes("Warp CUDA error 905: dependency created on uncaptured work in another stream"), ElementsAre(905));
+  EXPECT_THAT(codes("Invalid capture."), ElementsAre(901));
+  EXPECT_THAT(codes("cudaErrorInvalidValueOfMine"), IsEmpty());
+  EXPECT_THAT(codes("took 901 ms"), IsEmpty());
+  EXPECT_THAT(codes(std::string("\0\xff\n\n901", 6)), IsEmpty());
+}
+
+TEST(Causes, EveryCueIsFoundInItsOwnText) {
+  for (const Cause& cause : read_causes(kRoot, catalogue())) {
+    for (const auto* cues : {&cause.says, &cause.calls, &cause.names, &cause.hints}) {
+      for (const std::string& cue : *cues) {
+        std::string text = cue;
+        for (size_t at = text.find(" + "); at != std::string::npos; at = text.find(" + ")) text.replace(at, 3, "\n");
+        EXPECT_NE(find_cue(read_pasted(text), cue), 0U) << cause.id << ": " << cue;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace recapture
