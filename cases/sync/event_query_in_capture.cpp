@@ -2,7 +2,7 @@
 //
 // The event was recorded and completed before the capture begins. cudaEventQuery is still a potentially unsafe call: a
 // thread with a global or thread-local capture of its own may not make it (900), and the capture is invalidated (901 at
-// the end). It is allowed in relaxed mode, be it the capture's or, around the query, the thread's.
+// the end). It is allowed in relaxed mode, set either for the capture or for the thread around the query.
 //
 // Alone:  g++ cases/sync/event_query_in_capture.cpp $(ci/libtorch --flags) -o event_query_in_capture
 

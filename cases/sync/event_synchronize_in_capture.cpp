@@ -2,8 +2,7 @@
 //
 // In global mode the wait counts as potentially unsafe even for an event that was recorded before the capture and has
 // long completed: 900. An event that is recorded inside the capture stands for a node and never completes, so CUDA
-// refuses that event by a number of its own, 907; the variant runs in relaxed mode, where the first rule does not
-// apply.
+// refuses it with an error of its own, 907; that variant runs in relaxed mode, where the first rule does not apply.
 //
 // Alone:  g++ cases/sync/event_synchronize_in_capture.cpp $(ci/libtorch --flags) -o event_synchronize_in_capture
 

@@ -1,7 +1,7 @@
-// A synchronous cudaMemcpy invalidates a capture on a blocking stream, and does no harm beside one on another stream.
+// A synchronous cudaMemcpy invalidates a capture on a blocking stream, and does no harm beside any other.
 //
-// A program that fills an array on the host without any tensor operation calls it. It takes no stream: it runs on the
-// legacy default stream and returns when the bytes have arrived. CUDA does not object to that wait as such. What counts
+// Programs call it to fill an array on the host without any tensor operation. It takes no stream: it runs on the legacy
+// default stream and returns when the bytes have arrived. CUDA does not object to that wait as such. What counts
 // is the capturing stream: the legacy stream implicitly waits for blocking streams, which it cannot do while one of
 // them captures, so the copy is refused (906). LibTorch's own streams are non-blocking, and beside their captures it
 // runs.

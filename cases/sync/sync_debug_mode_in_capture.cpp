@@ -20,8 +20,8 @@ RECAPTURE_CASE = {
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .fixes = {{"FixFindBeforeCapture",
-               "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture and move what it "
-               "reports out of it."}},
+               "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture, and move what it "
+               "reports out of the capture."}},
 };
 
 namespace {
