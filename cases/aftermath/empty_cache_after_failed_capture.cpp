@@ -1,11 +1,11 @@
-// After a failed capture the allocator believes for the rest of the process that a capture is under way.
+// After a failed capture the allocator acts for the rest of the process as if a capture were under way.
 //
-// capture_begin opens a routing of allocations to the graph's private pool, and capture_end closes it, but only after
-// CUDA has ended the capture without an error. For a capture that failed it stays open. emptyCache then either asserts
-// that nothing captures, or skips its work in silence: memory that nobody uses is never given back. The failed capture
+// capture_begin starts routing allocations to the graph's private pool, and capture_end stops it, but only after CUDA
+// has ended the capture without an error; after a failed capture the routing stays. emptyCache then either asserts that
+// nothing captures, or silently skips its work, and memory that nobody uses is never given back. The failed capture
 // allocates nothing here, and the block to be given back is allocated and freed afterwards, outside any capture.
 //
-// No fix is documented: only a release that closes the routing helps.
+// No fix is documented: only a release that ends the routing helps.
 //
 // Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(ci/libtorch --flags) -o empty_cache_after_failed_capture
 

@@ -2,8 +2,8 @@
 //
 // Blocks of a capture come from the graph's private pool, and resetting the graph releases the pool. Releases up to
 // 2.13 release it only for a graph whose capture succeeded, so the segments of a failed one are never unmapped,
-// whatever the program frees. What is compared is what the process has reserved before the capture and after everything
-// is gone.
+// whatever the program frees. The test compares what the process has reserved before the capture with what is left once
+// everything is freed.
 //
 // No fix is documented: only a release that gives the pool back helps.
 //

@@ -1,9 +1,9 @@
-// After a failed capture the default generator gives no random numbers any more.
+// After a failed capture the default generator draws no more random numbers.
 //
 // capture_begin puts the generator into capture mode and capture_end takes it out, but only after CUDA has ended the
-// capture without an error. After a failed one the generator still counts offsets for a graph, and finds that nothing
-// captures. It refuses every random number until some later capture succeeds, which is also the remedy. The failed
-// capture uses no random numbers at all.
+// capture without an error. After a failed one the generator still counts offsets for a graph, although nothing
+// captures, and refuses every draw until some later capture succeeds. Completing one is also the remedy. The failed
+// capture draws no random numbers itself.
 //
 // Alone:  g++ cases/aftermath/random_numbers_after_failed_capture.cpp $(ci/libtorch --flags) -o random_numbers_after_failed_capture
 
@@ -59,6 +59,7 @@ TEST_F(RandomNumbersAfterFailedCapture, FixCompleteAnotherCapture) {
   x.add_(1);
   EXPECT_ANY_THROW(stream.synchronize());
   EXPECT_ANY_THROW(graph->capture_end());
+  WITHOUT_REMEDY(random_numbers());
   const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   const auto second = make_graph();
   second->capture_begin();

@@ -1,12 +1,13 @@
-// A capture that is begun and never ended comes back in a stream that is handed out later.
+// The stream of a capture that was begun and never ended is handed out again while it still captures.
 //
 // An exception between capture_begin and capture_end unwinds past the end, and destroying the graph does not end the
 // capture either. Its stream goes on capturing. LibTorch's pool hands out 32 streams in turn, so the 32nd stream that
-// anybody asks for afterwards is the same one, and the first wait for it fails with 900, far from the culprit. The
-// remedy is an object that ends the capture when the stack unwinds.
+// anybody asks for afterwards is the same one, and the first wait for it fails with 900, far from the cause. The remedy
+// is an object that ends the capture when the stack unwinds.
 //
 // Alone:  g++ cases/aftermath/stream_pool_after_abandoned_capture.cpp $(ci/libtorch --flags) -o stream_pool_after_abandoned_capture
 
+#include <memory>
 #include <stdexcept>
 
 #include "fixtures/torch/gpu.h"
@@ -36,7 +37,7 @@ class StreamPoolAfterAbandonedCapture : public GpuTest {
     ASSERT_CUDA(cudaDeviceSynchronize());
   }
 
-  // The stream that the pool hands out last of a whole round: the one that it handed out for this test.
+  // The last stream of a whole round of the pool, which is the one that this test captures on.
   c10::cuda::CUDAStream stream_of_next_round() {
     c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream());
     c10::cuda::CUDAStream last = stream;
@@ -80,7 +81,8 @@ TEST_F(StreamPoolAfterAbandonedCapture, FixEndOnUnwinding) {
   };
   try {
     graph->capture_begin();
-    const EndsCapture ends{*graph};
+    std::unique_ptr<EndsCapture> ends;
+    REMEDY(ends.reset(new EndsCapture{*graph}));
     x.add_(1);
     EXPECT_GT(captured_nodes(stream), 0);
     throw std::runtime_error("an error of the program in its captured code");
@@ -88,6 +90,7 @@ TEST_F(StreamPoolAfterAbandonedCapture, FixEndOnUnwinding) {
     graph = make_graph();
   }
   const c10::cuda::CUDAStreamGuard guard(stream_of_next_round());
+  stream.synchronize();
   graph->capture_begin();
   const at::Tensor y = x * 2;
   EXPECT_GT(captured_nodes(stream), 0);

@@ -1,8 +1,7 @@
 // Assigning a host value to indexed elements of a CUDA tensor invalidates the capture that it happens in.
 //
-// A number that is assigned through an index becomes a tensor of no dimensions on the host, and LibTorch uploads it
-// with a wait before it writes. A number that is given as a Scalar to a kernel, as index_fill_() takes it, needs no
-// upload.
+// A number that is assigned through an index becomes a zero-dimensional host tensor, which LibTorch uploads, with a
+// wait, before it writes. A number that goes to a kernel as a Scalar, as in index_fill_(), needs no upload.
 //
 // Alone:  g++ cases/sync/host_value_put_in_capture.cpp $(ci/libtorch --flags) -o host_value_put_in_capture
 
@@ -61,14 +60,15 @@ TEST_F(HostValuePutInCapture, Reproduces) {
 }
 
 TEST_F(HostValuePutInCapture, FixValueOnTheGpu) {
-  at::Tensor value_on_gpu = host_zero.to(at::kCUDA);
+  at::Tensor written = host_zero;
+  REMEDY(written = host_zero.to(at::kCUDA));
   graph->capture_begin();
   at::Tensor result = data * 2;
-  result.index_put_({places}, value_on_gpu);
+  result.index_put_({places}, written);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (const int value : {1, 2}) {
-    value_on_gpu.fill_(value);
+    written.fill_(value);
     graph->replay();
     EXPECT_EQ(values(result), (std::vector<double>{1.0 * value, 8, 1.0 * value}));
   }
@@ -77,6 +77,7 @@ TEST_F(HostValuePutInCapture, FixValueOnTheGpu) {
 TEST_F(HostValuePutInCapture, FixFillByIndex) {
   graph->capture_begin();
   at::Tensor result = data * 2;
+  WITHOUT_REMEDY(result.index_put_({places}, host_zero));
   result.index_fill_(0, places, 0);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();

@@ -56,6 +56,7 @@ TEST_F(PrintInCapture, Reproduces) {
 TEST_F(PrintInCapture, FixPrintAfterReplay) {
   graph->capture_begin();
   const at::Tensor result = data * 2;
+  WITHOUT_REMEDY(std::ostringstream() << result);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (const int value : {5, 7}) {

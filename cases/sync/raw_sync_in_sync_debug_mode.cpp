@@ -1,7 +1,7 @@
-// Sync debug mode does not see a synchronising call that LibTorch does not make, and the capture breaks unannounced.
+// Sync debug mode misses a synchronising call that LibTorch does not make, and the capture fails without a warning.
 //
-// An extension that calls cudaStreamSynchronize itself goes past the place where LibTorch asks for the mode. The same
-// call through c10::cuda::stream_synchronize is seen. Level 1 is set, because it would tell without stopping the call.
+// An extension that calls cudaStreamSynchronize itself bypasses the place where LibTorch checks the mode. The same call
+// through c10::cuda::stream_synchronize is seen. Level 1 is set because it reports a call without stopping it.
 //
 // Alone:  g++ cases/sync/raw_sync_in_sync_debug_mode.cpp $(ci/libtorch --flags) -o raw_sync_in_sync_debug_mode
 
@@ -81,11 +81,14 @@ TEST_F(RawSyncInSyncDebugMode, Reproduces) {
 
 TEST_F(RawSyncInSyncDebugMode, FixSynchronizeThroughLibtorch) {
   set_sync_debug_mode(2);
-  const Failure found = failure_of([&] { c10::cuda::stream_synchronize(stream); });
+  Failure found;
+  REMEDY(found = failure_of([&] { c10::cuda::stream_synchronize(stream); }));
+  WITHOUT_REMEDY(found = failure_of_code(cudaStreamSynchronize(stream)));
   set_sync_debug_mode(0);
   EXPECT_THAT(found.text, ::testing::HasSubstr("called a synchronizing CUDA operation"));
   graph->capture_begin();
   const at::Tensor result = data * 2;
+  WITHOUT_REMEDY(ASSERT_CUDA(cudaStreamSynchronize(stream)));
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (const int value : {5, 7}) {

@@ -1,8 +1,8 @@
 // Sync debug mode reports a synchronising call before it reaches CUDA.
 //
-// LibTorch asks for the mode in front of each wait of its own. Level 1 warns and goes on, so that a capture breaks all
-// the same; level 2 throws before CUDA is called, so that the capture survives and the exception points at the culprit.
-// The same level outside a capture finds the call without any graph.
+// LibTorch checks the mode before each wait of its own. Level 1 warns and goes on, so that the capture is invalidated
+// all the same; level 2 throws before CUDA is called, so that the capture survives and the exception points at the
+// culprit. Outside a capture level 2 finds the call without any graph.
 //
 // Alone:  g++ cases/sync/sync_debug_mode_in_capture.cpp $(ci/libtorch --flags) -o sync_debug_mode_in_capture
 
@@ -14,14 +14,14 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Sync debug mode warns of or refuses item() during a capture",
+    .title = "Sync debug mode warns about item() during a capture, or refuses it",
     .sources = {{"capture failures", "Host-Device Sync: Forbidden Operations"}},
     .documented = "called a synchronizing CUDA operation: level 1 warns, level 2 throws",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .fixes = {{"FixFindBeforeCapture",
-               "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture and move what it "
-               "reports out of it."}},
+               "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture, and move what it "
+               "reports out of the capture."}},
 };
 
 namespace {
@@ -90,12 +90,13 @@ TEST_F(SyncDebugModeInCapture, ReproducesAsWarning) {
 }
 
 TEST_F(SyncDebugModeInCapture, FixFindBeforeCapture) {
-  set_sync_debug_mode(2);
+  REMEDY(set_sync_debug_mode(2));
   const Failure found = failure_of([&] { (data * 2).item(); });
   set_sync_debug_mode(0);
   EXPECT_THAT(found.text, ::testing::HasSubstr("called a synchronizing CUDA operation"));
   graph->capture_begin();
   const at::Tensor result = data * 2;
+  WITHOUT_REMEDY(result.item());
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (const int value : {5, 7}) {

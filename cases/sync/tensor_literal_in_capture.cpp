@@ -67,6 +67,7 @@ TEST_F(TensorLiteralInCapture, ReproducesWithList) {
 
 TEST_F(TensorLiteralInCapture, FixFillOnTheGpu) {
   graph->capture_begin();
+  WITHOUT_REMEDY(at::tensor(2.0f, at::kCUDA));
   const at::Tensor factor = at::full({}, 2, data.options());
   const at::Tensor result = data * factor;
   EXPECT_GT(captured_nodes(stream), 0);
@@ -79,8 +80,10 @@ TEST_F(TensorLiteralInCapture, FixFillOnTheGpu) {
 }
 
 TEST_F(TensorLiteralInCapture, FixMakeBeforeCapture) {
-  const at::Tensor factors = at::tensor({2.0f, 4.0f}, at::kCUDA);
+  at::Tensor factors;
+  REMEDY(factors = at::tensor({2.0f, 4.0f}, at::kCUDA));
   graph->capture_begin();
+  WITHOUT_REMEDY(factors = at::tensor({2.0f, 4.0f}, at::kCUDA));
   const at::Tensor result = data * factors;
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();

@@ -1,4 +1,5 @@
-// Whether cases/documents.tsv, the documents line by line, is whole and names tests that exist.
+// Whether cases/documents.tsv, the documents line by line, is whole and names tests that exist. The documents' texts
+// are not in the tree: what is known of them is how long they are.
 #pragma once
 #include <string>
 #include <vector>
@@ -6,15 +7,17 @@
 namespace recapture {
 
 struct DocumentLine {
-  std::string document, heading, kind, says, covered;
-  int number = 0;  // Of the line in the file.
+  std::string document, lines, heading, kind, says, covered;
+  int first = 0, last = 0;  // The document's lines that say it, from "12" or "12-20"; 0 where the cell is neither.
+  int number = 0;           // Of the line in the file.
 };
 
 std::vector<DocumentLine> read_documents(const std::string& root);
 
-// One message each: a line without its five cells, of an unknown document or kind, said twice, or that names no test
-// and not "not yet" or "not covered: why"; a test that no case has; a case that cites one of the documents under a
-// heading that is not there, or that stands at none of its lines. Empty is good.
+// One message each: a line without its six cells, of an unknown document or kind, said twice, out of the document's
+// order or beyond its end, or that names no test and not "not covered: why", nor "not yet", which is for what needs DDP
+// or NCCL; lines of a document of which nothing is said; a test that no case has; a case that cites one of the
+// documents under a heading that is not there, or that stands at none of its lines. Empty is good.
 std::vector<std::string> document_errors(const std::string& root);
 
 }  // namespace recapture

@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Tree : public ::testing::Test {
  protected:
@@ -28,7 +29,7 @@ class Tree : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(root); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(root + "/cases/" + name) << text; }
   std::vector<std::string> documents(const std::string& lines) const {
-    write("documents.tsv", "document\theading\tkind\tsays\tcovered\n" + lines);
+    write("documents.tsv", "document\tline\theading\tkind\tsays\tcovered\n" + lines);
     return document_errors(root);
   }
   std::vector<std::string> sources(const std::string& entries) const {
@@ -36,7 +37,7 @@ class Tree : public ::testing::Test {
     return source_errors(root);
   }
   std::string root = ::testing::TempDir() + "recapture-tree-" + std::to_string(getpid());
-  const std::string good = "freeze race\tDescription\titem\tit fails\ta.Reproduces\n";
+  const std::string good = "freeze race\t1-170\tDescription\titem\tit fails\ta.Reproduces\n";
   const std::string document = "[[source]]\nid='freeze race'\nkind='document'\ntitle='t'\nurl='https://x'\n";
   const std::string number = "[[source]]\nid='pytorch#1'\nkind='upstream'\ntitle='t'\nurl='https://x'\n";
 };
@@ -44,20 +45,42 @@ class Tree : public ::testing::Test {
 TEST_F(Tree, ADocumentsLineMustBeWhole) {
   EXPECT_THAT(documents(good), IsEmpty());
   EXPECT_THAT(documents(good + good), ElementsAre(HasSubstr("documents.tsv:3: says this a second time")));
-  EXPECT_THAT(documents(good + "freeze race\tDescription\titem\tand\ta.Reproduces\textra\n"),
-              ElementsAre(HasSubstr(":3: needs five cells")));
-  EXPECT_THAT(documents(good + "freeze rice\tDescription\titem\tand\tnot yet\n"),
+  EXPECT_THAT(documents(good + "freeze race\t171\tDescription\titem\tand\ta.Reproduces\textra\n"),
+              ElementsAre(HasSubstr(":3: needs six cells")));
+  EXPECT_THAT(documents(good + "freeze rice\t1\tDescription\titem\tand\ta.Reproduces\n"),
               ElementsAre(HasSubstr("'freeze rice' is no document")));
-  EXPECT_THAT(documents(good + "freeze race\tDescription\tthing\tand\tnot yet\n"),
+  EXPECT_THAT(documents(good + "freeze race\t171\tDescription\tthing\tand\ta.Reproduces\n"),
               ElementsAre(HasSubstr("'thing' is no kind")));
-  EXPECT_THAT(documents(good + "freeze race\tDescription\titem\tand\ta.Fix\n"),
+  EXPECT_THAT(documents(good + "freeze race\t171\tDescription\titem\tand\ta.Fix\n"),
               ElementsAre(HasSubstr("a.Fix is no test")));
 }
 
+TEST_F(Tree, WhatIsNotCoveredHasAReason) {
+  const std::string line = good + "freeze race\t171\tDescription\titem\tand\t";
+  EXPECT_THAT(documents(line + "not covered: a conjecture\n"), IsEmpty());
+  EXPECT_THAT(documents(line + "not covered: \n"), Not(IsEmpty()));
+  EXPECT_THAT(documents(line + "not yet\n"), ElementsAre(HasSubstr(":3: 'not yet' is for what needs DDP or NCCL")));
+  EXPECT_THAT(documents(good + "freeze race\t171\tNCCL\titem\tand\tnot yet\n"), IsEmpty());
+}
+
+TEST_F(Tree, ClaimsStandInTheOrderOfTheirDocumentAndLeaveNothingOut) {
+  const auto at = [](const std::string& lines, const std::string& says) {
+    return "freeze race\t" + lines + "\tDescription\titem\t" + says + "\ta.Reproduces\n";
+  };
+  EXPECT_THAT(documents(at("1-160", "one") + at("1-2", "two") + at("170", "three")), IsEmpty());
+  EXPECT_THAT(documents(at("1-160", "one") + at("171", "two")),
+              ElementsAre(HasSubstr(":3: nothing is said of its document's lines 161 to 170")));
+  EXPECT_THAT(documents(at("2-173", "one") + at("1", "two")), ElementsAre(HasSubstr(":3: stands after line 2")));
+  EXPECT_THAT(documents(at("1-163", "one")), ElementsAre(HasSubstr("the lines of 'freeze race' from 164 on")));
+  for (const char* cell : {"174", "0", "20-10", "1-", "-1", "one", "1-174", "99999999999", "1 ", ""}) {
+    EXPECT_THAT(documents(good + at(cell, "two")), ElementsAre(HasSubstr("' names no lines of the 173"))) << cell;
+  }
+}
+
 TEST_F(Tree, ACaseMustStandAtALineOfItsDocument) {
-  EXPECT_THAT(documents("freeze race\tDescription\titem\tit fails\tnot yet\n"),
+  EXPECT_THAT(documents("freeze race\t1-170\tDescription\titem\tit fails\tnot covered: why\n"),
               ElementsAre(HasSubstr("a stands at no line")));
-  EXPECT_THAT(documents("freeze race\tElsewhere\titem\tit fails\ta.Reproduces\n"),
+  EXPECT_THAT(documents("freeze race\t1-170\tElsewhere\titem\tit fails\ta.Reproduces\n"),
               ElementsAre(HasSubstr("a: cites 'freeze race' under 'Description'")));
 }
 
