@@ -58,7 +58,7 @@ TEST_F(AllocationInCapture, Control) {
   }
 }
 
-// The segment belongs to the graph: whoever allocates after the capture gets other memory.
+// The segment belongs to the graph: an allocation after the capture gets other memory.
 TEST_F(AllocationInCapture, ControlReplaysKeepTheirMemory) {
   graph->capture_begin();
   const at::Tensor result = data + 1;

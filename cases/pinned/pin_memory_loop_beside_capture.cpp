@@ -143,7 +143,7 @@ class PinMemoryLoopBesideCapture : public GpuTest {
   std::vector<std::unique_ptr<Graph>> earlier;  // Kept: after a failed capture the allocator still refers to its graph.
 };
 
-// Captures and copies of pinned batches, and nobody who pins meanwhile.
+// The same captures and copies, while no thread pins.
 TEST_F(PinMemoryLoopBesideCapture, Control) {
   std::vector<at::Tensor> batches;
   for (int64_t row = 0; row < data.size(0); row += kBatch) batches.push_back(data.narrow(0, row, kBatch).pin_memory());

@@ -45,7 +45,7 @@ class PinnedAllocationInOtherThread : public GpuTest {
     data = at::full({8}, 4, at::kFloat);
     large = at::full({1 << 20}, 4, at::kFloat);
     t1 = data.pin_memory();
-    at::empty({8}, kPinned);  // Dead at once: from here on the cache holds a free block for `data`, none for `large`.
+    at::empty({8}, kPinned);  // Freed at once: from here on the cache holds a free block for `data`, none for `large`.
     t2 = at::empty({8}, at::kCUDA);
   }
 

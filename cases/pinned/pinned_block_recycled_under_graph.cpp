@@ -34,7 +34,7 @@ class PinnedBlockRecycledUnderGraph : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     out = at::zeros({1}, at::kCUDA);
-    at::empty({1}, kPinned);  // Dead at once: the allocation inside the capture finds this block in the cache.
+    at::empty({1}, kPinned);  // Freed at once: the allocation inside the capture finds this block in the cache.
   }
   at::Tensor out, source, other;
 };

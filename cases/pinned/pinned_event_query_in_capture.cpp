@@ -42,7 +42,7 @@ class PinnedEventQueryInCapture : public GpuTest {
     if (IsSkipped()) return;
     data = at::full({1}, 3, at::kCUDA);
     source = at::full({kSize}, 3, kPinned);
-    at::empty({kSize}, kPinned);  // Dead at once: a free block of the size is in the cache from here on.
+    at::empty({kSize}, kPinned);  // Freed at once: a free block of the size is in the cache from here on.
     copy = at::empty({kSize}, at::kCUDA);
   }
 

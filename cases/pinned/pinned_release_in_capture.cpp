@@ -35,7 +35,7 @@ class PinnedReleaseInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     data = at::full({1}, 3, at::kCUDA);
-    block = at::empty({1 << 20}, at::TensorOptions().pinned_memory(true)).data_ptr();  // Dead at once, hence cached.
+    block = at::empty({1 << 20}, at::TensorOptions().pinned_memory(true)).data_ptr();  // Freed at once, hence cached.
   }
 
   bool page_locked() const {

@@ -35,7 +35,7 @@ class PinnedTensorDroppedInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     copy = at::empty({8}, at::kCUDA);
-    at::empty({8}, kPinned);  // Dead at once: an allocation inside the capture finds this block in the cache.
+    at::empty({8}, kPinned);  // Freed at once: an allocation inside the capture finds this block in the cache.
   }
 
   // The capture's end, the next pinned allocation, and the one after it, in one line.

@@ -46,7 +46,7 @@ RECAPTURE_CASE = {
           "Capture with capture_error_mode='relaxed' if another thread may query events just as a capture begins "
           "or ends."},
          {"FixOneLockForBoth",
-          "Hold one mutex from the begin to the end of each capture, and take the same mutex around the other "
+          "Hold one mutex from the beginning to the end of each capture, and take the same mutex around the other "
           "thread's event queries."}},
     .stopping = "six processes, each until it crashes or has begun 20,000 captures",
 };

@@ -1,4 +1,4 @@
-// A watchdog thread that asks whether a collective has finished invalidates a global capture.
+// A watchdog thread that queries whether a collective has finished invalidates a global capture.
 //
 // The process group of NCCL has a thread that queries the event behind each outstanding collective, over and over, and
 // an exception ends that thread if the query falls into a global capture. The watchdog here is a stand-in that makes
