@@ -1,8 +1,8 @@
 // Memory that is given back during a capture cannot be used for what the capture allocates next.
 //
-// A tensor from before the capture lies in the general pool and the capture allocates from the graph's own, and nothing
-// is returned to the system while it runs. So a tensor of 64 MiB that is dropped in the capture, for one of 80 MiB,
-// makes 144 MiB, where dropping it before makes 80.
+// A tensor from before the capture lies in the general pool, the capture allocates from the graph's own, and nothing is
+// returned to the system while the capture is open. A tensor of 64 MiB that is dropped in the capture to make room for
+// one of 80 MiB therefore leads to 144 MiB; if it is dropped before the capture, 80 MiB suffice.
 //
 // Alone:  g++ cases/memory/memory_freed_in_capture.cpp $(ci/libtorch --flags) -o memory_freed_in_capture
 
@@ -24,8 +24,8 @@ RECAPTURE_CASE = {
     .fixes = {{"FixDropBeforeCapture",
                "Delete tensors that are no longer needed and call torch.cuda.empty_cache() before the capture begins."},
               {"FixEmptyCacheAfterCapture",
-               "Call torch.cuda.empty_cache() after the capture to give back the memory of older tensors that were "
-               "dropped inside it."}},
+               "Call torch.cuda.empty_cache() after the capture to free the memory of older tensors that were dropped "
+               "inside it."}},
 };
 
 namespace {
@@ -42,13 +42,21 @@ class MemoryFreedInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     data = at::full({4}, 3, bytes);
-    c10::cuda::CUDACachingAllocator::emptyCache();  // What only earlier work needed does not count.
+    c10::cuda::CUDACachingAllocator::emptyCache();  // What only earlier work needed is not counted.
     before = reserved();
     old = at::empty({64 * kMiB}, bytes);
   }
 
-  // Rounded to the nearest 16 MiB: small segments that a release needs for itself do not count.
+  // Rounded to the nearest 16 MiB: small segments that a release needs for itself are not counted.
   int64_t mebibytes_more() const { return (reserved() - before + 8 * kMiB) / (16 * kMiB) * 16; }
+
+  void replay_twice(const at::Tensor& result) {
+    for (const int value : {5, 7}) {
+      data.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(result.slice(0, 0, 4)), std::vector<double>(4, value));
+    }
+  }
 
   const at::TensorOptions bytes = at::device(at::kCUDA).dtype(at::kByte);
   at::Tensor data, old;
@@ -58,8 +66,13 @@ class MemoryFreedInCapture : public GpuTest {
 TEST_F(MemoryFreedInCapture, Control) {
   old.reset();
   c10::cuda::CUDACachingAllocator::emptyCache();
-  const at::Tensor result = at::empty({80 * kMiB}, bytes);
+  graph->capture_begin();
+  const at::Tensor result = at::zeros({80 * kMiB}, bytes);
+  result.slice(0, 0, 4).add_(data);
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
   EXPECT_EQ(mebibytes_more(), 80);
+  replay_twice(result);
 }
 
 TEST_F(MemoryFreedInCapture, Reproduces) {
@@ -73,19 +86,15 @@ TEST_F(MemoryFreedInCapture, Reproduces) {
 }
 
 TEST_F(MemoryFreedInCapture, FixDropBeforeCapture) {
-  old.reset();
-  c10::cuda::CUDACachingAllocator::emptyCache();
+  REMEDY(old.reset(), c10::cuda::CUDACachingAllocator::emptyCache());
   graph->capture_begin();
+  WITHOUT_REMEDY(old.reset());
   const at::Tensor result = at::zeros({80 * kMiB}, bytes);
   result.slice(0, 0, 4).add_(data);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   EXPECT_EQ(mebibytes_more(), 80);
-  for (const int value : {5, 7}) {
-    data.fill_(value);
-    graph->replay();
-    EXPECT_EQ(values(result.slice(0, 0, 4)), std::vector<double>(4, value));
-  }
+  replay_twice(result);
 }
 
 TEST_F(MemoryFreedInCapture, FixEmptyCacheAfterCapture) {
@@ -95,11 +104,7 @@ TEST_F(MemoryFreedInCapture, FixEmptyCacheAfterCapture) {
   result.slice(0, 0, 4).add_(data);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  c10::cuda::CUDACachingAllocator::emptyCache();
+  REMEDY(c10::cuda::CUDACachingAllocator::emptyCache());
   EXPECT_EQ(mebibytes_more(), 80);
-  for (const int value : {5, 7}) {
-    data.fill_(value);
-    graph->replay();
-    EXPECT_EQ(values(result.slice(0, 0, 4)), std::vector<double>(4, value));
-  }
+  replay_twice(result);
 }

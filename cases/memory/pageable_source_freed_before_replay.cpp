@@ -1,8 +1,8 @@
 // A captured copy from pageable memory reads whatever is there at replay, after its source has been freed.
 //
 // A non-blocking copy from a pageable tensor is recorded with the bare address: nothing keeps the memory, and nothing
-// is raised. The tensor lives in a buffer of the test's own, and its deleter does what the next owner of freed memory
-// does, it writes there, so that the foreign value is certain and nothing unmapped is read.
+// is raised. The tensor lies in a buffer of the test's own, and its deleter writes there, as the memory's next owner
+// would: the foreign value is certain, and no unmapped memory is read.
 //
 // Alone:  g++ cases/memory/pageable_source_freed_before_replay.cpp $(ci/libtorch --flags) -o pageable_source_freed_before_replay
 
@@ -60,7 +60,7 @@ TEST_F(PageableSourceFreedBeforeReplay, Control) {
 }
 
 TEST_F(PageableSourceFreedBeforeReplay, Reproduces) {
-  WITHOUT_TRIGGER(source = source.pin_memory());  // Kept to the end, as the remedy has it.
+  WITHOUT_TRIGGER(source = source.pin_memory());  // Kept to the end, as in FixKeepPinnedSource.
   graph->capture_begin();
   const Failure first = failure_of([&] { data.copy_(source, /*non_blocking=*/true); });
   const std::string status = capture_status(stream);
@@ -73,13 +73,14 @@ TEST_F(PageableSourceFreedBeforeReplay, Reproduces) {
 }
 
 TEST_F(PageableSourceFreedBeforeReplay, FixKeepPinnedSource) {
-  at::Tensor pinned = at::zeros({kCount}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
+  REMEDY(source = source.pin_memory());
   graph->capture_begin();
-  data.copy_(pinned, /*non_blocking=*/true);
+  data.copy_(source, /*non_blocking=*/true);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
+  WITHOUT_REMEDY(source.reset());
   for (const int value : {5, 7}) {
-    pinned.fill_(value);
+    REMEDY(source.fill_(value));
     graph->replay();
     EXPECT_EQ(values(data.slice(0, kCount - 1)), std::vector<double>{1.0 * value});
   }
@@ -87,11 +88,13 @@ TEST_F(PageableSourceFreedBeforeReplay, FixKeepPinnedSource) {
 
 TEST_F(PageableSourceFreedBeforeReplay, FixUploadBeforeReplay) {
   graph->capture_begin();
+  WITHOUT_REMEDY(data.copy_(source, /*non_blocking=*/true));
   const at::Tensor result = data * 2;
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
+  source.reset();
   for (const int value : {5, 7}) {
-    data.copy_(at::full({kCount}, value, at::kFloat), /*non_blocking=*/true);
+    REMEDY(data.copy_(at::full({kCount}, value, at::kFloat), /*non_blocking=*/true));
     graph->replay();
     EXPECT_EQ(values(result.slice(0, kCount - 1)), std::vector<double>{2.0 * value});
   }

@@ -1,12 +1,14 @@
-// A loader's thread that pins batches while another thread captures invalidates the capture, now and then.
+// A loader's thread that pins batches while another thread captures can invalidate the capture.
 //
 // Python's DataLoader with pin_memory=True pins each batch in a thread of its own, as far ahead as its queue allows.
-// LibTorch's C++ loader cannot, so a thread here does the same: it pins two rows of the data, puts them into a queue of
-// two, and goes on. The consumer takes a batch, captures and ends a global capture, then copies the batch to the GPU
-// without waiting and drops it, which leaves the loader an event to query. Whether the query falls into a capture is
-// a matter of timing. One test counts how often; another lets the pin happen inside the capture by construction. A
-// query that meets the very end of a capture can crash the process (driver_crash_beside_capture): captures here are of
-// fifty operations, as a model's are of many, so that nearly all queries fall into their midst.
+// LibTorch's C++ loader has no such option, so a thread here does the same: it pins two rows of the data, puts them
+// into a queue of two, and goes on. The consumer takes a batch, begins and ends a global capture, then copies the batch
+// to the GPU without waiting and drops it, which leaves the loader an event to query. Whether the query falls into a
+// capture depends on timing. One test counts how often it does; in another the pinning falls into the capture by
+// construction. A query that meets the very end of a capture can crash the process (driver_crash_beside_capture).
+// Captures here have fifty operations, as a model's have many, so that nearly all queries come before the end.
+//
+// The loop is ours, the calls are LibTorch's; data_loader_beside_python_capture runs the real DataLoader.
 //
 // Alone:  g++ cases/pinned/pin_memory_loop_beside_capture.cpp $(ci/libtorch --flags) -o pin_memory_loop_beside_capture
 
@@ -15,6 +17,7 @@
 #include <future>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -43,7 +46,7 @@ constexpr int kTries = 300;
 constexpr int kBatch = 2;
 constexpr int kOperations = 50;
 
-// Pins batches of `data` ahead of whoever takes them, until it goes.
+// Pins batches of `data` ahead of the consumer, until it is destroyed.
 class Loader {
  public:
   Loader(at::Tensor data, bool pin_memory) : data_(std::move(data)), pin_memory_(pin_memory) {
@@ -67,7 +70,7 @@ class Loader {
     changed_.notify_all();
     return batch;
   }
-  // Returns when the loader has pinned one batch more than the queue holds, and waits for somebody to take one.
+  // Returns when the loader has pinned one batch more than the queue holds and waits for the consumer to take one.
   void wait_until_idle() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return idle_; });
@@ -140,6 +143,15 @@ class PinMemoryLoopBesideCapture : public GpuTest {
   std::vector<std::unique_ptr<Graph>> earlier;  // Kept: after a failed capture the allocator still refers to its graph.
 };
 
+// The same captures and copies, while no thread pins.
+TEST_F(PinMemoryLoopBesideCapture, Control) {
+  std::vector<at::Tensor> batches;
+  for (int64_t row = 0; row < data.size(0); row += kBatch) batches.push_back(data.narrow(0, row, kBatch).pin_memory());
+  for (int i = 0; i < kTries; ++i) ASSERT_TRUE(step(batches[i % batches.size()], cudaStreamCaptureModeGlobal));
+  check_replays();
+}
+
+// The loader alone does no harm.
 TEST_F(PinMemoryLoopBesideCapture, ControlNothingCaptured) {
   Loader loader(data, /*pin_memory=*/true);
   for (int i = 0; i < kTries; ++i) target.copy_(loader.next(), /*non_blocking=*/true);

@@ -1,9 +1,9 @@
 // A pinned allocation that misses the host cache invalidates the capture that it happens in.
 //
-// LibTorch hands out pinned blocks from a cache of powers of two. Nothing of this size was ever allocated here, so the
+// LibTorch keeps freed pinned blocks in a cache, by powers of two. Nothing of this size was ever allocated here, so the
 // request reaches cudaHostAlloc, which a thread with a global or thread-local capture of its own may not call (900);
-// ending the capture gives 901. Only relaxed mode lets it through. From 2.11 on LibTorch itself makes this call in
-// relaxed mode where the current stream captures.
+// ending the capture returns 901. Only relaxed mode allows it. From 2.11 on LibTorch itself makes this call in relaxed
+// mode if the current stream captures.
 //
 // Alone:  g++ cases/pinned/pinned_allocation_in_capture.cpp $(ci/libtorch --flags) -o pinned_allocation_in_capture
 
@@ -90,8 +90,10 @@ TEST_F(PinnedAllocationInCapture, ReproducesInThreadLocalMode) {
 }
 
 TEST_F(PinnedAllocationInCapture, FixAllocateBefore) {
-  const at::Tensor pinned = x.pin_memory();
+  at::Tensor pinned;
+  REMEDY(pinned = x.pin_memory());
   graph->capture_begin();
+  WITHOUT_REMEDY(pinned = x.pin_memory());
   copy.copy_(pinned, /*non_blocking=*/true);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
@@ -104,7 +106,9 @@ TEST_F(PinnedAllocationInCapture, FixAllocateBefore) {
 }
 
 TEST_F(PinnedAllocationInCapture, FixRelaxedMode) {
-  graph->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  REMEDY(mode = cudaStreamCaptureModeRelaxed);
+  graph->capture_begin({0, 0}, mode);
   const at::Tensor pinned = x.pin_memory();
   copy.copy_(pinned, /*non_blocking=*/true);
   EXPECT_GT(captured_nodes(stream), 0);
@@ -119,7 +123,10 @@ TEST_F(PinnedAllocationInCapture, FixRelaxedMode) {
 
 TEST_F(PinnedAllocationInCapture, FixNoPinnedMemory) {
   graph->capture_begin();
-  const at::Tensor result = at::full({1}, 10, at::kCUDA) + data;
+  at::Tensor ten;
+  REMEDY(ten = at::full({1}, 10, at::kCUDA));
+  WITHOUT_REMEDY(ten = at::full({1}, 10, kPinned).to(at::kCUDA, /*non_blocking=*/true));
+  const at::Tensor result = ten + data;
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (const int value : {5, 7}) {

@@ -1,10 +1,10 @@
-// A pinned buffer that a graph copies from is handed to somebody else as soon as its tensor dies, and a replay reads
-// what the new owner has written.
+// A pinned buffer that a graph copies from is reused as soon as its tensor dies, and a replay reads what the new owner
+// has written.
 //
-// The graph holds the buffer's address and nothing holds the buffer. When the tensor dies after the capture, the host
+// The graph has the buffer's address and nothing keeps the buffer. When the tensor dies after the capture, the host
 // cache waits for the streams that used it, which have only captured, and gives the block to the next request of the
-// size. Nothing fails. From 2.11 on a block that was allocated inside the capture is never handed out again; one that
-// was allocated before is, in every release.
+// size. Nothing fails. From 2.11 on a block that was allocated inside the capture is never reused; one that was
+// allocated before the capture is, in every release.
 //
 // Alone:  g++ cases/pinned/pinned_block_recycled_under_graph.cpp $(ci/libtorch --flags) -o pinned_block_recycled_under_graph
 
@@ -14,7 +14,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A replay reads a pinned buffer that has another owner by then",
+    .title = "A replay reads a pinned buffer that has a new owner by then",
     .sources = {{"upstream", "pytorch#161583"}, {"upstream", "pytorch#167507"}},
     .documented = "the block may be recycled while the graph still reads it (silent)",
     .nature = Nature::Defect,
@@ -34,7 +34,7 @@ class PinnedBlockRecycledUnderGraph : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     out = at::zeros({1}, at::kCUDA);
-    at::empty({1}, kPinned);  // Dead at once: the allocation inside the capture finds this block in the cache.
+    at::empty({1}, kPinned);  // Freed at once: the allocation inside the capture finds this block in the cache.
   }
   at::Tensor out, source, other;
 };
@@ -45,11 +45,14 @@ TEST_F(PinnedBlockRecycledUnderGraph, ControlDroppedAfterTheReplay) {
   out.copy_(source, /*non_blocking=*/true);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  graph->replay();
-  EXPECT_EQ(values(out), std::vector<double>{3});
+  for (const int value : {5, 7}) {
+    source.fill_(value);
+    graph->replay();
+    EXPECT_EQ(values(out), std::vector<double>{1.0 * value});
+  }
   source.reset();
   other = at::full({1}, 99, kPinned);
-  EXPECT_EQ(values(out), std::vector<double>{3});
+  EXPECT_EQ(values(out), std::vector<double>{7});
 }
 
 TEST_F(PinnedBlockRecycledUnderGraph, ReproducesAllocatedInside) {
@@ -86,9 +89,13 @@ TEST_F(PinnedBlockRecycledUnderGraph, FixKeepTheBuffer) {
   out.copy_(source, /*non_blocking=*/true);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
+  at::Tensor kept;
+  REMEDY(kept = source);
+  source.reset();
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
   other = at::full({1}, 99, kPinned);
   for (const int value : {5, 7}) {
-    source.fill_(value);
+    REMEDY(kept.fill_(value));
     graph->replay();
     EXPECT_EQ(values(out), std::vector<double>{1.0 * value});
   }

@@ -1,8 +1,7 @@
 // emptyCache() leaves pinned host memory where it is.
 //
-// Device memory and pinned host memory have an allocator each. A freed pinned tensor stays in the cache of the second
-// one until that one is emptied, whatever happens to the first. CUDA itself is asked whether the address is still
-// pinned.
+// Device memory and pinned host memory have an allocator each. A freed pinned tensor stays in the cache of the host's
+// until that one is emptied, whatever happens to the device's. CUDA itself says whether the address is still pinned.
 //
 // Alone:  g++ cases/pinned/pinned_blocks_after_empty_cache.cpp $(ci/libtorch --flags) -o pinned_blocks_after_empty_cache
 
@@ -68,7 +67,8 @@ TEST_F(PinnedBlocksAfterEmptyCache, FixEmptyTheHostCache) {
   const at::Tensor result = data * 2;
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  empty_host_cache();
+  WITHOUT_REMEDY(c10::cuda::CUDACachingAllocator::emptyCache());
+  REMEDY(empty_host_cache());
   EXPECT_EQ(kind_of(address), "not pinned");
   for (const int value : {5, 7}) {
     data.fill_(value);

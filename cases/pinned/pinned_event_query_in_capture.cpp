@@ -1,10 +1,10 @@
-// A pinned allocation during a capture first asks after the copies of pinned tensors that died before it, and the
-// question invalidates the capture, even where the cache could have served the request.
+// A pinned allocation during a capture first queries the events of earlier copies from pinned tensors that have died
+// since, and the query invalidates the capture, even if the cache could have served the request.
 //
-// A pinned tensor that was the source of a non-blocking copy goes back to the cache only when the copy has happened: an
-// event tells, and the next allocation queries it with cudaEventQuery, which is refused (900) under a capture. Here the
-// cache holds a block of the very size asked for, so cudaHostAlloc is out of the question and the query is the only
-// call that can fail. From 2.10 on LibTorch does not ask while the current stream captures.
+// A pinned tensor that was the source of a non-blocking copy goes back to the cache only when the copy has happened. An
+// event tells, which the next allocation queries with cudaEventQuery, and CUDA refuses that (900) during a capture.
+// Here the cache holds a block of the requested size, so cudaHostAlloc is not called and only the query can fail.
+// From 2.10 on LibTorch queries no events while the current stream captures.
 //
 // Alone:  g++ cases/pinned/pinned_event_query_in_capture.cpp $(ci/libtorch --flags) -o pinned_event_query_in_capture
 
@@ -42,7 +42,7 @@ class PinnedEventQueryInCapture : public GpuTest {
     if (IsSkipped()) return;
     data = at::full({1}, 3, at::kCUDA);
     source = at::full({kSize}, 3, kPinned);
-    at::empty({kSize}, kPinned);  // Dead at once: a free block of the size is in the cache from here on.
+    at::empty({kSize}, kPinned);  // Freed at once: a free block of the size is in the cache from here on.
     copy = at::empty({kSize}, at::kCUDA);
   }
 
@@ -70,7 +70,7 @@ TEST_F(PinnedEventQueryInCapture, ControlCacheHit) {
 TEST_F(PinnedEventQueryInCapture, Reproduces) {
   TRIGGER(copy.copy_(source, /*non_blocking=*/true));
   source.reset();
-  ASSERT_CUDA(cudaStreamSynchronize(stream));  // The event has happened; only nobody has asked yet.
+  ASSERT_CUDA(cudaStreamSynchronize(stream));  // The copy has happened; nobody has queried its event yet.
   graph->capture_begin();
   const at::Tensor result = data * 2;
   const Failure first = failure_of([&] { at::empty({kSize}, kPinned); });
@@ -108,8 +108,10 @@ TEST_F(PinnedEventQueryInCapture, ReproducesInThreadLocalMode) {
 TEST_F(PinnedEventQueryInCapture, FixAllocateBefore) {
   copy.copy_(source, /*non_blocking=*/true);
   source.reset();
-  const at::Tensor pinned = at::empty({kSize}, kPinned);
+  at::Tensor pinned;
+  REMEDY(pinned = at::empty({kSize}, kPinned));
   graph->capture_begin();
+  WITHOUT_REMEDY(pinned = at::empty({kSize}, kPinned));
   copy.copy_(pinned, /*non_blocking=*/true);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
@@ -123,7 +125,9 @@ TEST_F(PinnedEventQueryInCapture, FixAllocateBefore) {
 TEST_F(PinnedEventQueryInCapture, FixRelaxedMode) {
   copy.copy_(source, /*non_blocking=*/true);
   source.reset();
-  graph->capture_begin({0, 0}, cudaStreamCaptureModeRelaxed);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  REMEDY(mode = cudaStreamCaptureModeRelaxed);
+  graph->capture_begin({0, 0}, mode);
   const at::Tensor result = data * 2;
   EXPECT_EQ(failure_of([&] { at::empty({kSize}, kPinned); }).text, "ok");
   EXPECT_GT(captured_nodes(stream), 0);

@@ -1,10 +1,12 @@
-// A pinned tensor that dies inside a capture fails the next pinned allocation after it, far from the culprit.
+// A pinned tensor that dies inside a capture makes the next pinned allocation after the capture fail, far from the
+// cause.
 //
 // The tensor was the source of a copy on the capturing stream, so the host cache records an event there before it takes
 // the block back. The stream captures, hence the event belongs to the capture and never happens. The capture itself
-// ends well; the next allocation queries that event, which CUDA refuses as an invalid value (1), since the capture that
-// it belonged to is over. The event is out of the queue by then, so one allocation fails and the next succeeds, and the
-// block is lost.
+// ends without an error; the next allocation queries that event, which CUDA refuses as an invalid value (1), since the
+// capture that it belonged to is over. The allocator has taken the event off its queue by then, so one allocation
+// fails, the next succeeds, and the block is lost. Upstream describes the parts; the allocation that fails is our own
+// finding.
 //
 // Alone:  g++ cases/pinned/pinned_tensor_dropped_in_capture.cpp $(ci/libtorch --flags) -o pinned_tensor_dropped_in_capture
 
@@ -14,7 +16,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A pinned tensor that dies inside a capture fails the next pinned allocation after the capture",
+    .title = "After a pinned tensor has died inside a capture, the next pinned allocation fails",
     .sources = {{"upstream", "pytorch#147874"}, {"upstream", "pytorch#193982"}},
     .documented = "the next pinned allocation after the successful capture queries a captured event and fails",
     .nature = Nature::Defect,
@@ -33,10 +35,10 @@ class PinnedTensorDroppedInCapture : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     copy = at::empty({8}, at::kCUDA);
-    at::empty({8}, kPinned);  // Dead at once: an allocation inside the capture finds this block in the cache.
+    at::empty({8}, kPinned);  // Freed at once: an allocation inside the capture finds this block in the cache.
   }
 
-  // What the whole looked like: the capture's end, the next pinned allocation, the one after it.
+  // The capture's end, the next pinned allocation, and the one after it, in one line.
   static std::string seen_after(const Failure& end, const Failure& next, const Failure& after) {
     return "end " + end.text + ", next " + next.text + ", after " + after.text;
   }
@@ -52,6 +54,7 @@ TEST_F(PinnedTensorDroppedInCapture, ControlDroppedUnused) {
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   EXPECT_EQ(failure_of([&] { at::empty({8}, kPinned); }).text, "ok");
+  copy.zero_();
   graph->replay();
   EXPECT_EQ(values(copy), std::vector<double>(8, 4));
 }
@@ -80,17 +83,20 @@ TEST_F(PinnedTensorDroppedInCapture, ReproducesAllocatedInside) {
 
 TEST_F(PinnedTensorDroppedInCapture, FixKeepUntilTheGraphGoes) {
   source = at::full({8}, 3, kPinned);
+  at::Tensor kept;
+  REMEDY(kept = source);
   graph->capture_begin();
   copy.copy_(source, /*non_blocking=*/true);
+  source.reset();
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  EXPECT_EQ(failure_of([&] { at::empty({8}, kPinned); }).text, "ok");
+  ASSERT_EQ(failure_of([&] { at::empty({8}, kPinned); }).text, "ok");
   for (const int value : {5, 7}) {
-    source.fill_(value);
+    kept.fill_(value);
     graph->replay();
     EXPECT_EQ(values(copy), std::vector<double>(8, value));
   }
   graph.reset();
-  source.reset();
+  kept.reset();
   EXPECT_EQ(failure_of([&] { at::empty({8}, kPinned); }).text, "ok");
 }

@@ -1,15 +1,15 @@
-// A potentially unsafe call on one thread, while another opens and closes global captures, can crash inside the driver.
+// A potentially unsafe call on one thread, while another begins and ends global captures, can crash inside the driver.
 //
-// A global capture forbids such calls to every thread of the process. One that comes nevertheless should return 900 and
-// leave the capture invalidated (901), as the document says of a loader's pinning thread. But where the call meets a
-// capture that is just being opened or closed, the driver may read what is no longer there, and the process ends by
-// signal 11 inside libcuda.so.1, at a small address, below cuEventQuery, cuMemHostAlloc or whatever the call was. No
-// document has this; it was found where pin_memory_loop_beside_capture crashed now and then, with every LibTorch alike.
-// Here is neither LibTorch's work nor a kernel: one thread captures one copy of a byte again and again, another asks.
-// Captures of one node crash once in some hundred to some thousand, longer ones less often, and under the modes that
-// allow the call none does. Seen with driver 580.159.04 on an H200 and an H100.
+// A global capture forbids such calls to every thread of the process. A call that is made nevertheless should return
+// 900 and leave the capture invalidated (901), as the document says of a loader's pinning thread. But if it comes just
+// as a capture begins or ends, the driver may read memory that is no longer there, and the process ends by signal 11
+// inside libcuda.so.1, at a small address, below cuEventQuery, cuMemHostAlloc or whatever the call was. This is our own
+// finding and in no document: pin_memory_loop_beside_capture crashed now and then, with every LibTorch alike. Neither
+// LibTorch nor a kernel takes part here: one thread captures the copy of one byte again and again, another makes the
+// call. With captures of one node, one in some hundreds to some thousands crashes; longer captures crash less often,
+// and in the modes that allow the call none does. Seen with driver 580.159.04 on an H200 and an H100.
 //
-// Each process here is a fork that has CUDA for itself, so that a crash is a result and not the end of the test.
+// Each process is a fork that uses CUDA by itself, so that a crash is a result and not the end of the test.
 //
 // Alone:  g++ cases/threads/driver_crash_beside_capture.cpp $(ci/libtorch --flags) -o driver_crash_beside_capture
 
@@ -30,7 +30,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A potentially unsafe call beside a global capture that opens or closes can crash inside the CUDA driver",
+    .title = "A potentially unsafe call just as a global capture begins or ends can crash inside the CUDA driver",
     .sources = {{"capture failures", "DataLoader Pin Memory Thread"},
                 {"capture failures", "Background Thread Queries"}},
     .documented = "not documented: instead of cudaErrorStreamCaptureInvalidated (901) the process ends by signal 11",
@@ -38,15 +38,16 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Modelled,
     .deadline_s = 180,
     .effect = Effect::Crashes,
-    .fixes = {{"FixThreadLocalMode",
-               "Capture with capture_error_mode='thread_local' while another thread queries events, so that the driver "
-               "need not refuse its calls."},
-              {"FixRelaxedMode",
-               "Capture with capture_error_mode='relaxed' if another thread may query events just as a capture begins "
-               "or ends."},
-              {"FixOneLockForBoth",
-               "Hold one mutex from the begin to the end of each capture, and take the same mutex around the other "
-               "thread's event queries."}},
+    .fixes =
+        {{"FixThreadLocalMode",
+          "Capture with capture_error_mode='thread_local' while another thread queries events, so that its calls are "
+          "allowed."},
+         {"FixRelaxedMode",
+          "Capture with capture_error_mode='relaxed' if another thread may query events just as a capture begins "
+          "or ends."},
+         {"FixOneLockForBoth",
+          "Hold one mutex from the beginning to the end of each capture, and take the same mutex around the other "
+          "thread's event queries."}},
     .stopping = "six processes, each until it crashes or has begun 20,000 captures",
 };
 
@@ -55,7 +56,7 @@ namespace {
 constexpr int kProcesses = 6;
 constexpr int kCaptures = 20'000;  // In each process, unless it crashes.
 
-// What another thread asks for; all of it is finished before the first capture.
+// What another thread's calls use; all of its work is finished before the first capture.
 struct Resources {
   cudaEvent_t finished = nullptr;
   cudaStream_t idle = nullptr;
@@ -70,7 +71,7 @@ struct Counts {
 
 enum Status { kDone = 0, kWrongValue = 1, kNoSetUp = 2 };
 
-// Captures beside a thread that calls, then replays a last capture with two inputs. Runs in a process of its own.
+// Captures beside a thread that makes the call, then replays a last capture with two inputs. Has a process of its own.
 Status capture_beside(Counts& counts, cudaStreamCaptureMode mode, const Call& call, std::mutex* both) {
   Resources resources;
   cudaStream_t stream = nullptr;
@@ -125,7 +126,7 @@ Status capture_beside(Counts& counts, cudaStreamCaptureMode mode, const Call& ca
   return kDone;
 }
 
-// How a process ends that runs `body` and nothing else.
+// The wait status of a process that runs `body` and nothing else.
 int ending_of(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -138,7 +139,7 @@ int ending_of(const std::function<int()>& body) {
 
 class DriverCrashBesideCapture : public ::testing::Test {
  protected:
-  // This process must leave CUDA alone, or its forks could not use it.
+  // This process must not touch CUDA, or its forks could not use it.
   void SetUp() override {
     const int ending = ending_of([] {
       int count = 0;
@@ -154,7 +155,7 @@ class DriverCrashBesideCapture : public ::testing::Test {
     counts = new (shared) Counts;
   }
 
-  // All processes, one after the other.
+  // Runs the processes one after the other.
   void run(cudaStreamCaptureMode mode, const Call& call, std::mutex* both = nullptr) {
     for (int i = 0; i < kProcesses; ++i) {
       const int ending = ending_of([&] { return capture_beside(*counts, mode, call, both); });

@@ -1,13 +1,13 @@
 // Another thread that queries an event or a stream invalidates a global capture.
 //
 // In global mode, LibTorch's default, one open capture forbids potentially unsafe calls to every thread, whatever they
-// are about. The worker asks after an event and a stream that have nothing to do with the graph, between the capture's
-// begin and its end by construction. The query fails (900) in the worker, and the capturing thread, innocent,
+// concern. The worker queries an event and a stream that have nothing to do with the graph, between the capture's begin
+// and its end by construction. The query fails (900) in the worker, and the capturing thread, which did nothing wrong,
 // finds its capture invalidated (901).
 //
 // Alone:  g++ cases/threads/event_query_in_other_thread.cpp $(ci/libtorch --flags) -o event_query_in_other_thread
 
-#include <chrono>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <mutex>
@@ -50,14 +50,14 @@ class EventQueryInOtherThread : public GpuTest {
     ASSERT_CUDA(cudaDeviceSynchronize());
   }
 
-  // The worker's whole life: one query, while this thread waits.
+  // The worker's whole life is one query, while this thread waits.
   Failure query_in_other_thread() {
     Failure worker;
     std::thread([&] { worker = failure_of([&] { event.query(); }); }).join();
     return worker;
   }
 
-  // A capture in which `worker` acts between two operations; it must come to no harm.
+  // A capture in which `worker` acts between two operations, and its replays. Neither may fail.
   void capture_around(const std::function<Failure()>& worker, cudaStreamCaptureMode mode) {
     graph->capture_begin({0, 0}, mode);
     at::Tensor z = x + y;
@@ -108,7 +108,7 @@ TEST_F(EventQueryInOtherThread, ReproducesStreamQuery) {
   REPRODUCES(seen(worker, status, end), "900 > invalidated > 901", "ok > active > ok");
 }
 
-// What the capturing thread itself learns: its next operation is the first that fails.
+// What the capturing thread itself sees: its next operation is the first that fails.
 TEST_F(EventQueryInOtherThread, ReproducesInTheCapturingThread) {
   graph->capture_begin();
   at::Tensor z = x + y;
@@ -116,42 +116,63 @@ TEST_F(EventQueryInOtherThread, ReproducesInTheCapturingThread) {
   const std::string status = capture_status(stream);
   const Failure first = failure_of([&] { z.div_(y); });
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuEventQuery");
   REPRODUCES(seen(first, status, end), "901 > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(EventQueryInOtherThread, FixThreadLocalMode) {
-  capture_around([&] { return query_in_other_thread(); }, cudaStreamCaptureModeThreadLocal);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  REMEDY(mode = cudaStreamCaptureModeThreadLocal);
+  capture_around([&] { return query_in_other_thread(); }, mode);
 }
 
 TEST_F(EventQueryInOtherThread, FixRelaxedMode) {
-  capture_around([&] { return query_in_other_thread(); }, cudaStreamCaptureModeRelaxed);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  REMEDY(mode = cudaStreamCaptureModeRelaxed);
+  capture_around([&] { return query_in_other_thread(); }, mode);
 }
 
 TEST_F(EventQueryInOtherThread, FixStopTheWorker) {
   EXPECT_EQ(query_in_other_thread().text, "ok");
-  capture_around([] { return Failure(); }, cudaStreamCaptureModeGlobal);
+  capture_around(
+      [&] {
+        Failure worker;
+        WITHOUT_REMEDY(worker = query_in_other_thread());
+        return worker;
+      },
+      cudaStreamCaptureModeGlobal);
   EXPECT_EQ(query_in_other_thread().text, "ok");
 }
 
-// The worker queries all the time, but only under a lock that the capture holds.
+// The worker queries all the time, but only under a lock that the capture holds. Without the remedy the worker takes
+// another lock, and the capture waits for the query that fails.
 TEST_F(EventQueryInOtherThread, FixCoordinateByALock) {
-  std::mutex no_capture;
-  std::promise<void> asked, captured;
-  std::thread worker([&] {
+  std::mutex no_capture, unrelated;
+  std::mutex* lock_of_worker = &unrelated;
+  REMEDY(lock_of_worker = &no_capture);
+  std::promise<void> queried;
+  std::atomic<bool> captured{false};
+  std::future<Failure> worker = std::async(std::launch::async, [&] {
     const auto query = [&] {
-      const std::lock_guard<std::mutex> lock(no_capture);
-      EXPECT_EQ(failure_of([&] { event.query(); }).text, "ok");
+      const std::lock_guard<std::mutex> lock(*lock_of_worker);
+      return failure_of([&] { event.query(); });
     };
-    query();
-    asked.set_value();
-    for (auto done = captured.get_future(); done.wait_for(std::chrono::seconds(0)) != std::future_status::ready;)
-      query();
+    Failure failure = query();
+    queried.set_value();
+    while (!failure && !captured) failure = query();
+    return failure;
   });
-  asked.get_future().wait();
-  {
+  queried.get_future().wait();
+  const Failure capture = failure_of([&] {
     const std::lock_guard<std::mutex> lock(no_capture);
-    capture_around([] { return Failure(); }, cudaStreamCaptureModeGlobal);
-  }
-  captured.set_value();
-  worker.join();
+    capture_around(
+        [&] {
+          WITHOUT_REMEDY(worker.wait());
+          return Failure();
+        },
+        cudaStreamCaptureModeGlobal);
+  });
+  captured = true;
+  EXPECT_EQ(worker.get().text, "ok");
+  EXPECT_EQ(capture.text, "ok");
 }

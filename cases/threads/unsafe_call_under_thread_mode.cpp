@@ -1,9 +1,9 @@
-// A thread's own mode decides whether somebody else's global capture forbids it an unsafe call.
+// A thread's own mode decides whether another thread's global capture forbids it an unsafe call.
 //
-// cudaThreadExchangeStreamCaptureMode sets what a thread lets itself be told: by default, global, it heeds every global
-// capture of the process; thread-local, only captures of its own; relaxed, none. The table makes one cudaMalloc beside
-// a global capture for each of these modes, from the capturing thread and from another. The remedies are LibTorch's:
-// its guard around the call, as the device allocator and, from 2.7 on, NCCL's watchdog have it.
+// cudaThreadExchangeStreamCaptureMode sets which captures bind a thread: in global mode, the default, every global
+// capture of the process; in thread-local mode only its own; in relaxed mode none. The table makes one cudaMalloc
+// beside a global capture for each of these modes, from the capturing thread and from another. The remedy is LibTorch's
+// own guard around the call, which the device allocator and, from 2.7 on, NCCL's watchdog use.
 //
 // Alone:  g++ cases/threads/unsafe_call_under_thread_mode.cpp $(ci/libtorch --flags) -o unsafe_call_under_thread_mode
 
@@ -15,7 +15,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A cudaMalloc beside a global capture is refused unless its own thread's mode lets it pass",
+    .title = "A cudaMalloc beside a global capture is refused unless its own thread's mode allows it",
     .sources = {{"capture failures", "Memory Allocation and Deallocation"},
                 {"CUDA runtime API", "Stream Management: cudaThreadExchangeStreamCaptureMode"}},
     .documented = "prohibited for every thread not itself in relaxed mode while any global capture is running",
@@ -102,7 +102,9 @@ TEST_F(UnsafeCallUnderThreadMode, FixRelaxedGuardInTheCapturingThread) {
   graph->capture_begin();
   const at::Tensor z = x + 1;
   {
-    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    REMEDY(mode = cudaStreamCaptureModeRelaxed);
+    const c10::cuda::CUDAStreamCaptureModeGuard guard(mode);
     ASSERT_CUDA(cudaMalloc(&memory, 1 << 20));
   }
   EXPECT_GT(captured_nodes(stream), 0);
@@ -115,7 +117,9 @@ TEST_F(UnsafeCallUnderThreadMode, FixThreadLocalGuardInOtherThread) {
   const at::Tensor z = x + 1;
   Failure worker;
   std::thread([&] {
-    const c10::cuda::CUDAStreamCaptureModeGuard guard(cudaStreamCaptureModeThreadLocal);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    REMEDY(mode = cudaStreamCaptureModeThreadLocal);
+    const c10::cuda::CUDAStreamCaptureModeGuard guard(mode);
     worker = failure_of_code(cudaMalloc(&memory, 1 << 20));
   }).join();
   EXPECT_EQ(worker.text, "ok");

@@ -1,12 +1,13 @@
 // What each potentially unsafe CUDA call does beside an open capture, by capture mode and by calling thread.
 //
-// CUDA sorts calls into three kinds. A potentially unsafe one is refused (900) to every thread under a global capture,
-// to the capturing thread alone under a thread-local one, to nobody under a relaxed one. A call that asks after the
-// capturing stream, or after a whole that contains it, such as the device, is refused always. All others pass. Each
-// cell is a capture of its own on a fresh non-blocking stream with one node in it, and everything that the call needs
-// is made and finished before. The other thread is alive and has its context before the capture begins.
+// CUDA knows three kinds of calls. A potentially unsafe one is refused (900) to every thread during a global capture,
+// to the capturing thread alone during a thread-local one, and to nobody during a relaxed one. A call that queries or
+// waits for the capturing stream, or for something that contains it such as the device, is always refused. All others
+// are allowed. Each cell of the table is a capture of its own on a new non-blocking stream with one node in it, and all
+// that the call needs is made and finished beforehand. The other thread is alive and has its context before the capture
+// begins.
 //
-// No fix belongs to a table: each call has a case of its own with its remedies.
+// The table has no fixes: the calls have cases of their own, with their remedies.
 //
 // Alone:  g++ cases/threads/unsafe_calls_by_mode.cpp $(ci/libtorch --flags) -o unsafe_calls_by_mode
 
@@ -20,7 +21,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "CUDA refuses potentially unsafe calls beside a capture, to the threads that the capture's mode names",
+    .title = "CUDA refuses potentially unsafe calls beside a capture to the threads that its mode covers",
     .sources = {{"capture failures", "Memory Allocation and Deallocation"},
                 {"capture failures", "Background Thread Queries"},
                 {"CUDA runtime API", "Stream Management: cudaThreadExchangeStreamCaptureMode"},
@@ -53,7 +54,7 @@ struct Resources {
 
 using Call = std::function<cudaError_t(const Resources&)>;
 
-// The call's own result in each cell, as one line; the results of ending the captures become a fact beside it.
+// The call's result in each cell, as one line; the results of ending the captures are recorded beside it.
 std::string row(const std::string& name, const Call& call) {
   const std::pair<const char*, cudaStreamCaptureMode> modes[] = {{"global", cudaStreamCaptureModeGlobal},
                                                                  {"thread-local", cudaStreamCaptureModeThreadLocal},

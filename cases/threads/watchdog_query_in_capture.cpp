@@ -1,10 +1,10 @@
-// A watchdog thread that asks whether a collective has finished invalidates a global capture.
+// A watchdog thread that queries whether a collective has finished invalidates a global capture.
 //
-// NCCL's process group has a thread that queries the event behind each outstanding collective, over and over, and dies
-// of the exception if the query falls into a global capture. The stand-in here has the same calls and no NCCL: one
-// query before the capture, one while it is open, which a promise brings about. LibTorch had three remedies in turn:
-// no watchdog, a counter of pending queries that capture_begin waits for (2.1.1 to 2.6), and a thread-local capture
-// mode for the watchdog during its query (2.7 on).
+// The process group of NCCL has a thread that queries the event behind each outstanding collective, over and over, and
+// an exception ends that thread if the query falls into a global capture. The watchdog here is a stand-in that makes
+// the same calls without NCCL: one query before the capture, and one while it is open, which a promise ensures. No case
+// runs the real watchdog. LibTorch had three remedies in turn: no watchdog, a counter of pending queries that
+// capture_begin waits for (2.1.1 to 2.6), and a thread-local capture mode for the watchdog during its query (2.7 on).
 //
 // Alone:  g++ cases/threads/watchdog_query_in_capture.cpp $(ci/libtorch --flags) -o watchdog_query_in_capture
 
@@ -12,6 +12,7 @@
 #include <functional>
 #include <future>
 #include <thread>
+#include <type_traits>
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -41,22 +42,17 @@ RECAPTURE_CASE = {
 
 namespace {
 
-// The counter that capture_begin waits for, where this release has one.
+// The counter that capture_begin waits for; not in every release.
+template <class G, class = void>
+struct PendingQueries : std::false_type {
+  static void inc() {}
+  static void dec() {}
+};
 template <class G>
-auto hold_captures(int) -> decltype(G::inc_pending_event_queries(), bool()) {
-  G::inc_pending_event_queries();
-  return true;
-}
-template <class G>
-bool hold_captures(...) {
-  return false;
-}
-template <class G>
-auto let_captures_go(int) -> decltype(G::dec_pending_event_queries(), void()) {
-  G::dec_pending_event_queries();
-}
-template <class G>
-void let_captures_go(...) {}
+struct PendingQueries<G, std::void_t<decltype(G::inc_pending_event_queries())>> : std::true_type {
+  static void inc() { G::inc_pending_event_queries(); }
+  static void dec() { G::dec_pending_event_queries(); }
+};
 
 }  // namespace
 
@@ -70,7 +66,7 @@ class WatchdogQueryInCapture : public GpuTest {
     ASSERT_CUDA(cudaDeviceSynchronize());
   }
 
-  // Captures, tells the watchdog to look at the collective while the capture is open, and says what came of it.
+  // Captures, lets the watchdog look at the collective while the capture is open, and returns what was seen.
   std::string capture_watched(const std::function<void()>& look) {
     Failure watchdog;
     std::promise<void> started, opened;
@@ -117,36 +113,48 @@ TEST_F(WatchdogQueryInCapture, Reproduces) {
 }
 
 TEST_F(WatchdogQueryInCapture, FixThreadLocalGuardInTheWatchdog) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;  // A thread's own, unless it sets another.
+  REMEDY(mode = cudaStreamCaptureModeThreadLocal);
   const std::string found = capture_watched([&] {
-    const c10::cuda::CUDAStreamCaptureModeGuard guard(cudaStreamCaptureModeThreadLocal);
+    const c10::cuda::CUDAStreamCaptureModeGuard guard(mode);
     EXPECT_TRUE(collective.query());
   });
-  EXPECT_EQ(found, "ok > active > ok");
+  ASSERT_EQ(found, "ok > active > ok");
   check_replays();
 }
 
 TEST_F(WatchdogQueryInCapture, FixPendingQueriesHoldTheCaptureBack) {
-  if (!hold_captures<Graph>(0)) NOT_APPLICABLE("capture_begin counts no pending event queries");
+  using Pending = PendingQueries<Graph>;
+  if (!Pending::value) NOT_APPLICABLE("capture_begin counts no pending event queries");
+  Failure watchdog;
+  std::promise<void> opened;
   std::atomic<bool> asked = false;
-  std::thread watchdog([&] {
-    EXPECT_TRUE(collective.query());
+  REMEDY(Pending::inc());
+  std::thread thread([&] {
+    WITHOUT_REMEDY(opened.get_future().wait());  // Nothing holds the capture back, so it may open first.
+    watchdog = failure_of([&] { EXPECT_TRUE(collective.query()); });
     asked = true;
-    let_captures_go<Graph>(0);
+    REMEDY(Pending::dec());
   });
   graph->capture_begin();
   EXPECT_TRUE(asked);
+  opened.set_value();
+  thread.join();
+  EXPECT_EQ(watchdog.text, "ok");
   out = x + 1;
   nodes = captured_nodes(stream);
   graph->capture_end();
-  watchdog.join();
   check_replays();
 }
 
 TEST_F(WatchdogQueryInCapture, FixWithoutWatchdog) {
+  Failure watchdog;
   graph->capture_begin();
   out = x + 1;
+  WITHOUT_REMEDY(std::thread([&] { watchdog = failure_of([&] { collective.query(); }); }).join());
+  EXPECT_EQ(watchdog.text, "ok");
   nodes = captured_nodes(stream);
   graph->capture_end();
-  EXPECT_TRUE(collective.query());
+  REMEDY(EXPECT_TRUE(collective.query()));
   check_replays();
 }
