@@ -52,7 +52,7 @@ class CaptureInsideCapture : public GpuTest {
 
   void TearDown() override {
     if (probes_wanted()) {
-      run_probes({{"inner graph", [&] { return replay_inner(3) == doubled(3) ? "ok" : "wrong value"; }}});
+      run_probes({{"inner", [&] { return replay_inner(3) == doubled(3) ? "ok" : "wrong value"; }}});
     }
     GpuTest::TearDown();
   }
