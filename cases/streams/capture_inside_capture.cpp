@@ -21,7 +21,8 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A capture begun and ended inside another breaks the outer one, or makes its replays repeat their numbers",
+    .title =
+        "A capture begun and ended inside another breaks the outer one, or its replays repeat their random numbers",
     .sources = {{"PyTorch source", "aten/src/ATen/cuda/CUDAGraph.cpp: capture_end"},
                 {"PyTorch source", "aten/src/ATen/cuda/CUDAGeneratorImpl.cpp: capture_prologue"},
                 {"CUDA runtime API", "Stream Management: cudaThreadExchangeStreamCaptureMode"},
