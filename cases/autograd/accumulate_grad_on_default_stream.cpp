@@ -1,10 +1,10 @@
 // A leaf's AccumulateGrad node that was made on the default stream and is still alive breaks a captured backward pass.
 //
-// The leaf knows its node only weakly: the first graph that needs it makes it, and it lives as long as somebody holds
-// it. Whoever holds it across warm-up and capture, an old loss or a hook, freezes the stream that it was made on. If
+// A leaf holds its node only weakly: the first autograd graph that needs the node makes it, and it lives as long as
+// something else holds it. An old loss or a hook that holds it across warm-up and capture keeps its stream as well. If
 // that is the default stream, the captured backward pass makes the default stream wait for the capture (906). Nothing
-// else here touches the default stream, and dropping the node before the capture is enough: a new one is made on the
-// right stream.
+// else here touches the default stream, and dropping the node before the capture is enough: the next backward pass
+// makes a new one on the right stream.
 //
 // Alone:  g++ cases/autograd/accumulate_grad_on_default_stream.cpp $(ci/libtorch --flags) -o accumulate_grad_on_default_stream
 
@@ -89,33 +89,44 @@ TEST_F(AccumulateGradOnDefaultStream, ReproducesWithOldLoss) {
 
 TEST_F(AccumulateGradOnDefaultStream, FixDropTheNode) {
   GradAccumulator kept = node_made_on(c10::cuda::getDefaultCUDAStream());
-  kept.reset();
+  REMEDY(kept.reset());
   capture_and_expect_gradients();
 }
 
 TEST_F(AccumulateGradOnDefaultStream, FixMakeTheNodeOnSideStream) {
-  const GradAccumulator kept = node_made_on(c10::cuda::getStreamFromPool());
+  c10::cuda::CUDAStream chosen = c10::cuda::getDefaultCUDAStream();
+  REMEDY(chosen = c10::cuda::getStreamFromPool());
+  const GradAccumulator kept = node_made_on(chosen);
   capture_and_expect_gradients();
 }
 
-// A default stream by name only: the handle means each thread's own stream, and none of these is the legacy one.
+// A default stream by name only: the handle stands for each thread's own stream, and none of these is the legacy one.
 TEST_F(AccumulateGradOnDefaultStream, FixMakeTheNodeOnPerThreadStream) {
-  const GradAccumulator kept = node_made_on(c10::cuda::getStreamFromExternal(cudaStreamPerThread, 0));
+  c10::cuda::CUDAStream chosen = c10::cuda::getDefaultCUDAStream();
+  REMEDY(chosen = c10::cuda::getStreamFromExternal(cudaStreamPerThread, 0));
+  const GradAccumulator kept = node_made_on(chosen);
   capture_and_expect_gradients();
 }
 
 TEST_F(AccumulateGradOnDefaultStream, FixWarmUpOnCapturingStream) {
   at::Tensor loss;
-  for (int i = 0; i < 3; ++i) {
-    loss = (w * x).sum();
-    loss.backward();
+  {
+    const c10::cuda::CUDAStreamGuard guard(stream);
+    WITHOUT_REMEDY(c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream()));
+    for (int i = 0; i < 3; ++i) {
+      loss = (w * x).sum();
+      loss.backward();
+    }
   }
   w.mutable_grad().reset();
+  ASSERT_CUDA(cudaDeviceSynchronize());
   capture_and_expect_gradients();  // The last loss keeps its node alive, and the node is on the right stream.
 }
 
 TEST_F(AccumulateGradOnDefaultStream, FixOverrideStaleStream) {
-  if (!override_stale_capture_stream()) NOT_APPLICABLE("this release cannot redirect stale nodes");
+  bool redirect = false;
+  REMEDY(redirect = true);
+  if (!override_stale_capture_stream(redirect)) NOT_APPLICABLE("this release cannot redirect stale nodes");
   const GradAccumulator kept = node_made_on(c10::cuda::getDefaultCUDAStream());
   capture_and_expect_gradients();
 }

@@ -1,9 +1,10 @@
 // An object that takes its parameters' gradient accumulators on the default stream breaks later captures of backward.
 //
 // A reducer for data-parallel training takes every parameter's AccumulateGrad node when it is built and holds it until
-// it is destroyed. So its constructor's current stream decides where gradients accumulate for good, and no warm-up on
-// the capturing stream can change it. The holder here is that part of a reducer and no more: no buckets, no
-// communication and no hooks on the nodes, which take no part in the failure.
+// it is destroyed. So the stream that was current in its constructor decides for good where gradients accumulate, and
+// no warm-up on the capturing stream changes that. The holder here is a model of that part of a reducer: buckets,
+// communication and hooks are left out, since they play no part in the failure. The real one is in
+// ddp_on_default_stream_in_python.
 //
 // Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(ci/libtorch --flags) -o grad_holder_built_on_default_stream
 
@@ -34,7 +35,7 @@ class Holder {
   std::vector<GradAccumulator> nodes_;
 };
 
-constexpr int kWarmUps = 11;  // As many as data-parallel training asks for.
+constexpr int kWarmUps = 11;  // As many as DistributedDataParallel needs.
 
 class GradHolderBuiltOnDefaultStream : public AutogradTest {
  protected:
@@ -43,6 +44,11 @@ class GradHolderBuiltOnDefaultStream : public AutogradTest {
     if (IsSkipped()) return;
     bias = at::zeros({2, 2}, at::kCUDA).set_requires_grad(true);
     ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  std::unique_ptr<Holder> holder_built_on(const c10::cuda::CUDAStream& chosen) {
+    const c10::cuda::CUDAStreamGuard guard(chosen);
+    return std::make_unique<Holder>(std::vector<at::Tensor>{w, bias});
   }
 
   void forward_and_backward() { (w * x + bias).sum().backward(); }
@@ -58,6 +64,7 @@ class GradHolderBuiltOnDefaultStream : public AutogradTest {
 };
 
 TEST_F(GradHolderBuiltOnDefaultStream, Control) {
+  const auto holder = holder_built_on(stream);
   warm_up();
   graph->capture_begin();
   forward_and_backward();
@@ -67,12 +74,9 @@ TEST_F(GradHolderBuiltOnDefaultStream, Control) {
 }
 
 TEST_F(GradHolderBuiltOnDefaultStream, Reproduces) {
-  std::unique_ptr<Holder> holder;
-  {
-    const c10::cuda::CUDAStreamGuard guard(stream);
-    TRIGGER(c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream()));
-    holder = std::make_unique<Holder>(std::vector<at::Tensor>{w, bias});
-  }
+  c10::cuda::CUDAStream chosen = stream;
+  TRIGGER(chosen = c10::cuda::getDefaultCUDAStream());
+  const auto holder = holder_built_on(chosen);
   warm_up();
   graph->capture_begin();
   const Failure first = failure_of([&] { forward_and_backward(); });
@@ -83,7 +87,9 @@ TEST_F(GradHolderBuiltOnDefaultStream, Reproduces) {
 }
 
 TEST_F(GradHolderBuiltOnDefaultStream, FixBuildOnCapturingStream) {
-  const Holder holder({w, bias});
+  c10::cuda::CUDAStream chosen = c10::cuda::getDefaultCUDAStream();
+  REMEDY(chosen = stream);
+  const auto holder = holder_built_on(chosen);
   warm_up();
   graph->capture_begin();
   forward_and_backward();

@@ -1,10 +1,9 @@
-// LibTorch warns once of an AccumulateGrad node on another stream than its gradient, and a captured backward pass
-// fails.
+// LibTorch warns once of an AccumulateGrad node whose stream is not its gradient's, and a captured backward pass fails.
 //
 // From 2.10 on autograd compares the stream of each AccumulateGrad node with the stream that made the incoming gradient
-// and warns of a difference, in a capture or not; before that nothing is said. The warning is given once in a process
+// and warns if they differ, in a capture or not; earlier releases say nothing. The warning is given once in a process
 // and reaches the thread that called backward(). The eager variant needs no capture: it shows what a program could have
-// read before it captured. The one in a capture shows that the warning does not replace the failure.
+// read before it captured. The variant in a capture shows that the warning does not replace the failure.
 //
 // Alone:  g++ cases/autograd/stale_accumulate_grad_in_backward.cpp $(ci/libtorch --flags) -o stale_accumulate_grad_in_backward
 
@@ -15,7 +14,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "LibTorch warns once of an AccumulateGrad node on another stream than its gradient",
+    .title = "LibTorch warns once of an AccumulateGrad node whose stream is not its gradient's",
     .sources = {{"upstream", "pytorch#166136"}, {"upstream", "pytorch#180090"}},
     .documented =
         "The AccumulateGrad node's stream does not match the stream of the node that produced the incoming "
@@ -69,6 +68,7 @@ TEST_F(StaleAccumulateGradInBackward, ReproducesInCapture) {
   const Failure first = failure_of([&] { (w * x).sum().backward(); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuStreamWaitEvent");
   REPRODUCES(std::to_string(warnings.count_with(kWarning)) + " > " + seen(first, status, end),
              "1 > 906 > invalidated > 901", "0 > ok > active > ok");
 }
@@ -76,7 +76,7 @@ TEST_F(StaleAccumulateGradInBackward, ReproducesInCapture) {
 TEST_F(StaleAccumulateGradInBackward, FixDropTheNode) {
   const Warnings warnings;
   GradAccumulator kept = node_made_on(c10::cuda::getDefaultCUDAStream());
-  kept.reset();
+  REMEDY(kept.reset());
   graph->capture_begin();
   backward();
   EXPECT_GT(captured_nodes(stream), 0);

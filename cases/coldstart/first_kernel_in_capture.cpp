@@ -1,8 +1,10 @@
-// A kernel that lazy loading brings in during a capture is loaded by the launch that the capture records.
+// A kernel whose first launch is captured is loaded during the capture; would CUDA refuse that?
 //
-// With CUDA_MODULE_LOADING=LAZY, the default since CUDA 12.2, a kernel is loaded at its first launch. Loading code on a
-// program's own account is refused in a capture, so a first launch in one could be refused as well. Here nothing has
-// used hypot before. The variable is read when CUDA starts, and each test is a process of its own.
+// With CUDA_MODULE_LOADING=LAZY, the default since CUDA 12.2, a kernel is loaded at its first launch. A program that
+// loads code itself does what a capture may forbid, so a first launch in a capture could be refused as well. The
+// question is our addition: no report says so, and no release that was tried refuses it. The fixes are what would help
+// if one did. Nothing here has used hypot before. CUDA reads the variable when it starts; each test is a process of its
+// own.
 //
 // Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(ci/libtorch --flags) -o first_kernel_in_capture
 
@@ -14,9 +16,9 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "The first launch of a lazily loaded kernel falls into a capture",
+    .title = "A lazily loaded kernel is launched for the first time in a capture",
     .sources = {{"upstream", "pytorch#99397"}},
-    .documented = "operation not permitted when stream is capturing",
+    .documented = "not documented; a refusal would read: operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .fixes = {{"FixWarmUp", "Run the operator once before the capture, so that its kernel is loaded by then."},
@@ -53,7 +55,11 @@ class FirstKernelInCapture : public GpuTest {
   at::Tensor a, b, result;
 };
 
-TEST_F(FirstKernelInCapture, Control) { EXPECT_EQ(values(at::hypot(a, b)), std::vector<double>(4, 5)); }
+TEST_F(FirstKernelInCapture, Control) {
+  at::hypot(a, b);
+  EXPECT_EQ(capture(), "ok > active > ok");
+  check_replays();
+}
 
 TEST_F(FirstKernelInCapture, Reproduces) {
   WITHOUT_TRIGGER(at::hypot(a, b));
@@ -61,12 +67,14 @@ TEST_F(FirstKernelInCapture, Reproduces) {
 }
 
 TEST_F(FirstKernelInCapture, FixWarmUp) {
+  REMEDY_STAYS("no release refuses the first launch, so the test holds without it");
   at::hypot(a, b);
   EXPECT_EQ(capture(), "ok > active > ok");
   check_replays();
 }
 
 TEST_F(FirstKernelInCapture, FixLoadEagerly) {
+  REMEDY_STAYS("no release refuses the first launch, so the test holds without it");
   EXPECT_EQ(capture(), "ok > active > ok");
   check_replays();
 }

@@ -1,9 +1,9 @@
-// An operator whose kernel LibTorch compiles at run time cannot be used for the first time in a capture.
+// An operator whose kernel LibTorch compiles at run time could not be used for the first time in a capture.
 //
 // Some operators have no kernel in the library: at their first use, for each type, LibTorch compiles one with NVRTC and
-// loads it into the context. Compiling is the host's own affair; loading a module is not allowed in a capture. gcd is
-// such an operator. The cache of compiled kernels on disk is switched off: it would spare the compilation, not the
-// loading.
+// loads it into the context. Compiling is work of the host alone, but loading a module during a capture was refused.
+// The report is of older releases and drivers: no release tried here refuses it. gcd is such an operator. The cache of
+// compiled kernels on disk is switched off: it would save the compilation, but not the loading.
 //
 // Alone:  g++ cases/coldstart/first_runtime_compilation_in_capture.cpp $(ci/libtorch --flags) -o first_runtime_compilation_in_capture
 
@@ -36,10 +36,24 @@ class FirstRuntimeCompilationInCapture : public GpuTest {
     a = at::full({4}, 12, at::TensorOptions().device(at::kCUDA).dtype(at::kInt));
     b = at::full({4}, 18, at::TensorOptions().device(at::kCUDA).dtype(at::kInt));
   }
+  void capture_and_check() {
+    graph->capture_begin();
+    const at::Tensor divisor = at::gcd(a, b);
+    EXPECT_GT(captured_nodes(stream), 0);
+    graph->capture_end();
+    for (const int value : {27, 8}) {
+      a.fill_(value);
+      graph->replay();
+      EXPECT_EQ(values(divisor), std::vector<double>(4, value == 27 ? 9 : 2));
+    }
+  }
   at::Tensor a, b;
 };
 
-TEST_F(FirstRuntimeCompilationInCapture, Control) { EXPECT_EQ(values(at::gcd(a, b)), std::vector<double>(4, 6)); }
+TEST_F(FirstRuntimeCompilationInCapture, Control) {
+  at::gcd(a, b);
+  capture_and_check();
+}
 
 TEST_F(FirstRuntimeCompilationInCapture, Reproduces) {
   WITHOUT_TRIGGER(at::gcd(a, b));
@@ -68,14 +82,7 @@ TEST_F(FirstRuntimeCompilationInCapture, ReproducesAfterWarmUpOfAnotherType) {
 }
 
 TEST_F(FirstRuntimeCompilationInCapture, FixWarmUp) {
+  REMEDY_STAYS("no release that was tried refuses the first use, so the test holds without it");
   at::gcd(a, b);
-  graph->capture_begin();
-  const at::Tensor divisor = at::gcd(a, b);
-  EXPECT_GT(captured_nodes(stream), 0);
-  graph->capture_end();
-  for (const int value : {27, 8}) {
-    a.fill_(value);
-    graph->replay();
-    EXPECT_EQ(values(divisor), std::vector<double>(4, value == 27 ? 9 : 2));
-  }
+  capture_and_check();
 }

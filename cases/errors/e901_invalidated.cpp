@@ -1,9 +1,10 @@
-// After a capture is invalidated, every call on its stream answers 901.
+// After a capture is invalidated, every call on its stream returns 901.
 //
-// 901 never names the culprit. Some earlier call broke a rule, got its own number, and left the capture invalidated;
-// the next work on the stream and the call that ends the capture only report that. The culprit may be another thread: a
-// capture in global mode forbids unsafe calls to all of them, and an allocation there breaks a capture that is done
-// correctly here. Each test swallows the culprit's number, as a program does that ignores it or never sees it.
+// 901 never names the culprit. Some earlier call broke a rule, returned its own error, and left the capture
+// invalidated; the next work on the stream and the call that ends the capture only report that. The culprit may be in
+// another thread: a capture in global mode forbids unsafe calls to all of them, and an allocation there breaks a
+// capture that makes no mistake itself. Each test ignores the culprit's error, as a program does that does not check it
+// or never sees it.
 //
 // Alone:  g++ cases/errors/e901_invalidated.cpp $(ci/libtorch --flags) -o e901_invalidated
 
@@ -15,7 +16,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "An invalidated capture answers 901 to everything on its stream",
+    .title = "After a capture is invalidated, every call on its stream returns 901",
     .sources = {{"capture failures", "Common Error Codes"},
                 {"CUDA runtime API", "Data types used by CUDA Runtime: cudaErrorStreamCaptureInvalidated"}},
     .documented = "901 cudaErrorStreamCaptureInvalidated: Capture was interrupted by external work or thread",
@@ -31,7 +32,7 @@ RECAPTURE_CASE = {
 
 class E901Invalidated : public RuntimeTest {
  protected:
-  // Allocates on a thread of its own, where nothing captures.
+  // Allocates on another thread, which captures nothing.
   static Failure allocate_elsewhere() {
     Failure failure;
     std::thread([&] {
@@ -58,6 +59,7 @@ TEST_F(E901Invalidated, Reproduces) {
   const Failure next = failure_of_code(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
   const std::string status = capture_status(stream);
   const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
+  RAISED_BY("cuStreamSynchronize");
   REPRODUCES(seen(next, status, end), "901 > invalidated > 901", "ok > active > ok");
 }
 
@@ -68,6 +70,7 @@ TEST_F(E901Invalidated, ReproducesFromAnotherThread) {
   const Failure next = failure_of_code(cudaMemsetAsync(out, 1, 1, stream));
   const std::string status = capture_status(stream);
   const Failure end = failure_of_code(cudaStreamEndCapture(stream, &captured));
+  RAISED_BY("cuMemAlloc*");
   REPRODUCES(seen(next, status, end), "901 > invalidated > 901", "ok > active > ok");
 }
 
@@ -79,12 +82,15 @@ TEST_F(E901Invalidated, ReproducesThroughLibTorch) {
   const Failure next = failure_of([&] { data.mul_(2); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuStreamSynchronize");
   REPRODUCES(seen(next, status, end), "901 > invalidated > 901", "ok > active > ok");
 }
 #endif  // RECAPTURE_HAS_LIBTORCH
 
 TEST_F(E901Invalidated, FixAllocateBesideThreadLocalCapture) {
-  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  REMEDY(mode = cudaStreamCaptureModeThreadLocal);
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, mode));
   ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
   EXPECT_EQ(allocate_elsewhere().text, "ok");
   EXPECT_EQ(captured_nodes(stream), 1);
@@ -98,6 +104,7 @@ TEST_F(E901Invalidated, FixCaptureAgain) {
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaStreamEndCapture(stream, &captured), cudaErrorStreamCaptureInvalidated);
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  WITHOUT_REMEDY((void)cudaStreamSynchronize(stream));
   ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
   EXPECT_EQ(captured_nodes(stream), 1);
   ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));

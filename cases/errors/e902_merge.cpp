@@ -1,10 +1,10 @@
 // A capturing stream that waits for another capture's work is refused with 902.
 //
-// Waiting for an event of a capture is how a stream joins it. A stream that captures already belongs to a graph, and
-// two graphs cannot become one, so CUDA refuses the wait. Both captures here are begun by one thread on streams of the
-// same pool; the second has no work of its own, so that the wait is the only call that can be wrong. LibTorch
-// instantiates a graph as it ends its capture, which an open capture forbids to its thread in any but relaxed mode:
-// hence relaxed mode there.
+// A stream joins a capture by waiting for one of its events. A stream that captures already belongs to a graph, and two
+// graphs cannot become one, so CUDA refuses the wait. One thread begins both captures here, on streams of the same
+// kind; the second has no work of its own, so that the wait is the only call that can be wrong. The variant through
+// LibTorch captures in relaxed mode: capture_end() instantiates the graph, which a capture that is still open forbids
+// to its thread in any other mode (capture_inside_capture).
 //
 // Alone:  g++ cases/errors/e902_merge.cpp $(ci/libtorch --flags) -o e902_merge
 
@@ -78,6 +78,7 @@ TEST_F(E902Merge, ReproducesThroughLibTorch) {
 
 TEST_F(E902Merge, FixJoinWithoutCapturing) {
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  WITHOUT_REMEDY(ASSERT_CUDA(cudaStreamBeginCapture(side, cudaStreamCaptureModeGlobal)));
   ASSERT_CUDA(cudaEventRecord(event, stream));
   ASSERT_CUDA(cudaStreamWaitEvent(side, event, 0));
   ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, side));

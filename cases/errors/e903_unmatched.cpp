@@ -1,9 +1,9 @@
 // Ending a capture on a stream that only joined it is refused with 903.
 //
 // A capture has one stream of origin. A stream that waits for the capture's work takes part and reports itself as
-// capturing, but only the origin may end what it began. LibTorch compares the streams itself before it asks CUDA, so
-// its variant here ends the capture past LibTorch, by the raw handle, as a foreign library would. The refused call also
-// invalidates the capture, so that its origin cannot end it well any more either.
+// capturing, but only the origin may end what it began. LibTorch compares the streams before it calls CUDA, so the
+// variant through LibTorch ends the capture behind its back, by the raw handle, as another library would. The refused
+// call also invalidates the capture, so that ending it on its origin fails as well.
 //
 // Alone:  g++ cases/errors/e903_unmatched.cpp $(ci/libtorch --flags) -o e903_unmatched
 
@@ -77,6 +77,7 @@ TEST_F(E903Unmatched, FixEndOnTheOrigin) {
   ASSERT_CUDA(cudaEventRecord(event, side));
   ASSERT_CUDA(cudaStreamWaitEvent(stream, event, 0));
   EXPECT_EQ(captured_nodes(stream), 1);
+  WITHOUT_REMEDY(ASSERT_CUDA(cudaStreamEndCapture(side, &captured)));
   ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
   const cudaGraphExec_t exec = instantiated(captured);
   for (const int value : {5, 7}) EXPECT_EQ(launch(exec, value), value);

@@ -1,8 +1,8 @@
-// Ending a capture while a forked stream has not come back to its origin fails with 904.
+// Ending a capture while a forked stream has not been joined to its origin fails with 904.
 //
-// A stream joins a capture by waiting for its work, and leaves it only if the origin waits for the stream in turn. Work
-// that hangs loose at the end would have no place before the graph's completion, so CUDA refuses to end the capture.
-// Nothing is wrong until then: all calls succeed and the capture reports itself as active.
+// A stream enters a capture by waiting for its work, and is joined again when the origin waits for the stream in turn.
+// Nothing would order unjoined work before the graph's completion, so CUDA refuses to end the capture. Nothing shows
+// until then: all calls succeed and the capture reports itself as active.
 //
 // Alone:  g++ cases/errors/e904_unjoined.cpp $(ci/libtorch --flags) -o e904_unjoined
 
@@ -75,7 +75,7 @@ TEST_F(E904Unjoined, FixJoinBeforeTheEnd) {
   ASSERT_CUDA(cudaEventRecord(event, stream));
   ASSERT_CUDA(cudaStreamWaitEvent(side, event, 0));
   ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, side));
-  join();
+  REMEDY(join());
   EXPECT_EQ(captured_nodes(stream), 1);
   ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
   const cudaGraphExec_t exec = instantiated(captured);

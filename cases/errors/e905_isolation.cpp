@@ -1,9 +1,9 @@
 // A capturing stream that waits for work from outside its capture is refused with 905.
 //
 // An ordinary wait in a capture becomes an edge between two nodes of the graph. Work that was issued before the capture
-// is no node, so there is nothing to draw the edge to. An event wait with the external flag is a node of its own
-// instead: each launch then waits for whatever the event was last recorded after. The fix gives that wait something to
-// wait for, a kernel that spins on the other stream, so that a launch that did not wait would read the old byte.
+// has no node, so there is nothing to draw the edge from. A wait with the external flag becomes a node of its own: each
+// launch then waits for whatever precedes the event's latest record. In the fix a kernel spins on the other stream
+// before the input is written, so a launch that did not wait would read the old byte.
 //
 // Alone:  g++ cases/errors/e905_isolation.cpp $(ci/libtorch --flags) -o e905_isolation
 
@@ -68,8 +68,10 @@ TEST_F(E905Isolation, ReproducesThroughLibTorch) {
 }
 
 TEST_F(E905Isolation, FixWaitWithTheExternalFlag) {
+  unsigned flags = cudaEventWaitDefault;
+  REMEDY(flags = cudaEventWaitExternal);
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  ASSERT_CUDA(cudaStreamWaitEvent(stream, event, cudaEventWaitExternal));
+  ASSERT_CUDA(cudaStreamWaitEvent(stream, event, flags));
   ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
   EXPECT_EQ(captured_nodes(stream), 2);
   ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));

@@ -1,10 +1,10 @@
 // Work on the legacy stream that would have to wait for a capture is refused with 906.
 //
-// The legacy default stream and every blocking stream wait for each other without being asked. While a blocking stream
-// captures, its work does not run, so the legacy stream would wait for nothing; CUDA refuses the work and
-// invalidates the capture. A non-blocking stream has no such tie, and there the legacy stream only gets into the
-// capture by an explicit wait for one of its events. LibTorch's pool streams are non-blocking: through LibTorch only
-// that second way exists.
+// The legacy default stream and every blocking stream wait for each other implicitly. While a blocking stream captures,
+// its work does not run, so there is nothing that the legacy stream could wait for; CUDA refuses the work and
+// invalidates the capture. With a non-blocking stream there is no implicit wait, and the legacy stream meets the
+// capture only by an explicit wait for one of its events. LibTorch's pool streams are non-blocking, so through LibTorch
+// only the explicit wait remains.
 //
 // Alone:  g++ cases/errors/e906_implicit.cpp $(ci/libtorch --flags) -o e906_implicit
 
@@ -54,6 +54,7 @@ TEST_F(E906Implicit, Reproduces) {
   TRIGGER(first = failure_of_code(cudaMemsetAsync(out, 1, 1, cudaStreamLegacy)));
   const std::string status = capture_status(blocking);
   const Failure end = failure_of_code(cudaStreamEndCapture(blocking, &captured));
+  RAISED_BY("cuMemsetD8Async*");
   REPRODUCES(seen(first, status, end), "906 > invalidated > 901", "ok > active > ok");
 }
 
@@ -85,11 +86,13 @@ TEST_F(E906Implicit, ReproducesThroughLibTorch) {
 #endif  // RECAPTURE_HAS_LIBTORCH
 
 TEST_F(E906Implicit, FixCaptureOnNonBlockingStream) {
-  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
+  cudaStream_t chosen = blocking;
+  REMEDY(chosen = stream);
+  ASSERT_CUDA(cudaStreamBeginCapture(chosen, cudaStreamCaptureModeGlobal));
+  ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, chosen));
   ASSERT_CUDA(cudaMemsetAsync(out, 1, 1, cudaStreamLegacy));
-  EXPECT_EQ(captured_nodes(stream), 1);
-  ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
+  EXPECT_EQ(captured_nodes(chosen), 1);
+  ASSERT_CUDA(cudaStreamEndCapture(chosen, &captured));
   ASSERT_CUDA(cudaStreamSynchronize(cudaStreamLegacy));
   const cudaGraphExec_t exec = instantiated(captured);
   for (const int value : {5, 7}) EXPECT_EQ(launch(exec, value), value);
@@ -99,6 +102,8 @@ TEST_F(E906Implicit, FixWaitAfterTheLaunch) {
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   ASSERT_CUDA(cudaMemcpyAsync(out, in, 1, cudaMemcpyDeviceToDevice, stream));
   EXPECT_EQ(captured_nodes(stream), 1);
+  WITHOUT_REMEDY(ASSERT_CUDA(cudaEventRecord(event, stream));
+                 ASSERT_CUDA(cudaStreamWaitEvent(cudaStreamLegacy, event, 0)));
   ASSERT_CUDA(cudaStreamEndCapture(stream, &captured));
   const cudaGraphExec_t exec = instantiated(captured);
   for (const int value : {5, 7}) {

@@ -1,9 +1,9 @@
-// Asking about an event that was last recorded in a capture is refused with 907.
+// A query of an event that was last recorded in a capture is refused with 907.
 //
 // Recorded in a capture, an event marks a place in a graph and not a moment in a stream: it is neither reached nor
-// pending. After the capture it is no more of use, until it is recorded again outside, but a query then gets another
-// answer: cudaErrorInvalidValue (1), and no longer 907. The captures are in relaxed mode, where a query is not unsafe
-// as such, so that the event is the only thing that can be wrong with it.
+// pending. The end of the capture does not change that until the event is recorded again outside, but a query then
+// returns cudaErrorInvalidValue (1) instead of 907. The captures are in relaxed mode, which does not forbid queries, so
+// that nothing but the event can be wrong.
 //
 // Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch --flags) -o e907_captured_event
 
@@ -93,7 +93,7 @@ TEST_F(E907CapturedEvent, FixRecordAgainOutside) {
   const cudaGraphExec_t exec = instantiated(captured);
   for (const int value : {5, 7}) {
     EXPECT_EQ(launch(exec, value), value);
-    ASSERT_CUDA(cudaEventRecord(event, stream));
+    REMEDY(ASSERT_CUDA(cudaEventRecord(event, stream)));
     ASSERT_CUDA(cudaEventSynchronize(event));
     ASSERT_CUDA(cudaEventQuery(event));
   }

@@ -1,8 +1,8 @@
-// A capture cannot be ended while another stream is current than the one it began on.
+// A capture can only be ended while the stream that it began on is current.
 //
 // capture_end ends the capture of the current stream, and a stream guard or a forgotten setCurrentCUDAStream in the
-// captured code changes which one that is. LibTorch compares and refuses before it calls CUDA, so nothing is lost: the
-// capture goes on and can still be ended on its own stream, which the fix does after the failure.
+// captured code changes which stream that is. LibTorch compares the two and refuses before it calls CUDA, so nothing is
+// lost: the capture goes on and can still be ended on its own stream, as the fix does after the failure.
 //
 // Alone:  g++ cases/streams/capture_end_on_other_stream.cpp $(ci/libtorch --flags) -o capture_end_on_other_stream
 
@@ -12,7 +12,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A capture cannot be ended on another current stream than it began on",
+    .title = "A capture cannot be ended while a stream other than its own is current",
     .sources = {{"PyTorch source", "aten/src/ATen/cuda/CUDAGraph.cpp: capture_end"},
                 {"CUDA runtime API", "Stream Management: cudaStreamBeginCapture"}},
     .documented = "Capture must end on the same stream it began on.",
@@ -60,7 +60,7 @@ TEST_F(CaptureEndOnOtherStream, FixEndOnItsOwnStream) {
   EXPECT_GT(captured_nodes(stream), 0);
   c10::cuda::setCurrentCUDAStream(side);
   EXPECT_ANY_THROW(graph->capture_end());
-  c10::cuda::setCurrentCUDAStream(stream);
+  REMEDY(c10::cuda::setCurrentCUDAStream(stream));
   graph->capture_end();
   for (const int value : {5, 7}) {
     x.fill_(value);

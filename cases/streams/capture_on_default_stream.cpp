@@ -1,8 +1,9 @@
 // A capture cannot begin on the default stream.
 //
-// The default stream waits for others without being asked, which a recorded sequence of work cannot express. LibTorch
-// compares streams before it calls CUDA and says so in words; CUDA has the same rule and refuses by number. A program
-// meets it by capturing without making another stream current first. Replaying there is allowed, and the fix does so.
+// The default stream synchronizes with other streams implicitly, which a recorded sequence of work cannot express.
+// LibTorch compares the streams before it calls CUDA, and its error says so in words; CUDA itself refuses with 900. A
+// program meets this when it captures without making another stream current first. Replaying on the default stream is
+// allowed, and the fix does so.
 //
 // Alone:  g++ cases/streams/capture_on_default_stream.cpp $(ci/libtorch --flags) -o capture_on_default_stream
 
@@ -61,6 +62,7 @@ TEST_F(CaptureOnDefaultStream, ReproducesInTheRuntime) {
 }
 
 TEST_F(CaptureOnDefaultStream, FixReplayOnTheDefaultStream) {
+  WITHOUT_REMEDY(c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream()));
   graph->capture_begin();
   const at::Tensor y = x * 2;
   EXPECT_GT(captured_nodes(stream), 0);

@@ -1,9 +1,9 @@
-// A capture that waits for work launched before it began is isolated from that work and fails.
+// A capture that waits for work launched before it began fails.
 //
-// The event was recorded on a side stream before capture_begin, so the wait for it in the capture has no node to point
-// to (905). The remedies are to wait before the capture begins, or to wait for an external event, which every replay
-// does anew. The external fixes let the side stream spin before it writes the input: a replay that did not wait would
-// read what was there before.
+// The event was recorded on a side stream before capture_begin, so the wait in the capture has no node of the graph to
+// depend on (905). The remedies are to wait before the capture begins, or to wait for an external event: then each
+// replay waits anew. In the fixes the side stream spins before it writes the input, so a replay that did not wait would
+// read the old values.
 //
 // Alone:  g++ cases/streams/capture_waits_for_earlier_work.cpp $(ci/libtorch --flags) -o capture_waits_for_earlier_work
 
@@ -78,8 +78,9 @@ TEST_F(CaptureWaitsForEarlierWork, FixWaitBeforeTheCapture) {
   at::cuda::CUDAEvent written;
   write_slowly(3);
   written.record(side);
-  written.block(stream);
+  REMEDY(written.block(stream));
   graph->capture_begin();
+  WITHOUT_REMEDY(written.block(stream));
   const at::Tensor y = x * 2;
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
@@ -96,8 +97,10 @@ TEST_F(CaptureWaitsForEarlierWork, FixExternalEventOfCuda) {
   cudaEvent_t written = nullptr;
   ASSERT_CUDA(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
   ASSERT_CUDA(cudaEventRecord(written, side));
+  unsigned wait_flags = cudaEventWaitDefault;
+  REMEDY(wait_flags = cudaEventWaitExternal);
   graph->capture_begin();
-  ASSERT_CUDA(cudaStreamWaitEvent(stream, written, cudaEventWaitExternal));
+  ASSERT_CUDA(cudaStreamWaitEvent(stream, written, wait_flags));
   const at::Tensor y = x * 2;
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
@@ -111,7 +114,9 @@ TEST_F(CaptureWaitsForEarlierWork, FixExternalEventOfCuda) {
 
 TEST_F(CaptureWaitsForEarlierWork, FixExternalEventOfLibTorch) {
 #ifdef cudaEventExternal
-  at::cuda::CUDAEvent written(cudaEventDisableTiming | cudaEventExternal);
+  unsigned flags = cudaEventDisableTiming;
+  REMEDY(flags |= cudaEventExternal);
+  at::cuda::CUDAEvent written(flags);
   written.record(side);
   graph->capture_begin();
   written.block(stream);

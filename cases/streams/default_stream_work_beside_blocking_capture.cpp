@@ -1,8 +1,9 @@
 // Any work on the default stream breaks a capture on a blocking stream.
 //
-// LibTorch's own streams are non-blocking, and the default stream does not mind their captures. A stream that a program
-// makes itself with cudaStreamCreate is blocking: the default stream waits for it implicitly, cannot while it captures,
-// and the operation there is refused (906), although it has nothing to do with the captured work.
+// LibTorch's own streams are non-blocking, and work on the default stream does not disturb their captures. A stream
+// that a program makes itself with cudaStreamCreate is blocking: the default stream waits for it implicitly. While it
+// captures, that wait is impossible, so CUDA refuses the work on the default stream (906), although that work has
+// nothing to do with the capture.
 //
 // Alone:  g++ cases/streams/default_stream_work_beside_blocking_capture.cpp $(ci/libtorch --flags) -o default_stream_work_beside_blocking_capture
 
@@ -13,7 +14,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Work on the default stream breaks a capture on a blocking stream",
-    .sources = {{"capture failures", "Understanding Capture Failures"},
+    .sources = {{"capture failures", "Why Capture Fails"},
                 {"CUDA runtime API", "Data types used by CUDA Runtime: cudaErrorStreamCaptureImplicit"},
                 {"CUDA programming guide", "Prohibited and Unhandled Operations"}},
     .documented = "cudaErrorStreamCaptureImplicit(906): the default stream's implicit synchronization",
@@ -60,6 +61,7 @@ TEST_F(DefaultStreamWorkBesideBlockingCapture, Control) {
   work_on_default_stream();
   graph->replay();
   EXPECT_EQ(values(y), (std::vector<double>{2, 2, 2, 2}));
+  EXPECT_EQ(values(unrelated), (std::vector<double>{2, 2, 2, 2}));
 }
 
 TEST_F(DefaultStreamWorkBesideBlockingCapture, Reproduces) {
@@ -69,11 +71,14 @@ TEST_F(DefaultStreamWorkBesideBlockingCapture, Reproduces) {
   const Failure first = failure_of([&] { TRIGGER(work_on_default_stream()); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuLaunchKernel*");
   REPRODUCES(seen(first, status, end), "906 > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(DefaultStreamWorkBesideBlockingCapture, FixNonBlockingStream) {
-  use_own_stream(cudaStreamNonBlocking);
+  unsigned flags = cudaStreamDefault;
+  REMEDY(flags = cudaStreamNonBlocking);
+  use_own_stream(flags);
   graph->capture_begin();
   const at::Tensor y = x * 2;
   work_on_default_stream();

@@ -1,8 +1,8 @@
 // The per-thread default stream may capture, but any work on the legacy default stream breaks that capture.
 //
-// CUDA's per-thread default stream is a blocking stream like any other: it may capture, and LibTorch, which knows only
-// the legacy stream as default, lets it. It also keeps the tie to the legacy stream, so work there during the capture
-// would have to wait for it and is refused (906).
+// CUDA's per-thread default stream is a blocking stream like any other: CUDA lets it capture, and so does LibTorch, to
+// which only the legacy stream is the default one. The legacy stream still waits for it implicitly. Work on the legacy
+// stream during the capture would have to wait for the capture and is refused (906).
 //
 // Alone:  g++ cases/streams/default_stream_work_beside_per_thread_capture.cpp $(ci/libtorch --flags) -o default_stream_work_beside_per_thread_capture
 
@@ -54,6 +54,7 @@ TEST_F(DefaultStreamWorkBesidePerThreadCapture, Control) {
   work_on_legacy_stream();
   graph->replay();
   EXPECT_EQ(values(y), (std::vector<double>{2, 2, 2, 2}));
+  EXPECT_EQ(values(unrelated), (std::vector<double>{2, 2, 2, 2}));
 }
 
 TEST_F(DefaultStreamWorkBesidePerThreadCapture, Reproduces) {
@@ -62,12 +63,12 @@ TEST_F(DefaultStreamWorkBesidePerThreadCapture, Reproduces) {
   const Failure first = failure_of([&] { TRIGGER(work_on_legacy_stream()); });
   const std::string status = capture_status(stream);
   const Failure end = failure_of([&] { graph->capture_end(); });
+  RAISED_BY("cuLaunchKernel*");
   REPRODUCES(seen(first, status, end), "906 > invalidated > 901", "ok > active > ok");
 }
 
 TEST_F(DefaultStreamWorkBesidePerThreadCapture, FixCaptureOnPoolStream) {
-  stream = c10::cuda::getStreamFromPool();
-  c10::cuda::setCurrentCUDAStream(stream);
+  REMEDY(stream = c10::cuda::getStreamFromPool(); c10::cuda::setCurrentCUDAStream(stream));
   graph->capture_begin();
   const at::Tensor y = x * 2;
   work_on_legacy_stream();
@@ -78,4 +79,5 @@ TEST_F(DefaultStreamWorkBesidePerThreadCapture, FixCaptureOnPoolStream) {
     graph->replay();
     EXPECT_EQ(values(y), std::vector<double>(4, 2.0 * value));
   }
+  EXPECT_EQ(values(unrelated), (std::vector<double>{2, 2, 2, 2}));
 }

@@ -1,10 +1,10 @@
 // An event that one capture recorded cannot order a second capture after it.
 //
 // Recorded in a capture, an ordinary event names a node of that capture's graph. A second capture that waits for it
-// would depend on that graph and is refused. No document names the code. It is not 905, as for an event of uncaptured
-// work: to cudaStreamWaitEvent an event of a capture that is over is an invalid value (1). Two graphs are ordered by an
-// external event: one graph records it when it runs and the other waits for it when it runs. The fixes replay the
-// graphs on two streams that nothing else orders, and the first one spins before it writes.
+// would depend on the first graph, and the wait is refused. No document names the code. It is not 905, as for an event
+// of uncaptured work: cudaStreamWaitEvent returns cudaErrorInvalidValue (1) for an event of a capture that is over.
+// What orders two graphs is an external event: one graph records it and the other waits for it, each time they run. The
+// fixes replay the graphs on two streams that nothing else orders, and the first graph spins before it writes.
 //
 // Alone:  g++ cases/streams/event_between_two_graphs.cpp $(ci/libtorch --flags) -o event_between_two_graphs
 
@@ -98,18 +98,22 @@ TEST_F(EventBetweenTwoGraphs, Reproduces) {
 TEST_F(EventBetweenTwoGraphs, FixExternalEventOfCuda) {
   cudaEvent_t written = nullptr;
   ASSERT_CUDA(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
+  unsigned record_flags = cudaEventRecordDefault, wait_flags = cudaEventWaitDefault;
+  REMEDY(record_flags = cudaEventRecordExternal; wait_flags = cudaEventWaitExternal);
   graph->capture_begin();
   write_between();
-  ASSERT_CUDA(cudaEventRecordWithFlags(written, stream, cudaEventRecordExternal));
+  ASSERT_CUDA(cudaEventRecordWithFlags(written, stream, record_flags));
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  capture_second([&] { ASSERT_CUDA(cudaStreamWaitEvent(side, written, cudaEventWaitExternal)); });
+  capture_second([&] { ASSERT_CUDA(cudaStreamWaitEvent(side, written, wait_flags)); });
   for (const int value : {5, 7}) replay_both(value);
 }
 
 TEST_F(EventBetweenTwoGraphs, FixExternalEventOfLibTorch) {
 #ifdef cudaEventExternal
-  at::cuda::CUDAEvent written(cudaEventDisableTiming | cudaEventExternal);
+  unsigned flags = cudaEventDisableTiming;
+  REMEDY(flags |= cudaEventExternal);
+  at::cuda::CUDAEvent written(flags);
   graph->capture_begin();
   write_between();
   written.record(stream);

@@ -1,10 +1,13 @@
-// A capture that records nothing succeeds, and only a warning tells that its replay will do nothing.
+// A capture that records nothing succeeds, and only a warning says that its replay will do nothing.
 //
-// An empty graph is legal. It comes from work that went elsewhere: captured code that puts another stream in front of
-// the current one runs at once and is missing from the graph. LibTorch counts the nodes when the capture ends and warns
-// if there are none. The second variant launches real work, on a stream that is not part of the capture.
+// An empty graph is legal. It comes from work that went elsewhere: code that makes another stream current inside a
+// capture runs at once and is missing from the graph. LibTorch counts the nodes when the capture ends and warns if
+// there are none. The second variant launches real work, on a stream that is not part of the capture. Each variant
+// replays the graph on a 5, to which captured work would add 1.
 //
 // Alone:  g++ cases/streams/nothing_captured.cpp $(ci/libtorch --flags) -o nothing_captured
+
+#include <cmath>
 
 #include "fixtures/torch/gpu.h"
 #include "fixtures/torch/warnings.h"
@@ -35,6 +38,14 @@ class NothingCaptured : public GpuTest {
     x.add_(0);  // Loads the kernel, which must not happen beside an open capture.
     ASSERT_CUDA(cudaDeviceSynchronize());
   }
+
+  // What a replay makes of a 5.
+  std::string replay() {
+    x.fill_(5);
+    graph->replay();
+    return std::to_string(std::lround(values(x)[0]));
+  }
+
   at::Tensor x;
 };
 
@@ -54,7 +65,8 @@ TEST_F(NothingCaptured, Reproduces) {
   graph->capture_begin();
   WITHOUT_TRIGGER(x.add_(1));
   const Failure end = failure_of([&] { graph->capture_end(); });
-  REPRODUCES(end.text + " > " + warnings.first_with(kWarning), "ok > The CUDA Graph is empty.*", "ok > no warning");
+  REPRODUCES(end.text + " > " + warnings.first_with(kWarning) + " > " + replay(), "ok > The CUDA Graph is empty.* > 5",
+             "ok > no warning > 6");
 }
 
 TEST_F(NothingCaptured, ReproducesWhenWorkGoesElsewhere) {
@@ -67,14 +79,16 @@ TEST_F(NothingCaptured, ReproducesWhenWorkGoesElsewhere) {
     x.add_(1);
   });
   const Failure end = failure_of([&] { graph->capture_end(); });
-  REPRODUCES(work.text + " > " + end.text + " > " + warnings.first_with(kWarning),
-             "ok > ok > The CUDA Graph is empty.*", "ok > ok > no warning");
+  REPRODUCES(work.text + " > " + end.text + " > " + warnings.first_with(kWarning) + " > " + replay(),
+             "ok > ok > The CUDA Graph is empty.* > 5", "ok > ok > no warning > 6");
 }
 
 TEST_F(NothingCaptured, FixWorkOnTheCapturingStream) {
+  const c10::cuda::CUDAStream elsewhere = c10::cuda::getStreamFromPool();
   graph->capture_begin();
   {
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getCurrentCUDAStream());
+    const c10::cuda::CUDAStreamGuard guard(stream);
+    WITHOUT_REMEDY(c10::cuda::setCurrentCUDAStream(elsewhere));
     x.add_(1);
   }
   EXPECT_GT(captured_nodes(stream), 0);

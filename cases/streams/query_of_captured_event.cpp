@@ -1,10 +1,10 @@
 // An event that was recorded inside a capture cannot be queried, neither during the capture nor after it.
 //
 // Such an event marks a place in a graph and not a point in time: it never happens, however often the graph is
-// replayed. The query therefore fails with an error of its own (907), in relaxed mode and from a thread that no capture
-// restricts too; where the capture's mode forbids the query as such, 907 comes before 900. Ending the capture does not
-// set the event free: the query fails then as well, with cudaErrorInvalidValue (1) and no longer with 907. Only a
-// record outside a capture, or one that asks for an external event, helps.
+// replayed. The query therefore fails with an error of its own (907), even in relaxed mode and from a thread that no
+// capture restricts. Where the capture's mode forbids the query as such, it is 907 all the same, not 900. After the end
+// of the capture the query still fails, with cudaErrorInvalidValue (1) instead of 907. The remedies are to record the
+// event again outside a capture, or to record it as an external event.
 //
 // Alone:  g++ cases/streams/query_of_captured_event.cpp $(ci/libtorch --flags) -o query_of_captured_event
 
@@ -116,15 +116,17 @@ TEST_F(QueryOfCapturedEvent, FixRecordAgainAfterTheCapture) {
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   check_replays(z);
-  event.record(stream);
+  REMEDY(event.record(stream));
   ASSERT_CUDA(cudaDeviceSynchronize());
   EXPECT_TRUE(event.query());
 }
 
 TEST_F(QueryOfCapturedEvent, FixExternalEvent) {
+  unsigned flags = cudaEventRecordDefault;
+  REMEDY(flags = cudaEventRecordExternal);
   graph->capture_begin();
   const at::Tensor z = x + 1;
-  ASSERT_CUDA(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
+  ASSERT_CUDA(cudaEventRecordWithFlags(event, stream, flags));
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   check_replays(z);

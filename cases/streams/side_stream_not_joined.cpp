@@ -1,8 +1,8 @@
 // A side stream that the capturing stream does not wait for makes the end of the capture fail.
 //
-// The side stream forks correctly and its work is captured. What is missing is the way back: at the end the graph has a
-// branch that nothing waits for, and CUDA refuses to close it (904). Waiting too early is the same mistake: work that
-// the side stream gets after the join hangs loose again. In both variants every call before capture_end succeeds.
+// The side stream forks correctly and its work is captured. What is missing is the join: at the end the graph has a
+// branch that nothing waits for, and CUDA refuses to end the capture (904). Joining too early is the same mistake: work
+// that the side stream gets after the join is unjoined again. In both variants every call before capture_end succeeds.
 //
 // Alone:  g++ cases/streams/side_stream_not_joined.cpp $(ci/libtorch --flags) -o side_stream_not_joined
 
@@ -87,8 +87,7 @@ TEST_F(SideStreamNotJoined, FixJoinBeforeTheEnd) {
   fork.record(stream);
   fork.block(side);
   const at::Tensor y = add_on_side_stream(x);
-  join.record(side);
-  join.block(stream);
+  REMEDY(join.record(side); join.block(stream));
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (const int value : {5, 7}) {

@@ -1,10 +1,10 @@
-// Work on a side stream that never forked from the capture breaks the capture that wants its result.
+// Work on a side stream that did not fork from the capture breaks the capture that waits for it.
 //
-// A side stream takes part in a capture only after it has waited for the capturing stream. Without that its work is
-// ordinary work beside a capture in global mode. If it needs fresh memory, LibTorch's allocator has no reason to relax
-// the mode for a stream that does not capture, and its cudaMalloc is refused with 900. If the memory is cached the work
-// runs at once, and the capture fails a step later, with 905, where it waits for work that is not its own. Each variant
-// pins down what the allocator has: a stream new to it has nothing cached, and a warm-up on the stream leaves a block.
+// A side stream takes part in a capture only after it has waited for the capturing stream. Otherwise its work is
+// ordinary work beside a capture in global mode. If it needs fresh memory, LibTorch's allocator does not relax the mode
+// for a stream that does not capture, and its cudaMalloc is refused with 900. If the memory is cached, the work runs at
+// once, and the capture fails a step later, with 905, where it waits for work that is not its own. Each variant fixes
+// what the allocator has: for a stream new to it nothing is cached, and a warm-up on the stream leaves a block.
 //
 // Alone:  g++ cases/streams/side_stream_without_fork.cpp $(ci/libtorch --flags) -o side_stream_without_fork
 
@@ -89,8 +89,7 @@ TEST_F(SideStreamWithoutFork, ReproducesWithCachedMemory) {
 
 TEST_F(SideStreamWithoutFork, FixForkFromTheCapture) {
   graph->capture_begin();
-  fork.record(stream);
-  fork.block(side);
+  REMEDY(fork.record(stream); fork.block(side));
   add_on_side_stream();
   join.record(side);
   join.block(stream);
