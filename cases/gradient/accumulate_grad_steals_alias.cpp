@@ -3,9 +3,9 @@
 // AccumulateGrad is LibTorch's own; the producer is modelled. Its backward function writes to the same buffer each
 // time, as a replay does, and returns it in one of three forms. The table has a row for each form, each state of .grad,
 // with and without a post hook, and with the parameter's strides or others: whether .grad steals the returned tensor,
-// copies it or adds it in place, and the sum of two micro-batches. Only a detached view is stolen: the buffer itself
-// has two owners, so it is copied, and so is any tensor whose strides differ from the parameter's. Zeroing a stolen
-// gradient in place does not help. The report has one of these rows; the other 35 are our own addition.
+// copies it or is added to in place, and the sum of two micro-batches. Only a detached view is stolen: the buffer
+// itself has two owners, so it is copied, and so is any tensor whose strides differ from the parameter's. Zeroing a
+// stolen gradient in place does not help. The report has one of these rows; the other 35 are our own addition.
 //
 // Alone:  g++ cases/gradient/accumulate_grad_steals_alias.cpp $(ci/libtorch --flags) -o accumulate_grad_steals_alias
 

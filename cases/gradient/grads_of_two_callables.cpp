@@ -2,8 +2,8 @@
 //
 // With a weight each, each .grad aliases its own graph's buffer, and both sums are twice the last gradient. With one
 // weight for both, .grad is the first callable's buffer: the second callable adds to it, and the first one's next
-// replay overwrites the sum. Of g1 + g2 + g2 + g1, g2 + g2 + g1 remains. The report has one callable; two are our own
-// addition.
+// replay overwrites the sum. Of g1 + g2 + g2 + g1, g2 + g2 + g1 remains. The report has one callable, and the pull
+// request interleaves several with reused buffers; two with buffers of their own are our own addition.
 //
 // Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
 // grad_of_python_graphed_callable runs the real one, with one callable.

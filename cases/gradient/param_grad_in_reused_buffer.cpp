@@ -4,7 +4,7 @@
 // capture takes it. That is sound as long as the gradient leaves the callable as a copy. Otherwise the first
 // parameter's .grad is the shared buffer, and one backward pass of the other callable overwrites it.
 //
-// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which runs in no case.
+// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which no case runs.
 //
 // Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch --flags) -o param_grad_in_reused_buffer
 

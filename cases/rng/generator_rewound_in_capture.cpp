@@ -4,7 +4,7 @@
 // state of that seed. Eager code draws the same number after each such call. A graph does not: the seed call is
 // ignored, and the state's offset is taken as one within the graph, to which every replay adds the offset that the
 // generator has reached. So the numbers change from replay to replay, and after set_state() some are left out. Up to
-// 2.9 both calls are refused. The four documents do not have this failure; found in LibTorch.
+// 2.9 both calls are refused. The four documents do not have this failure; it was found in LibTorch.
 //
 // Alone:  g++ cases/rng/generator_rewound_in_capture.cpp $(ci/libtorch --flags) -o generator_rewound_in_capture
 
