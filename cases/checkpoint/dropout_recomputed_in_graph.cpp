@@ -1,8 +1,12 @@
 // Without preserve_rng_state a captured checkpoint drops other elements in the recomputation than in the forward pass.
 //
-// This is the price of the remedy: the segment draws its numbers twice, and the generator has moved on in between. The
-// gradient then belongs to another dropout mask than the output, in every replay. Elements dropped in the forward pass
-// are zero in y, and those dropped in the recomputation get no gradient; a healthy step has the same zeros in both.
+// This is the price of checkpoint_saves_rng_state_in_capture's remedy: the segment draws its numbers twice, and the
+// generator has moved on in between. In every replay the gradient then belongs to another dropout mask than the output.
+// Elements dropped in the forward pass are zero in y, and those dropped in the recomputation get no gradient; a healthy
+// step has the same zeros in both.
+//
+// Modelled: fixtures/torch/checkpoint.h stands in for torch.utils.checkpoint, which is Python; dropout, autograd and
+// the generator are LibTorch's own.
 //
 // Alone:  g++ cases/checkpoint/dropout_recomputed_in_graph.cpp $(ci/libtorch --flags) -o dropout_recomputed_in_graph
 
@@ -67,18 +71,18 @@ TEST_F(DropoutRecomputedInGraph, Reproduces) {
 }
 
 TEST_F(DropoutRecomputedInGraph, FixKeepDropoutOutsideCheckpoint) {
-  checkpoint.segment = [](const at::Tensor& input) { return input * 3; };
-  EXPECT_EQ(capture_and_compare([this] { return at::dropout(checkpoint(x), 0.5, true); }), "same mask, same mask");
+  std::function<at::Tensor()> step = [this] { return checkpoint(x); };
+  REMEDY(
+      checkpoint.segment = [](const at::Tensor& input) { return input * 3; };
+      step = [this] { return at::dropout(checkpoint(x), 0.5, true); });
+  EXPECT_EQ(capture_and_compare(step), "same mask, same mask");
 }
 
-// Where a release lets the state be read in a capture, preserving it does what it is for, in a graph as well.
+// Where a release lets the state be read in a capture, preserving it works in a graph as well. Our own addition.
 TEST_F(DropoutRecomputedInGraph, FixPreserveRngStateWhereAllowed) {
-  const auto probe = make_graph();
-  probe->capture_begin();
-  const Failure refused = failure_of([&] { checkpoint.generator.get_state(); });
-  at::dropout(x.detach(), 0.5, true);
-  probe->capture_end();
-  if (refused) NOT_APPLICABLE("this release refuses to read a generator's state in a capture");
-  checkpoint.preserve_rng_state = true;
+  if (!state_readable_in_capture(checkpoint.generator)) {
+    NOT_APPLICABLE("this release refuses to read a generator's state in a capture");
+  }
+  REMEDY(checkpoint.preserve_rng_state = true);
   EXPECT_EQ(capture_and_compare([this] { return checkpoint(x); }), "same mask, same mask");
 }

@@ -1,8 +1,11 @@
 // Without preserve_rng_state a checkpoint's gradient belongs to another dropout mask than its output.
 //
-// The same trade-off as in a graph, with the host's generator and no graph at all: it is the checkpoint's, and
-// capturing only makes it the price of a remedy. With the state preserved, and the same seed, the checkpointed gradient
-// is the one without a checkpoint, element by element.
+// The same trade-off as in dropout_recomputed_in_graph, with the host's generator and no graph: it comes from the
+// checkpoint, and capturing only makes it the price of a remedy. With the state preserved, and the same seed, the
+// checkpointed gradient equals the one without a checkpoint, element by element.
+//
+// Modelled: fixtures/torch/checkpoint.h stands in for torch.utils.checkpoint, which is Python; dropout, autograd and
+// the generator are LibTorch's own.
 //
 // Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(ci/libtorch --flags) -o dropout_recomputed_on_host
 
@@ -58,7 +61,7 @@ TEST_F(DropoutRecomputedOnHost, Reproduces) {
 TEST_F(DropoutRecomputedOnHost, FixPreserveRngState) {
   const at::Tensor plain = step(false);
   const std::vector<double> grad = values(x.grad());
-  checkpoint.preserve_rng_state = true;
+  REMEDY(checkpoint.preserve_rng_state = true);
   for (int round = 0; round < 2; ++round) {
     EXPECT_EQ(values(step(true)), values(plain));
     EXPECT_EQ(values(x.grad()), grad);
@@ -66,10 +69,13 @@ TEST_F(DropoutRecomputedOnHost, FixPreserveRngState) {
 }
 
 TEST_F(DropoutRecomputedOnHost, FixKeepDropoutOutsideCheckpoint) {
-  checkpoint.segment = [](const at::Tensor& input) { return input * 3; };
+  std::function<at::Tensor()> forward = [this] { return checkpoint(x); };
+  REMEDY(
+      checkpoint.segment = [](const at::Tensor& input) { return input * 3; };
+      forward = [this] { return at::dropout(checkpoint(x), 0.5, true); });
   for (int round = 0; round < 2; ++round) {
     x.mutable_grad() = at::Tensor();
-    const at::Tensor y = at::dropout(checkpoint(x), 0.5, true);
+    const at::Tensor y = forward();
     y.sum().backward();
     EXPECT_EQ(compare_masks(y, x.grad()), "same mask");
   }

@@ -1,10 +1,11 @@
 // A parameter's gradient becomes the graph's own buffer, so the second micro-batch counts twice and the first not at
 // all.
 //
-// make_graphed_callables() replays a captured backward and hands autograd a detached view of the buffer it writes into.
-// To AccumulateGrad that view is a tensor nobody else holds, so it keeps it as .grad without a copy. The next replay
-// then overwrites .grad before the sum is formed: g2 + g2 in place of g1 + g2. Graphed and Replay below are that
-// wrapper in C++, for the report's module, weights and micro-batches.
+// make_graphed_callables() replays a captured backward pass and hands autograd a detached view of the buffer that the
+// replay writes. AccumulateGrad finds that nobody else holds this tensor and keeps it as .grad without a copy. The next
+// replay then overwrites .grad before the sum is formed: g2 + g2 instead of g1 + g2. Graphed and Replay below are that
+// wrapper in C++, with the report's module, weights and micro-batches; grad_of_python_graphed_callable runs PyTorch's
+// own. The clone is the report's proposal; preallocating is our own addition.
 //
 // Alone:  g++ cases/gradient/grad_aliases_static_buffer.cpp $(ci/libtorch --flags) -o grad_aliases_static_buffer
 
@@ -90,11 +91,14 @@ class GradAliasesStaticBuffer : public GpuTest {
   Graphed graphed;
 };
 
+// The first micro-batch runs without the graph, so .grad is not the graph's buffer.
 TEST_F(GradAliasesStaticBuffer, Control) {
   (x1 * weight).sum().backward();
   EXPECT_EQ(values(weight.grad()), (std::vector<double>{3, 5, 7, 9}));
-  (x2 * weight).sum().backward();
+  step(x2);
   EXPECT_EQ(values(weight.grad()), (std::vector<double>{14, 27, 40, 53}));
+  step(x1);
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{17, 32, 47, 62}));
 }
 
 TEST_F(GradAliasesStaticBuffer, Reproduces) {
@@ -114,7 +118,7 @@ TEST_F(GradAliasesStaticBuffer, FixCloneParameterGradients) {
 }
 
 TEST_F(GradAliasesStaticBuffer, FixPreallocateGradients) {
-  // AccumulateGrad adds to a gradient that is there, and takes none.
+  // Where .grad is defined, AccumulateGrad adds to it and steals nothing.
   REMEDY(weight.mutable_grad() = at::zeros_like(weight));
   for (int round = 0; round < 2; ++round) {
     step(x1);

@@ -1,8 +1,8 @@
-// A hook on the parameter already sees the second gradient where the first one should be.
+// A hook on the parameter sees the second gradient where the first one should be.
 //
 // The hook runs after the replay and before the sum. It reads the existing .grad and the incoming gradient: both are
-// the graph's buffer, so both show 11 22 33 44, and the 3 5 7 9 of the first micro-batch are gone before anything is
-// added.
+// the graph's buffer, so both show 11 22 33 44, and the first micro-batch's 3 5 7 9 is lost before anything is added.
+// The fixture is make_graphed_callables() in C++; grad_of_python_graphed_callable runs PyTorch's own.
 //
 // Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(ci/libtorch --flags) -o grad_overwritten_before_hook
 
@@ -29,7 +29,7 @@ class GradOverwrittenBeforeHook : public GraphedScaleTest {
     GraphedScaleTest::SetUp();
     if (!IsSkipped()) capture(graphed, weight);
   }
-  // From here on, what a hook sees before the sum is formed.
+  // From here on a hook notes what it sees before the sum is formed.
   void watch() {
     weight.register_hook([this](const at::Tensor& grad) {
       incoming = values(grad);
@@ -40,10 +40,11 @@ class GradOverwrittenBeforeHook : public GraphedScaleTest {
   std::vector<double> existing, incoming;
 };
 
+// The first micro-batch runs without the graph, so .grad is not the graph's buffer.
 TEST_F(GradOverwrittenBeforeHook, Control) {
   (x1 * weight).sum().backward();
   watch();
-  (x2 * weight).sum().backward();
+  step(graphed, x2);
   EXPECT_EQ(existing, (std::vector<double>{3, 5, 7, 9}));
   EXPECT_EQ(incoming, (std::vector<double>{11, 22, 33, 44}));
 }

@@ -1,7 +1,9 @@
 // After the first backward pass a parameter's .grad has the address of the graph's static gradient buffer.
 //
-// AccumulateGrad asks how many hold the incoming tensor, and a freshly detached view is held by nobody else. It does
-// not ask who holds its memory. The value is right at this point, so nothing but the address tells.
+// AccumulateGrad looks at how many owners the incoming tensor has, and a freshly detached view has no other. It does
+// not look at who owns the memory. The value is right at this point; only the address gives the alias away. The fixture
+// is make_graphed_callables() in C++; grad_of_python_graphed_callable runs PyTorch's own. Preallocating is our own
+// addition.
 //
 // Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch --flags) -o grad_points_into_graph
 
@@ -37,10 +39,14 @@ class GradPointsIntoGraph : public GraphedScaleTest {
   GraphedScale graphed;
 };
 
+// The first backward pass runs without the graph; the graph's gradients are then added to .grad.
 TEST_F(GradPointsIntoGraph, Control) {
   (x1 * weight).sum().backward();
   EXPECT_EQ(owner(), "its own buffer");
   EXPECT_EQ(values(weight.grad()), (std::vector<double>{3, 5, 7, 9}));
+  step(graphed, x2);
+  EXPECT_EQ(owner(), "its own buffer");
+  EXPECT_EQ(values(weight.grad()), (std::vector<double>{14, 27, 40, 53}));
 }
 
 TEST_F(GradPointsIntoGraph, Reproduces) {
@@ -50,7 +56,7 @@ TEST_F(GradPointsIntoGraph, Reproduces) {
   REPRODUCES(owner(), "the graph's buffer", "its own buffer");
 }
 
-// The incoming gradient of the second pass, the existing one and the first one are one piece of memory.
+// The first gradient, and the existing and the incoming one of the second pass, have one address.
 TEST_F(GradPointsIntoGraph, ReproducesThreeEqualPointers) {
   WITHOUT_TRIGGER(graphed.clone_parameter_grad = true);
   step(graphed, x1);

@@ -1,8 +1,12 @@
 // Interleaving two graphed callables loses gradients of each of them.
 //
-// With a weight each, both weights alias their own graph's buffer and both sums are twice the last gradient. With one
-// weight for both, .grad is the first callable's buffer: the second callable adds into it, and the first one's next
-// replay wipes that out. Of g1 + g2 + g2 + g1 remains g2 + g2 + g1.
+// With a weight each, each .grad aliases its own graph's buffer, and both sums are twice the last gradient. With one
+// weight for both, .grad is the first callable's buffer: the second callable adds to it, and the first one's next
+// replay overwrites the sum. Of g1 + g2 + g2 + g1, g2 + g2 + g1 remains. The report has one callable, and the pull
+// request interleaves several with reused buffers; two with buffers of their own are our own addition.
+//
+// Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
+// grad_of_python_graphed_callable runs the real one, with one callable.
 //
 // Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch --flags) -o grads_of_two_callables
 
@@ -40,8 +44,14 @@ class GradsOfTwoCallables : public GraphedScaleTest {
   GraphedScale a, b;
 };
 
+// The first micro-batch runs without a graph, so .grad is neither callable's buffer.
 TEST_F(GradsOfTwoCallables, Control) {
-  for (const at::Tensor& x : {x1, x2, x2, x1}) (x * weight).sum().backward();
+  capture(a, weight);
+  capture(b, weight);
+  (x1 * weight).sum().backward();
+  step(b, x2);
+  step(a, x2);
+  step(b, x1);
   EXPECT_EQ(values(weight.grad()), (std::vector<double>{28, 54, 80, 106}));
 }
 

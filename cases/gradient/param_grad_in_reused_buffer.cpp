@@ -1,9 +1,10 @@
-// Callables that share reused buffers overwrite each other's parameter gradients where the remedy is switched off.
+// Callables that share reused buffers overwrite each other's parameter gradients unless these are cloned.
 //
-// To save memory the gradient buffer of a callable is given back to the pool right after its capture, and the next
-// callable's capture takes it. That is sound as long as the gradient leaves the callable as a copy. Switched off, .grad
-// of the first parameter is that shared buffer: one backward pass of the other callable replaces it, after one
-// micro-batch each.
+// To save memory, a callable's gradient buffer goes back to the pool right after its capture, and the next callable's
+// capture takes it. That is sound as long as the gradient leaves the callable as a copy. Otherwise the first
+// parameter's .grad is the shared buffer, and one backward pass of the other callable overwrites it.
+//
+// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which no case runs.
 //
 // Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch --flags) -o param_grad_in_reused_buffer
 

@@ -1,8 +1,11 @@
 // A gradient that a program keeps changes its value when the graph is replayed for the next micro-batch.
 //
-// The program does what set_to_none asks for: it takes .grad, sets it to undefined and goes on. The tensor it kept is a
-// view of the graph's static buffer, so the next backward pass writes into it. Gradient statistics, delayed reductions
-// and optimisers that hold on to a gradient all see the later one.
+// The program does what zero_grad(set_to_none=True) does: it takes .grad, sets it to None and goes on. The tensor that
+// it kept is a view of the graph's static buffer, so the next backward pass overwrites it. Gradient statistics, delayed
+// reductions and optimisers that hold on to a gradient all see the later one.
+//
+// Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
+// grad_of_python_graphed_callable runs the real one.
 //
 // Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch --flags) -o retained_grad_after_replay
 
@@ -37,11 +40,11 @@ class RetainedGradAfterReplay : public GraphedScaleTest {
   GraphedScale graphed;
 };
 
+// Nothing is kept beyond the next replay.
 TEST_F(RetainedGradAfterReplay, Control) {
-  (x1 * weight).sum().backward();
-  const at::Tensor first = take();
-  (x2 * weight).sum().backward();
-  EXPECT_EQ(values(first), (std::vector<double>{3, 5, 7, 9}));
+  step(graphed, x1);
+  EXPECT_EQ(values(take()), (std::vector<double>{3, 5, 7, 9}));
+  step(graphed, x2);
   EXPECT_EQ(values(take()), (std::vector<double>{11, 22, 33, 44}));
 }
 

@@ -1,9 +1,9 @@
 // Setting the state of a generator is refused in a capture.
 //
-// set_state() is what torch.cuda.set_rng_state() calls: it writes seed and offset, two host numbers. Up to 2.9 LibTorch
-// refuses it outright; from 2.10 on a state of the generator's own seed is accepted and one of another seed is not,
-// with another message. The graph-safe call switches between states that the graph knows, and their numbers go on from
-// replay to replay as they would in eager code.
+// torch.cuda.set_rng_state() calls set_state(), which writes seed and offset, two host numbers. Up to 2.9 LibTorch
+// always refuses it; from 2.10 on it accepts a state with the generator's own seed, and refuses one with another seed
+// in other words. The graph-safe call switches between states that the graph knows, whose numbers advance from replay
+// to replay as in eager code. rng_state_in_python_capture runs the document's program.
 //
 // Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(ci/libtorch --flags) -o rng_state_set_in_capture
 
@@ -30,7 +30,6 @@ RECAPTURE_CASE = {
 
 class RngStateSetInCapture : public GeneratorTest {
  protected:
-  static at::Generator standard() { return at::cuda::detail::getDefaultCUDAGenerator(0); }
   std::string set_in_capture(const at::Tensor& state) {
     graph->capture_begin();
     const Failure first = failure_of([&] { TRIGGER(standard().set_state(state)); });
@@ -66,19 +65,20 @@ TEST_F(RngStateSetInCapture, ReproducesWithOtherSeed) {
   REPRODUCES(set_in_capture(state), kDocumented, "ok > active > ok");
 }
 
-// Two sequences in one graph, as a program draws them that keeps one state for what all ranks share and one for the
-// rest.
+// Two sequences in one graph, as in a program with one state for what all ranks share and one for the rest.
 TEST_F(RngStateSetInCapture, FixSwitchGraphSafeStates) {
   const at::Generator own = graphsafe_get_state(generator);
   if (!own.defined()) NOT_APPLICABLE("no graph-safe generator state in this release");
   at::Generator shared = make_cuda_generator();
   shared.set_current_seed(4321);
+  const at::Tensor numbers = shared.get_state();
   register_generator(*graph, generator);
   register_generator(*graph, shared);
   graph->capture_begin();
-  graphsafe_set_state(generator, shared);
+  REMEDY(graphsafe_set_state(generator, shared));
+  WITHOUT_REMEDY(generator.set_state(numbers));
   const at::Tensor from_shared = draw(generator);
-  graphsafe_set_state(generator, own);
+  REMEDY(graphsafe_set_state(generator, own));
   const at::Tensor from_own = draw(generator);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
@@ -93,11 +93,12 @@ TEST_F(RngStateSetInCapture, FixSetBetweenReplays) {
   REGISTER_OR_SKIP(*graph, generator);
   const at::Tensor state = generator.get_state();
   graph->capture_begin();
+  WITHOUT_REMEDY(generator.set_state(state));
   const at::Tensor x = draw(generator);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
   for (int round = 0; round < 2; ++round) {
-    generator.set_state(state);
+    REMEDY(generator.set_state(state));
     EXPECT_EQ(replay(*graph, x, 3), (std::vector<double>{216, 574, 727}));
   }
 }

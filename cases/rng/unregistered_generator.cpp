@@ -1,13 +1,13 @@
-// A generator that the graph does not know cannot be drawn from in its capture.
+// A capture cannot draw from a generator that is not registered with its graph.
 //
-// A kernel is told where in the generator's sequence to start. In a capture that number would be frozen and every
-// replay would draw the same values, so LibTorch keeps it in device memory instead, for generators that are registered
-// with the graph. Others it refuses. The default generator is always registered; from 2.14 on every generator is, at
-// its first use. The numbers are the document's, from a generator of seed 1234.
+// Each kernel is passed the offset in the generator's sequence at which it starts. A capture would freeze that number,
+// and every replay would draw the same values, so LibTorch keeps it in device memory for generators that are registered
+// with the graph, and refuses others. The default generator is always registered; from 2.14 on any generator registers
+// at its first use. The numbers are the document's, with seed 1234. unregistered_generator_in_python runs its program.
 //
 // Alone:  g++ cases/rng/unregistered_generator.cpp $(ci/libtorch --flags) -o unregistered_generator
 
-#include "fixtures/torch/gpu.h"
+#include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"
 
 using namespace recapture;
@@ -26,24 +26,19 @@ RECAPTURE_CASE = {
           "Draw from the default CUDA generator, which every graph registers by itself: pass no generator argument."}},
 };
 
-class UnregisteredGenerator : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    generator = make_cuda_generator();
-    generator.set_current_seed(1234);
-    EXPECT_EQ(values(draw(generator)), std::vector<double>{840});  // The warm-up.
-    EXPECT_EQ(values(draw(generator)), std::vector<double>{565});
-  }
-  static at::Tensor draw(const at::Generator& from) {
-    return at::randint(1024, {1}, from, at::TensorOptions().device(at::kCUDA).dtype(at::kLong));
-  }
-  at::Generator generator;
-};
+class UnregisteredGenerator : public GeneratorTest {};
 
+// The numbers are drawn outside, and the graph reads them.
 TEST_F(UnregisteredGenerator, Control) {
-  for (const double value : {216, 574, 727, 457}) EXPECT_EQ(values(draw(generator)), std::vector<double>{value});
+  const at::Tensor drawn = at::zeros({1}, at::TensorOptions().device(at::kCUDA).dtype(at::kLong));
+  graph->capture_begin();
+  const at::Tensor x = drawn.clone();
+  EXPECT_GT(captured_nodes(stream), 0);
+  graph->capture_end();
+  for (const double value : {216, 574, 727, 457}) {
+    drawn.copy_(draw(generator));
+    EXPECT_EQ(replay(*graph, x, 1), std::vector<double>{value});
+  }
 }
 
 TEST_F(UnregisteredGenerator, Reproduces) {
@@ -58,31 +53,26 @@ TEST_F(UnregisteredGenerator, Reproduces) {
 }
 
 TEST_F(UnregisteredGenerator, FixRegisterBeforeCapture) {
-  if (register_generator(*graph, generator) == Registration::Impossible) {
-    NOT_APPLICABLE("this release cannot register a custom generator");
-  }
+  NEEDS_REGISTRATION();
+  REMEDY(REGISTER_OR_SKIP(*graph, generator));
   graph->capture_begin();
   const at::Tensor x = draw(generator);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  for (const double value : {216, 574, 727, 457}) {
-    graph->replay();
-    EXPECT_EQ(values(x), std::vector<double>{value});
-  }
+  EXPECT_EQ(replay(*graph, x, 4), (std::vector<double>{216, 574, 727, 457}));
 }
 
 // The default generator needs no registration, and a graph draws from it what eager code of the same seed draws.
 TEST_F(UnregisteredGenerator, FixUseDefaultGenerator) {
-  at::Generator standard = at::cuda::detail::getDefaultCUDAGenerator(0);
-  standard.set_current_seed(1234);
-  EXPECT_EQ(values(draw(standard)), std::vector<double>{840});
-  EXPECT_EQ(values(draw(standard)), std::vector<double>{565});
+  NEEDS_REGISTRATION();
+  at::Generator from = generator;
+  REMEDY(from = standard());
+  from.set_current_seed(kSeed);
+  EXPECT_EQ(values(draw(from)), std::vector<double>{840});
+  EXPECT_EQ(values(draw(from)), std::vector<double>{565});
   graph->capture_begin();
-  const at::Tensor x = draw(standard);
+  const at::Tensor x = draw(from);
   EXPECT_GT(captured_nodes(stream), 0);
   graph->capture_end();
-  for (const double value : {216, 574, 727, 457}) {
-    graph->replay();
-    EXPECT_EQ(values(x), std::vector<double>{value});
-  }
+  EXPECT_EQ(replay(*graph, x, 4), (std::vector<double>{216, 574, 727, 457}));
 }
