@@ -1,11 +1,12 @@
-// Of several callers of transcribe() at once, from two on, a share fails; one caller alone never fails.
+// Some transcribe() calls fail as soon as two run at once; those of a single caller never do.
 //
 // A model of our own (fixtures/freeze/), which throws both errors itself; nemo_transcribe makes the table with the
 // released code. The report has none of 5 requests in a row, 15 of 20 by 5 callers at once, 83 of 100 by 33, and says
 // that the rate levels off at 75 to 83 % whatever the number of callers. Here as many threads start together on one
 // model, fresh each time. The record has the table of this run, with what became of the calls that did not fail: some
 // of them return something else than they would alone. The rates are this model's on this machine, so no test compares
-// them with the report's. The tests hold that calls fail at each of these numbers of callers, and none by one caller.
+// them with the report's. Each test shows that calls fail with its number of callers, and the control that none does
+// with one.
 //
 // Alone:  g++ cases/freeze/freeze_race_by_concurrency.cpp $(ci/libtorch --flags) -o freeze_race_by_concurrency
 
@@ -17,7 +18,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Of several transcribe() calls at once a share fails, from two on; one caller alone never fails",
+    .title = "Some transcribe() calls fail as soon as two run at once; those of a single caller never do",
     .sources = {{"freeze race", "Steps/Code to reproduce bug"},
                 {"freeze race", "Quantified results"},
                 {"freeze race", "Stress test reproduction"}},

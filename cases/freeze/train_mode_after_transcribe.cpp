@@ -125,10 +125,12 @@ TEST_F(TrainModeAfterTranscribe, FixSharedFreeze) {
   a.until("encoder.forward");
   b.finish();
   a.finish();
+  const at::Tensor later = call(3);
   EXPECT_EQ(modes(), "eval | eval eval eval");
   ASSERT_EQ(a.outcome() + ", " + b.outcome(), "ok, ok");
   EXPECT_EQ(values(first), transcript(0));
   EXPECT_EQ(values(second), transcript(7));
+  EXPECT_EQ(values(later), transcript(3));
 }
 
 TEST_F(TrainModeAfterTranscribe, FixNoFreezing) {
