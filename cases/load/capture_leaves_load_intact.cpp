@@ -6,7 +6,7 @@
 // mode, which the decoder uses, after a capture that failed, and after a conditional WHILE node, the decoder's loop. No
 // Python is in the process: LibTorch's own reader of the same format loads them.
 //
-// There is no failure to reproduce, no trigger and nothing to fix: every test is a control.
+// No failure is to be reproduced here, so there is no trigger and nothing to fix: every test is a control.
 //
 // Alone:  g++ cases/load/capture_leaves_load_intact.cpp $(ci/libtorch --flags) -o capture_leaves_load_intact
 

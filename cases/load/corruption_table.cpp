@@ -5,7 +5,8 @@
 // an error. pickle.loads parses memory and reads no single bytes, so the report found it unaffected. It is, unless a
 // tensor has 32 elements: that count is read from a stream inside the pickle. The byte's object is immortal: garbage
 // collection, reloading and deleting do not reach it, but another process has its own. The case
-// nvrtc_log_in_shared_bytes shows the cause; here the log is read from Python, through ctypes, as in the reported code.
+// nvrtc_log_in_shared_bytes shows the cause; here the log is read from Python, through ctypes, as in the reported code,
+// which nemo_run_nvrtc runs itself.
 //
 // Alone:  g++ cases/load/corruption_table.cpp $(ci/libtorch --flags) -o corruption_table
 

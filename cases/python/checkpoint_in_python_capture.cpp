@@ -63,6 +63,7 @@ stream.wait_stream(torch.cuda.current_stream())
 with torch.cuda.stream(stream):
     y = model(x)
     y.sum().backward()
+del y  # And with it the nodes that belong to the warm-up's stream.
 with Outcome() as seen:
     with torch.cuda.graph(graph):
         y = model(x)

@@ -22,8 +22,8 @@ RECAPTURE_CASE = {
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixGraphSafeState",
-               "Use a torch.Generator registered by graph.register_generator_state(), and its graphsafe_get_state() "
-               "and graphsafe_set_state(); register every state that it is set to."}},
+               "Use graphsafe_get_state() and graphsafe_set_state() of torch.Generators that "
+               "graph.register_generator_state() has registered."}},
 };
 
 using RngStateInPythonCapture = PythonProgramTest;
