@@ -1,7 +1,8 @@
-// A call that fails while it thaws the encoder never comes to the decoder and the joint network.
+// A call whose encoder.unfreeze() fails never unfreezes the decoder and the joint network.
 //
-// The three parts are thawed one after the other and nothing catches the first one's ValueError. The two that were not
-// reached stay frozen, and each keeps its map. The next call, though it is alone, writes what it finds ("false") into
+// A model of our own (fixtures/freeze/), which throws the ValueError itself; nemo_transcribe has the error from the
+// released code. The three parts are unfrozen one after the other, and nothing catches the first one's ValueError. The
+// other two stay frozen, and each keeps its map. The next call, though it is alone, writes what it finds ("false") into
 // that map and restores it: what one failed request left behind outlives all later ones that succeed.
 //
 // Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(ci/libtorch --flags) -o decoder_frozen_after_raise
@@ -42,7 +43,7 @@ TEST_F(DecoderFrozenAfterRaise, ControlOneAfterTheOther) {
   EXPECT_EQ(left(), "trainable no map | trainable no map | trainable no map");
 }
 
-// B has frozen the encoder when A leaves, and the other two after A has left.
+// B freezes the encoder before A leaves, and the other two after A has left.
 TEST_F(DecoderFrozenAfterRaise, Reproduces) {
   Caller a([&] { model.transcribe(speech()); });
   Caller b([&] { model.transcribe(speech()); });
@@ -82,6 +83,7 @@ TEST_F(DecoderFrozenAfterRaise, FixLock) {
   a.finish();
   b.finish();
   EXPECT_EQ(left(), "trainable no map | trainable no map | trainable no map");
+  ASSERT_EQ(b.outcome(), "ok");
   EXPECT_EQ(values(first), transcript(0));
   EXPECT_EQ(values(second), transcript(7));
 }

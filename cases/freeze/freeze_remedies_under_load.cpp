@@ -1,10 +1,11 @@
 // Each remedy for the freeze race holds under 33 callers that call 10,000 times each.
 //
-// Four remedies: a mutex around the whole call; the report's semaphore of one; a count of callers, of which the first
-// freezes and the last thaws; and no freezing at all, since a model in eval mode computes the same in inference mode.
-// The check is the same for all: no call raises, every result is the one of a call alone, and the model is afterwards
-// what it was. That the check notices a broken remedy is shown by two: the mutex that nobody locks, and a semaphore of
-// two.
+// A model of our own (fixtures/freeze/); nemo_transcribe runs two of the remedies with the released code. The four are
+// a mutex around the whole call; the report's semaphore of one; a count of callers, of which the first freezes and the
+// last unfreezes; and no freezing at all, since a model in eval mode computes the same in inference mode. The last two
+// are our own additions. The check is the same for all: no call raises, every result is that of a call alone, and the
+// model is afterwards what it was. Two broken remedies show that the check notices: a mutex that nobody locks, and a
+// semaphore of two.
 //
 // Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch --flags) -o freeze_remedies_under_load
 
@@ -43,6 +44,7 @@ class FreezeRemediesUnderLoad : public ::testing::Test {
     std::string after;  // What is left of the model.
   };
 
+  // `callers` threads call `rounds` times each.
   template <class F>
   Bad load(int rounds, F&& call, int callers = kCallers) {
     std::atomic<int> bad{0};
@@ -95,9 +97,11 @@ TEST_F(FreezeRemediesUnderLoad, ReproducesWithASemaphoreOfTwo) {
 }
 
 TEST_F(FreezeRemediesUnderLoad, FixMutex) {
+  bool locked = false;
+  REMEDY(locked = true);
   const Bad bad = load(kRounds, [&](const at::Tensor& input) {
     std::unique_lock<std::mutex> hold(mutex, std::defer_lock);
-    REMEDY(hold.lock());
+    if (locked) hold.lock();
     return model.transcribe(input);
   });
   EXPECT_EQ(bad.calls, 0);
@@ -105,10 +109,11 @@ TEST_F(FreezeRemediesUnderLoad, FixMutex) {
 }
 
 TEST_F(FreezeRemediesUnderLoad, FixSemaphore) {
-  Semaphore semaphore(1);
+  unsigned count = kCallers;  // Which lets all of them in.
+  REMEDY(count = 1);
+  Semaphore semaphore(count);
   const Bad bad = load(kRounds, [&](const at::Tensor& input) {
-    std::unique_lock<Semaphore> hold(semaphore, std::defer_lock);
-    REMEDY(hold.lock());
+    const std::unique_lock<Semaphore> hold(semaphore);
     return model.transcribe(input);
   });
   EXPECT_EQ(bad.calls, 0);
@@ -116,17 +121,22 @@ TEST_F(FreezeRemediesUnderLoad, FixSemaphore) {
 }
 
 TEST_F(FreezeRemediesUnderLoad, FixSharedFreeze) {
-  SharedFreeze<TorchTranscriber> shared(model);
-  const Bad bad = load(kRounds, [&](const at::Tensor& input) { return shared.transcribe(input); });
+  SharedFreeze<TorchTranscriber> counted(model);
+  bool shared = false;
+  REMEDY(shared = true);
+  const Bad bad = load(
+      kRounds, [&](const at::Tensor& input) { return shared ? counted.transcribe(input) : model.transcribe(input); });
   EXPECT_EQ(bad.calls, 0);
   EXPECT_EQ(bad.after, kIntact);
   EXPECT_EQ(model.encoder.mode(), "eval");
 }
 
 TEST_F(FreezeRemediesUnderLoad, FixNoFreezing) {
+  bool freezes = true;
+  REMEDY(freezes = false);
   const Bad bad = load(kRounds, [&](const at::Tensor& input) {
     const c10::InferenceMode guard;
-    const at::Tensor result = model.forward(input);
+    const at::Tensor result = freezes ? model.transcribe(input) : model.forward(input);
     TORCH_CHECK(result.is_inference(), "recorded for autograd, though the model is not frozen");
     return result;
   });

@@ -1,10 +1,10 @@
 // The released NeMo's transcribe() fails when one model transcribes twice at once, by threads or by one thread alone.
 //
-// The code is the wheel's own ASRTranscriptionMixin and NeuralModule, each loaded from its file alone; the model under
-// them is three small layers. transcribe_generator() stops after each batch and thaws only when it is exhausted, so two
-// of them taken in turn overlap in an order that the program decides, with no second thread: the same error each time,
-// and the settings lost as well. The table is by threads and a barrier, as in the report. `ci/nemo 2.0.0` and
-// `ci/nemo 3.0.0` fetch what this needs.
+// The code is the wheel's own ASRTranscriptionMixin and NeuralModule, each loaded from its file alone; the model that
+// they serve is three small layers. transcribe_generator() stops after each batch and unfreezes only when it is
+// exhausted. So two of them, taken in turn, overlap in an order that the program decides, without a second thread: the
+// error is the same each time, and the settings are lost as well. For the table, threads start at a barrier, as in the
+// report. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
 //
 // Alone:  g++ cases/freeze/nemo_transcribe.cpp $(ci/libtorch --flags) -o nemo_transcribe
 
@@ -138,7 +138,7 @@ TEST_F(NemoTranscribe, ReproducesInTheSettings3_0) {
   REPRODUCES(two(overlap, "f'{featurizer.dither} {featurizer.pad_to} {log.verbosity}'"), "0.0 0 30", "1e-05 16 20");
 }
 
-// By one call alone: the model was in eval mode, and the parts that compute are not any more.
+// One call alone does it: the model was in eval mode, and the parts that compute no longer are.
 TEST_F(NemoTranscribe, ReproducesInTheMode3_0) {
   if (!load("3.0.0")) return;
   std::string call = "pass";

@@ -1,12 +1,13 @@
 // The same program breaks torch.load in its first run and not in its second: Python's bytecode cache decides.
 //
-// NVRTC's empty log does harm if the buffer b" " * 1 is Python's shared one-byte object, and that buffer is the
-// constant b" " itself. The compiler takes the constant from the table of shared objects. The loader of a .pyc file
-// allocates the object first and reads the byte into it afterwards, so a constant from the cache is private and the NUL
-// hurts nobody. So a program that was just installed or edited fails once, works on every later start, and fails for
-// good where no cache is written: under PYTHONDONTWRITEBYTECODE=1, which many container images set, or in a folder that
-// cannot be written. The report names a container; who tries twice in an ordinary environment sees nothing. Each run
-// here is an interpreter of its own, which imports a small module that reads the log as the reported code does.
+// NVRTC's empty log does harm if the buffer b" " * 1, which is the constant b" " itself, is Python's shared one-byte
+// object. Python's compiler takes the constant from the table of shared objects. The loader of a .pyc file allocates
+// the object first and then reads the byte into it, so a constant from the cache is private, and the NUL harms nobody.
+// A program that was just installed or edited therefore fails once and works on every later start, and it fails on
+// every start where no cache is written: under PYTHONDONTWRITEBYTECODE=1, which many container images set, or in a
+// read-only folder. The report names a container; whoever runs the program twice in an ordinary environment sees
+// nothing. The report does not have this; it is our own finding. Each run here is an interpreter of its own, which
+// imports a small module that reads the log as the reported code does.
 //
 // Alone:  g++ cases/load/bytecode_cache_hides_damage.cpp $(ci/libtorch --flags) -o bytecode_cache_hides_damage
 
@@ -79,7 +80,7 @@ class BytecodeCacheHidesDamage : public PythonTest {
     if (!folder.empty()) remove(folder);
   }
 
-  // By hand: some LibTorch libraries export parts of std::filesystem that do not work in other programs.
+  // Not std::filesystem: some LibTorch libraries export parts of it that do not work in other programs.
   static void remove(const std::string& tree) {
     const auto one = [](const char* path, const struct stat*, int, FTW*) { return std::remove(path); };
     nftw(tree.c_str(), one, 8, FTW_DEPTH | FTW_PHYS);
@@ -108,8 +109,7 @@ TEST_F(BytecodeCacheHidesDamage, ControlWithoutLog) {
   EXPECT_NE(access((folder + "/__pycache__").c_str(), F_OK), 0);
 }
 
-// The cause by itself: what one-byte read of a stream gives, against the constant compiled and the constant
-// unmarshalled.
+// The cause by itself: the object that a one-byte read returns is the compiled constant and not the unmarshalled one.
 TEST_F(BytecodeCacheHidesDamage, ControlOnlyCompiledConstantIsShared) {
   EXPECT_EQ(python_in_child(R"py(
 import io, marshal

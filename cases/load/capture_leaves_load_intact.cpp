@@ -1,12 +1,12 @@
 // Capturing and replaying a graph does not harm loading, whatever the graph holds and however the capture ends.
 //
-// The report blames the decoder's graphs for torch.load's failures. This is the other half of the proof that they are
-// innocent (nvrtc_log_in_shared_bytes is the first): one to ten and more tensors, on the CPU and on the GPU, with the
-// dimension 32 that breaks first there, are saved and loaded unharmed after a plain capture with replays, after one in
-// thread_local mode, which the decoder uses, after one that failed, and after a conditional WHILE node, the decoder's
-// loop. LibTorch's own reader of the same format is asked, as no Python is in the process.
+// The report blames the decoder's graphs for torch.load's failures. nvrtc_log_in_shared_bytes shows that the damage
+// needs no graph; here graphs do no damage. One to ten and more tensors, on the CPU and on the GPU, with the dimension
+// 32 that breaks first there, are saved and loaded intact after a plain capture with replays, after one in thread_local
+// mode, which the decoder uses, after a capture that failed, and after a conditional WHILE node, the decoder's loop. No
+// Python is in the process: LibTorch's own reader of the same format loads them.
 //
-// No failure is to be reproduced here, and so there is no trigger and nothing to fix: every test is a control.
+// No failure is to be reproduced here, so there is no trigger and nothing to fix: every test is a control.
 //
 // Alone:  g++ cases/load/capture_leaves_load_intact.cpp $(ci/libtorch --flags) -o capture_leaves_load_intact
 

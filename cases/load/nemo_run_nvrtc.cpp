@@ -2,17 +2,14 @@
 //
 // This is the defect of nvrtc_log_in_shared_bytes in the code that the report ran: the decoder compiles the predicate
 // of its while loops with run_nvrtc before it captures them, and run_nvrtc reads the log into b" " * 1. Nothing is
-// replaced: the module is the one in the wheel, its NVRTC is the real one. It reads the log before it loads the kernel,
-// so on a machine without a GPU it fails after the harm is done. The module is compiled from source here, for the
-// reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs. No release
-// has the merged remedy (Speech #16235) yet; FixMutableBuffer puts its line into 3.0.0.
+// replaced: the module is the one in the wheel, and NVRTC is the real one. run_nvrtc reads the log before it loads the
+// kernel, so on a machine without a GPU it fails after the harm is done. The module is compiled from source here, for
+// the reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs. No
+// release has the merged remedy (Speech #16235) yet; FixMutableBuffer puts its line into 3.0.0.
 //
 // Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(ci/libtorch --flags) -o nemo_run_nvrtc
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "fixtures/python/python.h"
+#include "fixtures/python/nemo.h"
 #include "harness/case/case.h"
 
 using namespace recapture;
@@ -30,8 +27,7 @@ RECAPTURE_CASE = {
                "Replace buf = b' ' * size with buf = bytearray(size) in run_nvrtc() of NeMo's cuda_python_utils.py."}},
 };
 
-// Makes run_nvrtc known to the programs after it. `fix` is what replaces the buffer's line, empty for the code as it
-// is.
+// Makes run_nvrtc known to the programs after it. `fix` replaces the buffer's line; empty, it leaves the code as it is.
 constexpr char kImport[] = R"py(
 import ctypes, glob, sys, tempfile, types
 import torch
@@ -83,22 +79,12 @@ same = list(loaded) == list(saved) and all(torch.equal(loaded[k], saved[k]) for 
 seen = "intact" if same else f"shapes {sorted({tuple(t.shape) for t in loaded.values()})}"
 )py";
 
-class NemoRunNvrtc : public PythonTest {
+class NemoRunNvrtc : public NemoTest {
  protected:
   // Imports the module of a release; false, and the test is skipped, where it was not fetched.
   bool import(const std::string& release, const std::string& fix = "") {
-    const char *own = std::getenv("RECAPTURE_CACHE"), *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-    const std::string cache = own && *own   ? own
-                              : xdg && *xdg ? std::string(xdg) + "/recapture"
-                                            : std::string(home ? home : "") + "/.cache/recapture";
-    const std::string folder = cache + "/nemo/" + release + "-python" + python_version();
-    if (access((folder + "/complete").c_str(), R_OK) != 0) {
-      [&] {
-        GTEST_SKIP() << "no NeMo: " << folder << " is missing; run ci/nemo " << release << " python"
-                     << python_version();
-      }();
-      return false;
-    }
+    const std::string folder = folder_with({"complete", "nemo/core/utils/cuda_python_utils.py"}, release);
+    if (folder.empty()) return false;
     const std::string module = python(kImport, {{"folder", folder}, {"fix", fix}});
     EXPECT_EQ(module, "nemo.core.utils.cuda_python_utils");
     return module == "nemo.core.utils.cuda_python_utils";

@@ -1,12 +1,12 @@
 // torch.load fails, or loads wrong shapes without a word, after NVRTC's log was read into a bytes object of size one.
 //
 // The log of a compilation without warnings is a single NUL, so a caller that asks for its size and makes b" " * size
-// gets Python's one shared object for the byte 0x20. NVRTC writes the NUL into it: from then on every one-byte read of
-// 0x20 in this process gives 0. torch.load unpickles in one-byte reads from a stream, so the memo's index 32, which the
-// fourth tensor is the first to use, becomes 0 and replaces the first memoised object, a function or class that the
-// next tensor calls. In its place lies a tuple for CPU tensors, which share one location tag, and a str for CUDA
-// tensors, which have one each. A dimension of 32 becomes 0 already in the first tensor. There is no capture and no GPU
-// in this: the report blames the graph because the decoder compiles a kernel for it.
+// gets Python's one shared object for the byte 0x20. NVRTC writes the NUL into it, and from then on every one-byte read
+// of 0x20 in this process gives 0. torch.load unpickles in one-byte reads from a stream. So the memo index 32, which
+// the fourth tensor is the first to use, becomes 0 and replaces the first memoised object, a function or class that the
+// next tensor calls. In its place is a tuple for CPU tensors, which share one location tag, or a str for CUDA tensors,
+// which have one each. A dimension of 32 becomes 0 already in the first tensor. No capture and no GPU is involved: the
+// report blames the graph because the decoder compiles a kernel for it. The report's own code is in nemo_run_nvrtc.
 //
 // Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(ci/libtorch --flags) -o nvrtc_log_in_shared_bytes
 

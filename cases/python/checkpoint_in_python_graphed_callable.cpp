@@ -1,8 +1,8 @@
 // In Python, make_graphed_callables() fails on a model with reentrant checkpoints.
 //
-// The document's model. make_graphed_callables() computes gradients by torch.autograd.grad(), in the warm-up already,
-// and a reentrant checkpoint runs backward() within backward, which autograd refuses under grad(). So nothing was ever
-// captured, and grad() on the model alone fails as well.
+// The document's model. make_graphed_callables() computes gradients with torch.autograd.grad(), and does so first in
+// its warm-up. A reentrant checkpoint calls backward() within backward, which autograd refuses under grad(). So it
+// fails before anything is captured, and grad() on the model alone fails in the same way.
 //
 // Alone:  g++ cases/python/checkpoint_in_python_graphed_callable.cpp $(ci/libtorch --flags) -o checkpoint_in_python_graphed_callable
 
@@ -28,7 +28,7 @@ RECAPTURE_CASE = {
 
 class CheckpointInPythonGraphedCallable : public PythonProgramTest {
  protected:
-  std::string with(const std::string& use_reentrant, const std::string& line) {
+  std::string with(const std::string& step, const std::string& line) {
     return run(R"py(
 import torch
 import torch.utils.checkpoint
@@ -47,11 +47,7 @@ class CheckpointedModel(torch.nn.Module):
 
     def forward(self, x):
         for block in self.blocks:
-            x = torch.utils.checkpoint.checkpoint(
-                block, x,
-                use_reentrant={use_reentrant},
-                preserve_rng_state=False,
-            )
+            x = {step}
         return x
 
 def plain(x):
@@ -76,7 +72,10 @@ try:
 except Exception as e:
     seen = failure(e)
 )py",
-               {{"use_reentrant", use_reentrant}, {"line", line}});
+               {{"step", step}, {"line", line}});
+  }
+  static std::string checkpoint(const std::string& use_reentrant) {
+    return "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=" + use_reentrant + ", preserve_rng_state=False)";
   }
   const std::string graphed = "model = torch.cuda.make_graphed_callables(model, (x,))";
   const std::string documented =
@@ -84,18 +83,24 @@ except Exception as e:
   const std::string healthy = "[True, True] 2";
 };
 
-TEST_F(CheckpointInPythonGraphedCallable, ControlNoGraph) { EXPECT_EQ(with("True", "pass"), healthy); }
+TEST_F(CheckpointInPythonGraphedCallable, ControlNoCheckpoint) { EXPECT_EQ(with("block(x)", graphed), healthy); }
+
+TEST_F(CheckpointInPythonGraphedCallable, ControlNoGraph) { EXPECT_EQ(with(checkpoint("True"), "pass"), healthy); }
 
 TEST_F(CheckpointInPythonGraphedCallable, Reproduces) {
   std::string use_reentrant = "False";
   TRIGGER(use_reentrant = "True");
-  REPRODUCES(with(use_reentrant, graphed), documented, healthy);
+  REPRODUCES(with(checkpoint(use_reentrant), graphed), documented, healthy);
 }
 
 TEST_F(CheckpointInPythonGraphedCallable, ReproducesWithoutGraph) {
   std::string use_reentrant = "False";
   TRIGGER(use_reentrant = "True");
-  REPRODUCES(with(use_reentrant, "torch.autograd.grad(model(x).sum(), x)"), documented, healthy);
+  REPRODUCES(with(checkpoint(use_reentrant), "torch.autograd.grad(model(x).sum(), x)"), documented, healthy);
 }
 
-TEST_F(CheckpointInPythonGraphedCallable, FixNonReentrantCheckpoint) { EXPECT_EQ(with("False", graphed), healthy); }
+TEST_F(CheckpointInPythonGraphedCallable, FixNonReentrantCheckpoint) {
+  std::string use_reentrant = "True";
+  REMEDY(use_reentrant = "False");
+  EXPECT_EQ(with(checkpoint(use_reentrant), graphed), healthy);
+}

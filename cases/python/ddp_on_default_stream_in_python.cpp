@@ -2,8 +2,9 @@
 //
 // The document's program with one process: DDP's reducer holds each parameter's AccumulateGrad node from its
 // constructor on, and the nodes belong to the stream that was current then. backward() in the capture makes the default
-// stream wait for the capturing one: 906. Fifteen warm-ups do not help, since the nodes live as long as the reducer.
-// The process group needs no network: its store is in the process, and NCCL uses the loopback device.
+// stream wait for the capturing one: 906. Fifteen warm-ups do not help, not even on the capturing stream (our own
+// addition), because the nodes live as long as the reducer. The process group needs no network: its store is in the
+// process, and NCCL uses the loopback device.
 //
 // Alone:  g++ cases/python/ddp_on_default_stream_in_python.cpp $(ci/libtorch --flags) -o ddp_on_default_stream_in_python
 
@@ -36,7 +37,7 @@ class DdpOnDefaultStreamInPython : public PythonProgramTest {
       GTEST_SKIP() << "this LibTorch has no NCCL";
     }
   }
-  // `made` is the stream that DDP is made on; the warm-up and the capture are on `used`.
+  // `made` is the stream that DDP is made on, `used` that of the warm-up; the capture is on the side stream.
   std::string captured(const std::string& wrap, const std::string& made, const std::string& used) {
     return run(R"py(
 import os
@@ -79,7 +80,7 @@ if str(seen) == "ok > ok":
 
 constexpr char kHealthy[] = "ok > ok [96.0] [32.0] [160.0] [32.0]";
 
-// The model itself holds no nodes; those of the last warm-up go with its output.
+// The model itself holds no nodes. Those of the last warm-up die with its output.
 TEST_F(DdpOnDefaultStreamInPython, ControlWithoutDdp) {
   EXPECT_EQ(captured("torch.nn.Sequential", "default", "side"), kHealthy);
 }
@@ -91,4 +92,15 @@ TEST_F(DdpOnDefaultStreamInPython, Reproduces) {
   REPRODUCES(captured("DDP", made, used), "906 > 901", kHealthy);
 }
 
-TEST_F(DdpOnDefaultStreamInPython, FixMakeOnCapturingStream) { EXPECT_EQ(captured("DDP", "side", "side"), kHealthy); }
+TEST_F(DdpOnDefaultStreamInPython, ReproducesAfterWarmUpsOnTheCapturingStream) {
+  std::string made = "side";
+  TRIGGER(made = "default");
+  RAISED_BY("cuStreamWaitEvent*");
+  REPRODUCES(captured("DDP", made, "side"), "906 > 901", kHealthy);
+}
+
+TEST_F(DdpOnDefaultStreamInPython, FixMakeOnCapturingStream) {
+  std::string made = "default", used = "default";
+  REMEDY(made = used = "side");
+  EXPECT_EQ(captured("DDP", made, used), kHealthy);
+}

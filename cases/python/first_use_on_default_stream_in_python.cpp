@@ -1,8 +1,9 @@
 // In Python, a tensor first used on the default stream makes backward() in a capture fail.
 //
-// The document's program: `y = y + 1` runs on the default stream, and the autograd nodes it makes belong to that stream
-// for good. backward() in the capture runs them there and makes the default stream wait for the capturing one, which is
-// what CUDA forbids: 906. Later releases refuse in words, before they ask CUDA.
+// The document's program: `y = y + 1` runs on the default stream, and the autograd nodes that it makes belong to that
+// stream for good. backward() in the capture runs them there and makes the default stream wait for the capturing one,
+// which CUDA forbids: 906. From 2.13 on autograd refuses this itself, with a message, before it
+// calls CUDA.
 //
 // Alone:  g++ cases/python/first_use_on_default_stream_in_python.cpp $(ci/libtorch --flags) -o first_use_on_default_stream_in_python
 
@@ -89,10 +90,16 @@ TEST_F(FirstUseOnDefaultStreamInPython, Reproduces) {
   REPRODUCES(first_use_on(chosen), "906 > 901", kGradients);
 }
 
-TEST_F(FirstUseOnDefaultStreamInPython, FixFirstUseOnSideStream) { EXPECT_EQ(first_use_on("s"), kGradients); }
+TEST_F(FirstUseOnDefaultStreamInPython, FixFirstUseOnSideStream) {
+  std::string chosen = "torch.cuda.default_stream()";
+  REMEDY(chosen = "s");
+  EXPECT_EQ(first_use_on(chosen), kGradients);
+}
 
-// The warm-up leaves gradients, into which every replay adds.
+// The warm-up leaves gradients, to which every replay adds.
 TEST_F(FirstUseOnDefaultStreamInPython, FixWarmUpOnCapturingStream) {
+  std::string chosen = "torch.cuda.default_stream()";
+  REMEDY(chosen = "s");
   EXPECT_EQ(run(R"py(
 import torch
 def func(x, y):
@@ -103,7 +110,7 @@ x = torch.randn([2, 2], device="cuda", requires_grad=True)
 y = torch.full_like(x, 2, requires_grad=True)
 s = torch.cuda.Stream()
 s.wait_stream(torch.cuda.current_stream())
-with torch.cuda.stream(s):
+with torch.cuda.stream({chosen}):
     for _ in range(3):
         z = func(x, y)
         z.sum().backward()
@@ -118,6 +125,7 @@ for value in (3, 5):
     y.grad.zero_()
     graph.replay()
     seen += x.grad.unique().tolist() + y.grad.unique().tolist()
-)py"),
+)py",
+                {{"chosen", chosen}}),
             kGradients);
 }

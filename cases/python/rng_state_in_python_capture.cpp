@@ -1,7 +1,7 @@
 // In Python, torch.cuda.get_rng_state() and set_rng_state() are refused in a capture.
 //
-// The document's program. Both are fine in the warm-up. In the capture the seed and the offset would be read and
-// written once, at capture time, and no replay would do it again, so LibTorch refuses; the capture itself goes on.
+// The document's program. Both work in the warm-up. In a capture they would read and write the seed and the offset
+// once, when the graph is captured, and not at each replay. So LibTorch refuses them, and the capture itself goes on.
 // From 2.10 on the state may be read, and set if the seed stays the same.
 //
 // Alone:  g++ cases/python/rng_state_in_python_capture.cpp $(ci/libtorch --flags) -o rng_state_in_python_capture
@@ -22,8 +22,8 @@ RECAPTURE_CASE = {
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixGraphSafeState",
-               "Use a torch.Generator registered by graph.register_generator_state(), and its graphsafe_get_state() "
-               "and graphsafe_set_state()."}},
+               "Use graphsafe_get_state() and graphsafe_set_state() of torch.Generators that "
+               "graph.register_generator_state() has registered."}},
 };
 
 using RngStateInPythonCapture = PythonProgramTest;
@@ -31,6 +31,7 @@ using RngStateInPythonCapture = PythonProgramTest;
 constexpr char kProgram[] = R"py(
 import torch
 graph = torch.cuda.CUDAGraph()
+torch.cuda.manual_seed(1234)
 for i in range(2):
     rng_state = torch.cuda.get_rng_state()
     torch.cuda.set_rng_state(rng_state)
@@ -41,7 +42,15 @@ with Outcome() as seen:
         x = torch.randint(1024, (1,), device="cuda")
 )py";
 
-TEST_F(RngStateInPythonCapture, Control) { EXPECT_EQ(run(kProgram, {{"line", "pass"}}), "ok > ok"); }
+TEST_F(RngStateInPythonCapture, Control) {
+  EXPECT_EQ(run(std::string(kProgram) + R"py(
+for i in range(2):
+    graph.replay()
+    seen = f"{seen} {x.item()}"
+)py",
+                {{"line", "pass"}}),
+            "ok > ok 216 574");
+}
 
 TEST_F(RngStateInPythonCapture, ReproducesGet) {
   std::string line = "pass";
@@ -63,20 +72,31 @@ TEST_F(RngStateInPythonCapture, FixGraphSafeState) {
   if (value_of("hasattr(torch.Generator, 'graphsafe_get_state')") != "True") {
     NOT_APPLICABLE("this release has no graph-safe generator state");
   }
+  std::string safe = "";
+  REMEDY(safe = "graphsafe_");
   EXPECT_EQ(run(R"py(
 import torch
 graph = torch.cuda.CUDAGraph()
-gen = torch.Generator(device="cuda")
+gen, other, eager = [torch.Generator(device="cuda") for _ in range(3)]
 gen.manual_seed(1234)
+other.manual_seed(5678)
+eager.manual_seed(5678)
+expected = [torch.randint(1024, (1,), generator=eager, device="cuda").item() for i in range(4)]
 graph.register_generator_state(gen)
+graph.register_generator_state(other)
 with torch.cuda.graph(graph):
-    state = gen.graphsafe_get_state()
-    gen.graphsafe_set_state(state)
+    state = gen.{safe}get_state()
+    gen.{safe}set_state(other.{safe}get_state())
+    y = torch.randint(1024, (1,), generator=gen, device="cuda")
+    gen.{safe}set_state(state)
     x = torch.randint(1024, (1,), generator=gen, device="cuda")
-seen = []
+drawn, others = [], []
 for i in range(4):
     graph.replay()
-    seen.append(x.item())
-)py"),
-            "[840, 565, 216, 574]");
+    drawn.append(x.item())
+    others.append(y.item())
+seen = drawn, others == expected
+)py",
+                {{"safe", safe}}),
+            "([840, 565, 216, 574], True)");
 }

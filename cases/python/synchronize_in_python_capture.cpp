@@ -1,7 +1,7 @@
 // In Python, torch.cuda.synchronize() during a capture invalidates it.
 //
-// It waits for all of the device's work, the capturing stream's too, of which nothing runs. CUDA refuses the wait (900)
-// and leaving torch.cuda.graph reports 901.
+// It waits for all work on the device, that of the capturing stream included, and captured work does not run. CUDA
+// refuses the wait (900), and leaving torch.cuda.graph raises 901.
 //
 // Alone:  g++ cases/python/synchronize_in_python_capture.cpp $(ci/libtorch --flags) -o synchronize_in_python_capture
 
@@ -33,30 +33,41 @@ with Outcome() as seen:
     with torch.cuda.graph(graph, capture_error_mode="global"):
         result = data * 2
         {line}
+if str(seen) == "ok > ok":
+    for value in (5, 7):
+        data.fill_(value)
+        graph.replay()
+        seen = f"{seen} {result.item()}"
 )py";
 
-TEST_F(SynchronizeInPythonCapture, Control) { EXPECT_EQ(run(kProgram, {{"line", "pass"}}), "ok > ok"); }
+constexpr char kHealthy[] = "ok > ok 10.0 14.0";
+
+TEST_F(SynchronizeInPythonCapture, Control) { EXPECT_EQ(run(kProgram, {{"line", "pass"}}), kHealthy); }
 
 TEST_F(SynchronizeInPythonCapture, Reproduces) {
   std::string line = "pass";
   TRIGGER(line = "torch.cuda.synchronize()");
   RAISED_BY("cuCtxSynchronize*");
-  REPRODUCES(run(kProgram, {{"line", line}}), "900 > 901", "ok > ok");
+  REPRODUCES(run(kProgram, {{"line", line}}), "900 > 901", kHealthy);
 }
 
 TEST_F(SynchronizeInPythonCapture, FixSynchronizeAfterReplay) {
+  std::string inside = "pass";
+  WITHOUT_REMEDY(inside = "torch.cuda.synchronize()");
   EXPECT_EQ(run(R"py(
 import torch
 graph = torch.cuda.CUDAGraph()
 data = torch.randn(1, device="cuda")
 with torch.cuda.graph(graph):
     result = data * 2
+    {inside}
 seen = []
 for value in (5, 7):
     data.fill_(value)
     graph.replay()
     torch.cuda.synchronize()
     seen.append(result.item())
-)py"),
+)py",
+                {{"inside", inside}}),
             "[10.0, 14.0]");
 }

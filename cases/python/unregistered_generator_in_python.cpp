@@ -1,7 +1,8 @@
 // In Python, a torch.Generator that was not registered with the graph cannot be used in its capture.
 //
-// The document's program and its numbers, of a generator of seed 1234. LibTorch refuses before any CUDA call, so the
-// capture itself goes on and ends well. From 2.14 on a generator is registered at its first use in the capture.
+// The document's program and its numbers, from a generator with the seed 1234. LibTorch refuses before any CUDA call,
+// so the capture itself goes on and ends without an error. From 2.14 on a generator is registered at its first use in
+// the capture.
 //
 // Alone:  g++ cases/python/unregistered_generator_in_python.cpp $(ci/libtorch --flags) -o unregistered_generator_in_python
 
@@ -44,12 +45,24 @@ with Outcome() as outcome:
 seen = f"{drawn} {outcome}"
 )py";
 
+// The generator is used before the capture and between replays, and not inside.
 TEST_F(UnregisteredGeneratorInPython, Control) {
   EXPECT_EQ(run(R"py(
 import torch
 gen = torch.Generator(device="cuda")
 gen.manual_seed(1234)
-seen = [torch.randint(1024, (1,), generator=gen, device="cuda").item() for i in range(6)]
+graph = torch.cuda.CUDAGraph()
+x = torch.zeros(1, device="cuda", dtype=torch.long)
+seen = []
+for i in range(2):
+    x.copy_(torch.randint(1024, (1,), generator=gen, device="cuda"))
+    seen.append(x.item())
+with torch.cuda.graph(graph):
+    y = x * 2
+for i in range(4):
+    x.copy_(torch.randint(1024, (1,), generator=gen, device="cuda"))
+    graph.replay()
+    seen.append(y.item() // 2)
 )py"),
             "[840, 565, 216, 574, 727, 457]");
 }
@@ -65,6 +78,8 @@ TEST_F(UnregisteredGeneratorInPython, Reproduces) {
 
 TEST_F(UnregisteredGeneratorInPython, FixRegisterBeforeCapture) {
   if (!can_register()) NOT_APPLICABLE("this release cannot register a custom generator");
+  std::string line = "pass";
+  REMEDY(line = "graph.register_generator_state(gen)");
   EXPECT_EQ(run(R"py(
 import torch
 gen = torch.Generator(device="cuda")
@@ -74,27 +89,33 @@ seen = []
 for i in range(2):
     x = torch.randint(1024, (1,), generator=gen, device="cuda")
     seen.append(x.item())
-graph.register_generator_state(gen)
+{line}
 with torch.cuda.graph(graph):
     x = torch.randint(1024, (1,), generator=gen, device="cuda")
 for i in range(4):
     graph.replay()
     seen.append(x.item())
-)py"),
+)py",
+                {{"line", line}}),
             "[840, 565, 216, 574, 727, 457]");
 }
 
 TEST_F(UnregisteredGeneratorInPython, FixUseDefaultGenerator) {
+  std::string generator = "generator=gen, ";
+  REMEDY(generator = "");
   EXPECT_EQ(run(R"py(
 import torch
+gen = torch.Generator(device="cuda")
+gen.manual_seed(1234)
 torch.cuda.manual_seed(1234)
 graph = torch.cuda.CUDAGraph()
-seen = [torch.randint(1024, (1,), device="cuda").item() for i in range(2)]
+seen = [torch.randint(1024, (1,), {generator}device="cuda").item() for i in range(2)]
 with torch.cuda.graph(graph):
-    x = torch.randint(1024, (1,), device="cuda")
+    x = torch.randint(1024, (1,), {generator}device="cuda")
 for i in range(4):
     graph.replay()
     seen.append(x.item())
-)py"),
+)py",
+                {{"generator", generator}}),
             "[840, 565, 216, 574, 727, 457]");
 }
