@@ -34,6 +34,7 @@ import torch
 sys.path.insert(0, folder)
 ctypes.CDLL(glob.glob(folder + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.*")[0])  # Found by its name from now on.
 import numpy, packaging.version
+sys.modules["numba"] = None  # ci/nemo brings none, and the machine's own would be asked for its CUDA.
 with tempfile.TemporaryDirectory() as sys.pycache_prefix:  # A cache that is empty: the module is compiled.
     from nemo.core.utils import cuda_python_utils
 sys.pycache_prefix = None
