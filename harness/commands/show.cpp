@@ -1,6 +1,7 @@
 // recapture show: what the records mean: of all machines in a page, of records test by test, of a case all that is on
 // file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "harness/judge/catalogue.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/record/output.h"
 #include "harness/run/places.h"
 #include "harness/show/case_view.h"
 #include "harness/show/json.h"
@@ -24,6 +26,13 @@
 namespace recapture {
 namespace fs = std::filesystem;
 namespace {
+
+// A record is judged as the run that wrote it was.
+Rules rules_as_in_a_run(const Places& places) {
+  Demands demands;
+  demands.as_before = true;
+  return rules_of(places.root, demands);
+}
 
 struct Options {
   std::vector<std::string> names;
@@ -143,7 +152,7 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const Catalogue cases = selected(read_catalogue(places.root), names);
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
-  const Board board(newest_records(places.reports()).records, rules_of(places.root));
+  const Board board(newest_records(places.reports()).records, rules_as_in_a_run(places));
   const auto all = latest(board);
   Json json = Json::array();
   std::vector<Verdict> verdicts;
@@ -152,11 +161,11 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
     if (options.json) {
       json.push_back(as_json(view));
     } else {
-      fmt::print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", as_text(view));
+      print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", as_text(view));
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
-  if (options.json) fmt::print("{}\n", json.dump(1));
+  if (options.json) print("{}\n", json.dump(1));
   return exit_for(verdicts);
 }
 
@@ -164,69 +173,79 @@ void print_rows(const Board& board, const std::string& folder) {
   for (const auto& [record, rows] : board.records()) {
     if (board.records().size() > 1) {
       const fs::path path = record.path;
-      fmt::print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
+      print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
     }
-    fmt::print("{}", heading(record));
-    for (const Row& row : rows) fmt::print("{}\n", as_line(row));
-    fmt::print("{}{}\n", summary(rows), observed_tables(record, rows));
+    print("{}", heading(record));
+    for (const Row& row : rows) print("{}\n", as_line(row));
+    print("{}{}\n", summary(rows), observed_tables(record, rows));
   }
 }
 
 void print_last_words(const std::vector<OnMachine>& all) {
-  if (const std::string text = surprises(all); !text.empty()) fmt::print("surprises\n{}\n", text);
-  fmt::print("{}", last_line(all));
+  if (const std::string text = surprises(all); !text.empty()) print("surprises\n{}\n", text);
+  print("{}", last_line(all));
 }
 
 Exit show_records(const Places& places, const Options& options, const Asked& asked) {
   const bool everything = asked.folder == places.reports();
   Newest read;
+  std::vector<std::string> wrong;  // What keeps nothing else from being shown.
   if (asked.folder.empty()) {
-    for (const std::string& path : asked.records) read.records.push_back(read_record(path));
+    for (const std::string& path : asked.records) {
+      try {
+        read.records.push_back(read_record(path));
+      } catch (const Stop& stop) {
+        wrong.emplace_back(stop.what());
+      }
+    }
+    if (read.records.empty()) throw Stop(Exit::Usage, wrong.front());
   } else {
     read = options.all ? all_records(asked.folder) : newest_records(asked.folder);
     if (read.records.empty())
       throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
   }
-  const Rules rules = rules_of(places.root);
+  const Rules rules = rules_as_in_a_run(places);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
-    for (const std::string& error :
-         expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
-      throw Stop(Exit::Usage, error);
-    }
+    const auto errors =
+        expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports());
+    wrong.insert(wrong.end(), errors.begin(), errors.end());
   }
   const Board board(std::move(read.records), rules);
-  if (options.markdown) {
-    fmt::print("{}", as_markdown(board));
-    return Exit::AsExpected;
-  }
   if (!options.junit.empty()) {
-    if (board.records().size() > 1) throw Stop(Exit::Usage, "--junit takes one record; name it");
+    if (board.records().size() != 1) throw Stop(Exit::Usage, "--junit takes one record; name it");
     write_junit_file(board.records().front(), options.junit);
   }
   const auto all = latest(board);
   // A folder with one record is that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
   const bool test_by_test = asked.folder.empty() || options.all || is_one;
-  if (options.json) {
+  if (options.markdown) {
+    print("{}", as_markdown(board));
+  } else if (options.json) {
     Json json = Json::array();
     for (const Judged& judged : board.records()) {
       for (const Json& row : as_json(judged.rows)) json.push_back(row);
     }
-    fmt::print("{}\n", json.dump(1));
+    print("{}\n", json.dump(1));
   } else if (test_by_test) {
     print_rows(board, asked.folder);
     if (board.records().size() > 1) print_last_words(all);
   } else {
-    fmt::print("{}\n", machines_text(all));
+    print("{}\n", machines_text(all));
     if (read.left_out > 0) {
-      fmt::print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
+      print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
     }
     print_last_words(all);
   }
+  if (!wrong.empty()) throw Stop(Exit::Usage, fmt::format("{}", fmt::join(wrong, "\nrecapture: ")));
   return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
 }
 
 Exit show(const Places& places, const Options& options) {
+  if (options.json + options.markdown + (options.junit.empty() ? 0 : 1) > 1) {
+    throw Stop(Exit::Usage, "--json, --markdown and --junit cannot be combined");
+  }
+  if (!options.junit.empty()) require_place_for_junit(options.junit, "");
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();
