@@ -1,4 +1,5 @@
 // Where --junit may write. What is wrong is said before hours of running, and nothing else is overwritten.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,10 +18,15 @@ void require_place_for_junit(const std::string& path, const std::string& record)
   if (!record.empty() && fs::weakly_canonical(path, error) == fs::weakly_canonical(record, error)) {
     throw Stop(Exit::Usage, path + " is the record; --junit takes a file of its own");
   }
-  const fs::path folder = fs::path(path).parent_path();
   const bool there = fs::exists(path, error);
-  if (access(there ? path.c_str() : folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+  // Whether a new file can be made is known once it has been made.
+  const int made = there ? -1 : open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (there ? access(path.c_str(), W_OK) != 0 : made < 0) {
     throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, std::strerror(errno)));
+  }
+  if (made >= 0) {
+    close(made);
+    unlink(path.c_str());
   }
   if (fs::is_directory(path, error)) throw Stop(Exit::Usage, path + " is a folder; --junit takes a file");
   if (!there || !fs::is_regular_file(path, error)) return;  // A device, as /dev/stdout.

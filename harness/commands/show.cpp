@@ -1,7 +1,6 @@
 // recapture show: what the records mean: of all machines in a page, of records test by test, of a case all that is on
 // file.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -27,11 +26,56 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
+// What was wrong with some of it, and keeps nothing else from being shown. At the end it is told.
+class Wrong {
+ public:
+  void add(const std::string& what) {
+    if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
+  }
+  void tell() const {
+    for (const std::string& what : all_) {
+      if (&what == &all_.back()) throw Stop(Exit::Usage, what);
+      say_last_words(what);
+    }
+  }
+
+ private:
+  std::vector<std::string> all_;
+};
+
 // A record is judged as the run that wrote it was.
-Rules rules_as_in_a_run(const Places& places) {
+Rules rules_as_in_a_run(const Places& places, Wrong& wrong) {
   Demands demands;
   demands.as_before = true;
-  return rules_of(places.root, demands);
+  try {
+    return rules_of(places.root, demands);
+  } catch (const Stop& stop) {
+    Rules rules = rules_of(places.root);  // If that goes, it is a record that cannot be read.
+    wrong.add(stop.what());
+    return rules;
+  }
+}
+
+std::vector<Record> readable(const std::vector<std::string>& paths, Wrong& wrong) {
+  std::vector<Record> records;
+  for (const std::string& path : paths) {
+    try {
+      records.push_back(read_record(path));
+    } catch (const Stop& stop) {
+      wrong.add(stop.what());
+    }
+  }
+  return records;
+}
+
+Newest read_below(const std::string& folder, bool all, Wrong& wrong) {
+  try {
+    return all ? all_records(folder) : newest_records(folder);
+  } catch (const Stop&) {  // One by one, to know which.
+    Newest read{readable(records_below(folder), wrong), 0};
+    sort_by_time(read.records);
+    return read;
+  }
 }
 
 struct Options {
@@ -152,7 +196,8 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const Catalogue cases = selected(read_catalogue(places.root), names);
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
-  const Board board(newest_records(places.reports()).records, rules_as_in_a_run(places));
+  Wrong wrong;
+  const Board board(read_below(places.reports(), false, wrong).records, rules_as_in_a_run(places, wrong));
   const auto all = latest(board);
   Json json = Json::array();
   std::vector<Verdict> verdicts;
@@ -166,6 +211,7 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
   if (options.json) print("{}\n", json.dump(1));
+  wrong.tell();
   return exit_for(verdicts);
 }
 
@@ -189,30 +235,28 @@ void print_last_words(const std::vector<OnMachine>& all) {
 Exit show_records(const Places& places, const Options& options, const Asked& asked) {
   const bool everything = asked.folder == places.reports();
   Newest read;
-  std::vector<std::string> wrong;  // What keeps nothing else from being shown.
+  Wrong wrong;
   if (asked.folder.empty()) {
-    for (const std::string& path : asked.records) {
-      try {
-        read.records.push_back(read_record(path));
-      } catch (const Stop& stop) {
-        wrong.emplace_back(stop.what());
-      }
-    }
-    if (read.records.empty()) throw Stop(Exit::Usage, wrong.front());
+    read.records = readable(asked.records, wrong);
   } else {
-    read = options.all ? all_records(asked.folder) : newest_records(asked.folder);
-    if (read.records.empty())
-      throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
+    read = read_below(asked.folder, options.all, wrong);
   }
-  const Rules rules = rules_as_in_a_run(places);
+  if (read.records.empty()) {
+    wrong.tell();
+    throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
+  }
+  const Rules rules = rules_as_in_a_run(places, wrong);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
-    const auto errors =
-        expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports());
-    wrong.insert(wrong.end(), errors.begin(), errors.end());
+    for (const std::string& error :
+         expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
+      wrong.add(error);
+    }
   }
   const Board board(std::move(read.records), rules);
   if (!options.junit.empty()) {
-    if (board.records().size() != 1) throw Stop(Exit::Usage, "--junit takes one record; name it");
+    if (board.records().size() != 1 || asked.records.size() > 1) {
+      throw Stop(Exit::Usage, "--junit takes one record; name it");
+    }
     write_junit_file(board.records().front(), options.junit);
   }
   const auto all = latest(board);
@@ -237,7 +281,7 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
     }
     print_last_words(all);
   }
-  if (!wrong.empty()) throw Stop(Exit::Usage, fmt::format("{}", fmt::join(wrong, "\nrecapture: ")));
+  wrong.tell();
   return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
 }
 

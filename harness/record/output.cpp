@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -35,8 +36,10 @@ void open_standard_streams() {
 }
 
 void say_last_words(const std::string& words) {
+  std::string line = words.substr(0, words.find_last_not_of(" \n") + 1);
+  std::replace(line.begin(), line.end(), '\n', ' ');
   std::fflush(stdout);
-  std::fputs(("recapture: " + words + "\n").c_str(), stderr);
+  std::fputs(("recapture: " + line + "\n").c_str(), stderr);
 }
 
 }  // namespace recapture

@@ -40,7 +40,7 @@ TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
       {"show --junit " + r + " " + r, 2, "is no XML"},
       {"run --junit " + r + " --record " + r + "2" + test, 2, "is no XML"},
       {"run --junit " + r + "2 --record " + r + "2" + test, 2, "is the record"},
-      {"run --junit /proc/x.xml" + test, 7, ""},
+      {"run --junit /proc/x.xml" + test, 7, "/proc/x.xml: cannot write it"},
       {"run --junit " + folder + test, 2, "is a folder"},
       {"run --junit " + folder + "/none/x.xml" + test, 7, "cannot write it"},
       {"show " + fifo, 2, "is not a regular file"},
@@ -124,6 +124,29 @@ TEST_F(Options, ADamagedCacheIsMadeAnew) {
   fs::remove(cache);
   mkfifo(cache.c_str(), 0600);
   EXPECT_EQ(recapture("run twofold.ControlHolds").code, 0);
+}
+
+TEST_F(Options, OneRecordThatCannotBeReadSilencesNoOther) {
+  const std::string reports = folder + "/reports/2.15.0";
+  EXPECT_EQ(recapture("run twofold.ControlHolds --record " + reports + "/host.jsonl").code, 0);
+  std::ofstream(reports + "/other.jsonl") << "no record\n";
+  std::ofstream(reports + "/third.jsonl") << "nor this\n";
+  for (const std::string& what : {std::string("show"), "show " + reports + "/host.jsonl",
+                                  "show " + reports + "/host.jsonl " + reports + "/other.jsonl"}) {
+    const Said said = recapture(what);
+    EXPECT_EQ(said.code, 2) << what;
+    EXPECT_THAT(said.out, HasSubstr("1 as documented")) << what;
+    EXPECT_THAT(said.out, HasSubstr(".jsonl:1: not a line of a record")) << what;
+  }
+  const Said all = recapture("show");
+  for (const char* which : {"other.jsonl:1: ", "third.jsonl:1: "}) EXPECT_THAT(all.out, HasSubstr(which));
+}
+
+TEST_F(Options, AFolderThatIsGoneGetsOneLine) {
+  const Said said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir ../gone && " +
+                          command("run twofold.ControlHolds --record r.jsonl"));
+  EXPECT_EQ(said.code, 7);
+  EXPECT_TRUE(said.is_one_line()) << said.out;
 }
 
 TEST_F(Options, OneNameForTwoIsRefused) {
