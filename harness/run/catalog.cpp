@@ -212,7 +212,8 @@ void add_lost(std::vector<CaseBinary>& built, const Places& places, const std::s
       if (std::find(tests.begin(), tests.end(), name) == tests.end()) tests.push_back(name);
     }
   }
-  for (auto& [id, info] : expected) {
+  for (auto& [case_id, info] : expected) {
+    const std::string& id = case_id;  // For the lambda.
     const auto its = std::find_if(built.begin(), built.end(), [&](const CaseBinary& b) { return b.info.id == id; });
     if (its == built.end()) {
       const std::set<std::string> lost(info.tests.begin(), info.tests.end());
