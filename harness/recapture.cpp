@@ -3,26 +3,28 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
+#include <csignal>
+#include <cstring>
 #include <memory>
+#include <new>
+#include <string_view>
 #include <system_error>
 
 #include "harness/commands/commands.h"
 #include "harness/judge/suggest.h"
+#include "harness/record/output.h"
 #include "harness/run/places.h"
 #include "harness/run/process.h"
 
 namespace recapture {
 namespace {
 
-constexpr const char* kExitCodes = R"(Exit codes:
-  0    as expected                      5    newly fixed: a documented failure did not occur
-  1    behaviour changed                6    inconclusive: could not judge, stale, cut short
-  2    wrong usage, unknown name or     7    infrastructure: no GPU where one was demanded, a GPU that does
-       malformed input                       not answer, no LibTorch, disk full, no permission
-  4    nothing ran                      130  interrupted
-A case run by hand whose requirements are missing exits with 77.)";
+std::string exit_codes() {
+  std::string text = "Exit codes:\n";
+  for (const ExitMeaning& row : kExitMeanings)
+    text += fmt::format("  {:<4} {}\n", static_cast<int>(row.code), row.meaning);
+  return text;
+}
 
 constexpr const char* kVersion = "1.0";  // CMakeLists.txt has it too, and a test compares.
 
@@ -69,28 +71,43 @@ Verb help_verb(CLI::App& app) {
   return {command, [verb, &app] {
             if (!verb->empty()) require_verb(app, *verb);
             app.clear();  // Without a verb on its command line the application speaks for itself.
-            fmt::print("{}", verb->empty() ? app.help() : app.get_subcommand(*verb)->help(app.get_name()));
+            print("{}", verb->empty() ? app.help() : app.get_subcommand(*verb)->help(app.get_name()));
             return Exit::AsExpected;
           }};
 }
 
-// A reader that has seen enough, as `head`, is no error of ours. What a run writes there is not its result, but it
-// ends the run, and that must not look like success.
-bool is_quiet(int error, const std::string& verb) { return error == EPIPE && verb != "run"; }
+// An empty value counts as none to the library, and to us as a slip: a script's variable that is not set.
+void require_values(int argc, char** argv) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string_view word = argv[i];
+    if (word.empty()) {
+      throw Stop(Exit::Usage, fmt::format("{} is empty", argv[i - 1][0] == '-' ? argv[i - 1] : "an argument"));
+    }
+    if (word.rfind("--", 0) == 0 && word.back() == '=') {
+      throw Stop(Exit::Usage, fmt::format("{} has no value", word));
+    }
+  }
+}
 
 Exit command_line(int argc, char** argv) {
   CLI::App app("Recapture: the documented ways in which CUDA graphs fail under PyTorch, reproduced and kept on record.",
                "recapture");
-  app.footer(kExitCodes);
+  app.footer(exit_codes());
   app.fallthrough();
   std::string root;
   app.add_option("--root", root, "Recapture's own tree (default: found from where this program lies)");
   bool asks_version = false;
   app.add_flag("--version", asks_version, "The version, and the revision of the tree");
+  require_values(argc, argv);
   const Verb verbs[] = {list_verb(app, root), show_verb(app, root),    run_verb(app, root),
                         merge_verb(app),      tables_verb(app),        catalogue_verb(app, root),
                         test_verb(app, root), explain_verb(app, root), help_verb(app)};
   if (const std::string word = verb_in(argc, argv); !word.empty()) require_verb(app, word);
+  for (const Verb& verb : verbs) {
+    for (CLI::Option* option : verb.command->get_options()) {
+      if (option->get_items_expected_max() == 0) option->disable_flag_override();  // --exec=7 means nothing.
+    }
+  }
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -101,7 +118,7 @@ Exit command_line(int argc, char** argv) {
     throw Stop(Exit::Usage, std::string(e.what()) + "; --help says what there is");
   }
   if (asks_version) {
-    fmt::print("{}", version(root));
+    print("{}", version(root));
     return Exit::AsExpected;
   }
   for (const Verb& verb : verbs) {
@@ -115,23 +132,32 @@ Exit command_line(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using recapture::Exit;
-  recapture::own_the_processes();
+  recapture::open_standard_streams();
+  // Only what starts processes has to end them before it ends itself.
   const std::string verb = recapture::verb_in(argc, argv);
-  try {
-    const Exit code = recapture::command_line(argc, argv);
-    if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "standard output");
-    return static_cast<int>(code);
-  } catch (const recapture::Stop& stop) {
-    std::fflush(stdout);
-    fmt::print(stderr, "recapture: {}\n", stop.what());
-    return static_cast<int>(stop.code);
-  } catch (const std::system_error& e) {
-    if (recapture::is_quiet(e.code().value(), verb)) return static_cast<int>(Exit::AsExpected);
-    fmt::print(stderr, "recapture: {}\n", e.what());
-    return static_cast<int>(Exit::Infrastructure);
-  } catch (const std::exception& e) {
-    std::fflush(stdout);
-    fmt::print(stderr, "recapture: {}; please report this line\n", e.what());
-    return static_cast<int>(Exit::Infrastructure);
+  if (verb == "show" || verb == "merge") {
+    std::signal(SIGPIPE, SIG_IGN);
+  } else {
+    recapture::own_the_processes();
   }
+  // A file that grows beyond its limit is an error to be told. A handler, as what is ignored is so in each child too.
+  std::signal(SIGXFSZ, [](int) {});
+  Exit code = Exit::Infrastructure;
+  try {
+    code = recapture::command_line(argc, argv);
+  } catch (const recapture::Stop& stop) {
+    recapture::say_last_words(stop.what());
+    code = stop.code;
+  } catch (const std::system_error& e) {
+    recapture::say_last_words(e.what());
+  } catch (const std::bad_alloc&) {
+    recapture::say_last_words("out of memory");
+  } catch (const std::exception& e) {
+    recapture::say_last_words(std::string(e.what()) + "; please report this line");
+  }
+  if (const int error = recapture::output_error(); error != 0) {
+    recapture::say_last_words(std::string("standard output: ") + std::strerror(error));
+    code = Exit::Infrastructure;
+  }
+  return static_cast<int>(code);
 }

@@ -1,14 +1,13 @@
 // recapture catalogue: makes cases/catalogue.json of what the built cases say about themselves.
 #include "harness/commands/catalogue.h"
 
-#include <fmt/format.h>
-
 #include <fstream>
 #include <iterator>
 #include <memory>
 
 #include "harness/commands/commands.h"
 #include "harness/judge/tree.h"
+#include "harness/record/output.h"
 #include "harness/run/catalog.h"
 
 namespace recapture {
@@ -22,7 +21,7 @@ struct Options {
 Exit catalogue(const Places& places, Options options) {
   const Catalogue built = built_catalogue(places, options.release);
   if (!options.check) {
-    fmt::print("{}", as_text(built));
+    print("{}", as_text(built));
     return Exit::AsExpected;
   }
   const std::string difference = first_difference(read_catalogue(places.root), built);

@@ -24,4 +24,8 @@ Verb catalogue_verb(CLI::App& app, const std::string& root);
 Verb explain_verb(CLI::App& app, const std::string& root);
 Verb test_verb(CLI::App& app, const std::string& root);
 
+// Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
+// be there yet, or a file that is no XML.
+void require_place_for_junit(const std::string& path, const std::string& record);
+
 }  // namespace recapture

@@ -1,11 +1,10 @@
 // recapture list: what there is, from the catalogue: no build is needed.
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "harness/commands/catalogue.h"
 #include "harness/commands/commands.h"
 #include "harness/judge/version.h"
+#include "harness/record/output.h"
 
 namespace recapture {
 namespace {
@@ -19,18 +18,18 @@ struct Options {
 void print_lines(const Catalogue& cases, const Options& options) {
   size_t tests = 0;
   for (const CatalogueCase& one : cases) {
-    fmt::print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, one.nature, one.title);
+    print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, one.nature, one.title);
     tests += one.tests.size();
     if (!options.tests) continue;
     for (const CatalogueTest& test : one.tests) {
-      fmt::print("{:<13}{}.{}{}{}\n", "", one.id, test.name, test.fix.empty() ? "" : ": ", test.fix);
+      print("{:<13}{}.{}{}{}\n", "", one.id, test.name, test.fix.empty() ? "" : ": ", test.fix);
     }
   }
-  fmt::print("{} {}, {} {}", cases.size(), cases.size() == 1 ? "case" : "cases", tests, tests == 1 ? "test" : "tests");
+  print("{} {}, {} {}", cases.size(), cases.size() == 1 ? "case" : "cases", tests, tests == 1 ? "test" : "tests");
   if (options.built) {
-    fmt::print(", built for {}{}", is_version(options.release) ? "LibTorch " : "", options.release);
+    print(", built for {}{}", is_version(options.release) ? "LibTorch " : "", options.release);
   }
-  fmt::print("\n");
+  print("\n");
 }
 
 Exit list(const Places& places, Options options) {
@@ -44,7 +43,7 @@ Exit list(const Places& places, Options options) {
       for (const char* prose : {"why", "documented", "deadline_s"}) json.erase(prose);
       array.push_back(json);
     }
-    fmt::print("{}\n", array.dump(1));
+    print("{}\n", array.dump(1));
   } else {
     print_lines(cases, options);
   }

@@ -1,6 +1,9 @@
 // recapture merge: one record of the shards of a run.
 #include "harness/record/merge.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <memory>
 
 #include "harness/commands/commands.h"
@@ -13,6 +16,12 @@ struct Options {
   std::vector<std::string> parts;
 };
 
+Exit merge(const Options& options) {
+  const auto lacks = merge_records(options.parts, options.out);
+  if (lacks.empty()) return Exit::AsExpected;
+  throw Stop(Exit::Inconclusive, fmt::format("{} is not the whole run: {}", options.out, fmt::join(lacks, "; ")));
+}
+
 }  // namespace
 
 Verb merge_verb(CLI::App& app) {
@@ -20,10 +29,7 @@ Verb merge_verb(CLI::App& app) {
   auto* command = app.add_subcommand("merge", "Make one record of the shards of a run");
   command->add_option("out", options->out, "The record to make")->required();
   command->add_option("records", options->parts, "The shards' records")->required();
-  return {command, [options] {
-            merge_records(options->parts, options->out);
-            return Exit::AsExpected;
-          }};
+  return {command, [options] { return merge(*options); }};
 }
 
 }  // namespace recapture

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/commands/commands.h"
+#include "harness/record/output.h"
 #include "harness/show/junit.h"
 #include "harness/show/text.h"
 
@@ -19,30 +20,35 @@ namespace {
 // The options as they are typed.
 struct Typed {
   RunOptions options;
-  std::string broken = "nothing", shard, junit;
+  std::string junit;
+  std::optional<std::string> broken, shard, gpus;
   std::vector<std::string> require;
-  std::optional<std::string> gpus;
   std::optional<int> jobs;
-  bool go_on = false;
 };
 
-// What the record that --continue names asks for: a new run, the rest of one, or nothing (false).
-bool has_more_to_do(RunOptions& options) {
-  namespace fs = std::filesystem;
-  if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to continue");
-  if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume cannot be combined");
-  std::error_code error;
-  if (!fs::exists(options.record, error)) return true;
-  if (fs::is_regular_file(options.record, error) && fs::file_size(options.record, error) == 0) {
-    fs::remove(options.record, error);  // A run that was killed before its first line.
-    return true;
+// What is to be run, as typed.
+RunOptions what_to_run(const Typed& typed) {
+  RunOptions options = typed.options;
+  if (typed.broken) options.broken = break_of(*typed.broken).value();
+  if (typed.shard) options.shard = read_shard(*typed.shard);
+  if (options.go_on) {
+    if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume cannot be combined");
+    if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to continue");
+    std::error_code error;
+    if (std::filesystem::exists(options.record, error)) options.resume = options.record;
+  } else if (!options.resume.empty()) {
+    if (!options.record.empty()) throw Stop(Exit::Usage, "--record and --resume cannot be combined");
+    // What is not typed is as in the run that began the record.
+    const Record begun = read_record(options.resume);
+    if (options.release.empty()) options.release = begun.where("release");
+    if (!typed.broken) options.broken = begun.broken();
+    const std::string demanded = begun.where("require");
+    options.demands.gpu = demanded.find("gpu") != std::string::npos;
+    options.demands.recorder = demanded.find("recorder") != std::string::npos;
+    if (!typed.shard && !begun.where("shard").empty()) options.shard = read_shard(begun.where("shard"));
   }
-  if (read_record(options.record).end == "complete") return false;
-  options.resume = options.record;
-  return true;
+  return options;
 }
-
-bool surprises(const Row& row) { return tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error; }
 
 // What was not as it should be, each with its reason, and what to do next.
 std::string surprises_of(const Finished& finished) {
@@ -92,9 +98,7 @@ std::string words_of(const Pace& pace) {
 }
 
 Exit run_and_show(const Places& places, const Typed& typed) {
-  RunOptions options = typed.options;
-  options.broken = break_of(typed.broken).value();
-  if (!typed.shard.empty()) options.shard = read_shard(typed.shard);
+  RunOptions options = what_to_run(typed);
   for (const std::string& need : typed.require) {
     if (need != "gpu" && need != "recorder") {
       throw Stop(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
@@ -105,15 +109,19 @@ Exit run_and_show(const Places& places, const Typed& typed) {
   if (typed.jobs && *typed.jobs < 1) throw Stop(Exit::Usage, "--jobs takes a number from 1 on");
   options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
   if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
-  if (typed.go_on && !has_more_to_do(options)) {
-    fmt::print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
+  if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
+  const Finished finished = run(places, options);
+  if (finished.before) {
+    print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
     return Exit::AsExpected;
   }
-  const Finished finished = run(places, options);
-  const auto& [record, rows, pace] = finished;
-  if (!typed.junit.empty()) write_junit_file({record, rows}, typed.junit);
-  fmt::print("\n{}{}{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), words_of(pace),
-             surprises_of(finished), record.path);
+  const auto& [record, rows, pace, before] = finished;
+  print("\n{}{}{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), words_of(pace),
+        surprises_of(finished), record.path);
+  if (!typed.junit.empty()) {
+    require_place_for_junit(typed.junit, record.path);
+    write_junit_file({record, rows}, typed.junit);
+  }
   return exit_for(verdicts_of(rows));
 }
 
@@ -126,8 +134,9 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("cases", options.filters, "Families, cases, or tests as case.Test (default: all)");
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
   command->add_option("--record", options.record, "Where the record goes (default: below the build folder)");
-  command->add_option("--resume", options.resume, "A record that was cut short: run the rest of it");
-  command->add_flag("--continue", typed->go_on, "Start the run of --record, resume it, or report that it is complete");
+  command->add_option("--resume", options.resume,
+                      "A record that was cut short: run the rest of it, with what is not said as in that run");
+  command->add_flag("--continue", options.go_on, "Start the run of --record, resume it, or report that it is complete");
   command->add_option("--jobs", typed->jobs,
                       "Tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
   command->add_option("--gpu", typed->gpus, "Share the tests out over these GPUs, such as 0,1");

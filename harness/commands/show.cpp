@@ -13,6 +13,7 @@
 #include "harness/judge/catalogue.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/record/output.h"
 #include "harness/run/places.h"
 #include "harness/show/case_view.h"
 #include "harness/show/json.h"
@@ -24,6 +25,58 @@
 namespace recapture {
 namespace fs = std::filesystem;
 namespace {
+
+// What was wrong with some of it, and keeps nothing else from being shown. At the end it is told.
+class Wrong {
+ public:
+  void add(const std::string& what) {
+    if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
+  }
+  void tell() const {
+    for (const std::string& what : all_) {
+      if (&what == &all_.back()) throw Stop(Exit::Usage, what);
+      say_last_words(what);
+    }
+  }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+// A record is judged as the run that wrote it was.
+Rules rules_as_in_a_run(const Places& places, Wrong& wrong) {
+  Demands demands;
+  demands.as_before = true;
+  try {
+    return rules_of(places.root, demands);
+  } catch (const Stop& stop) {
+    Rules rules = rules_of(places.root);  // If that goes, it is a record that cannot be read.
+    wrong.add(stop.what());
+    return rules;
+  }
+}
+
+std::vector<Record> readable(const std::vector<std::string>& paths, Wrong& wrong) {
+  std::vector<Record> records;
+  for (const std::string& path : paths) {
+    try {
+      records.push_back(read_record(path));
+    } catch (const Stop& stop) {
+      wrong.add(stop.what());
+    }
+  }
+  return records;
+}
+
+Newest read_below(const std::string& folder, bool all, Wrong& wrong) {
+  try {
+    return all ? all_records(folder) : newest_records(folder);
+  } catch (const Stop&) {  // One by one, to know which.
+    Newest read{readable(records_below(folder), wrong), 0};
+    sort_by_time(read.records);
+    return read;
+  }
+}
 
 struct Options {
   std::vector<std::string> names;
@@ -143,7 +196,8 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const Catalogue cases = selected(read_catalogue(places.root), names);
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
-  const Board board(newest_records(places.reports()).records, rules_of(places.root));
+  Wrong wrong;
+  const Board board(read_below(places.reports(), false, wrong).records, rules_as_in_a_run(places, wrong));
   const auto all = latest(board);
   Json json = Json::array();
   std::vector<Verdict> verdicts;
@@ -152,11 +206,12 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
     if (options.json) {
       json.push_back(as_json(view));
     } else {
-      fmt::print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", as_text(view));
+      print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", as_text(view));
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
-  if (options.json) fmt::print("{}\n", json.dump(1));
+  if (options.json) print("{}\n", json.dump(1));
+  wrong.tell();
   return exit_for(verdicts);
 }
 
@@ -164,69 +219,77 @@ void print_rows(const Board& board, const std::string& folder) {
   for (const auto& [record, rows] : board.records()) {
     if (board.records().size() > 1) {
       const fs::path path = record.path;
-      fmt::print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
+      print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
     }
-    fmt::print("{}", heading(record));
-    for (const Row& row : rows) fmt::print("{}\n", as_line(row));
-    fmt::print("{}{}\n", summary(rows), observed_tables(record, rows));
+    print("{}", heading(record));
+    for (const Row& row : rows) print("{}\n", as_line(row));
+    print("{}{}\n", summary(rows), observed_tables(record, rows));
   }
 }
 
 void print_last_words(const std::vector<OnMachine>& all) {
-  if (const std::string text = surprises(all); !text.empty()) fmt::print("surprises\n{}\n", text);
-  fmt::print("{}", last_line(all));
+  if (const std::string text = surprises(all); !text.empty()) print("surprises\n{}\n", text);
+  print("{}", last_line(all));
 }
 
 Exit show_records(const Places& places, const Options& options, const Asked& asked) {
   const bool everything = asked.folder == places.reports();
   Newest read;
+  Wrong wrong;
   if (asked.folder.empty()) {
-    for (const std::string& path : asked.records) read.records.push_back(read_record(path));
+    read.records = readable(asked.records, wrong);
   } else {
-    read = options.all ? all_records(asked.folder) : newest_records(asked.folder);
-    if (read.records.empty())
-      throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
+    read = read_below(asked.folder, options.all, wrong);
   }
-  const Rules rules = rules_of(places.root);
+  if (read.records.empty()) {
+    wrong.tell();
+    throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
+  }
+  const Rules rules = rules_as_in_a_run(places, wrong);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
     for (const std::string& error :
          expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
-      throw Stop(Exit::Usage, error);
+      wrong.add(error);
     }
   }
   const Board board(std::move(read.records), rules);
-  if (options.markdown) {
-    fmt::print("{}", as_markdown(board));
-    return Exit::AsExpected;
-  }
   if (!options.junit.empty()) {
-    if (board.records().size() > 1) throw Stop(Exit::Usage, "--junit takes one record; name it");
+    if (board.records().size() != 1 || asked.records.size() > 1) {
+      throw Stop(Exit::Usage, "--junit takes one record; name it");
+    }
     write_junit_file(board.records().front(), options.junit);
   }
   const auto all = latest(board);
   // A folder with one record is that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
   const bool test_by_test = asked.folder.empty() || options.all || is_one;
-  if (options.json) {
+  if (options.markdown) {
+    print("{}", as_markdown(board));
+  } else if (options.json) {
     Json json = Json::array();
     for (const Judged& judged : board.records()) {
       for (const Json& row : as_json(judged.rows)) json.push_back(row);
     }
-    fmt::print("{}\n", json.dump(1));
+    print("{}\n", json.dump(1));
   } else if (test_by_test) {
     print_rows(board, asked.folder);
     if (board.records().size() > 1) print_last_words(all);
   } else {
-    fmt::print("{}\n", machines_text(all));
+    print("{}\n", machines_text(all));
     if (read.left_out > 0) {
-      fmt::print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
+      print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
     }
     print_last_words(all);
   }
+  wrong.tell();
   return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
 }
 
 Exit show(const Places& places, const Options& options) {
+  if (options.json + options.markdown + (options.junit.empty() ? 0 : 1) > 1) {
+    throw Stop(Exit::Usage, "--json, --markdown and --junit cannot be combined");
+  }
+  if (!options.junit.empty()) require_place_for_junit(options.junit, "");
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();

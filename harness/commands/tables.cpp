@@ -1,7 +1,6 @@
 // recapture tables: the rules of judgement.
-#include <fmt/format.h>
-
 #include "harness/commands/commands.h"
+#include "harness/record/output.h"
 #include "harness/show/markdown.h"
 
 namespace recapture {
@@ -9,7 +8,7 @@ namespace recapture {
 Verb tables_verb(CLI::App& app) {
   auto* command = app.add_subcommand("tables", "The rules of judgement, as Markdown");
   return {command, [] {
-            fmt::print("{}", rules_as_markdown());
+            print("{}", rules_as_markdown());
             return Exit::AsExpected;
           }};
 }

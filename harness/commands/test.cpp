@@ -1,5 +1,4 @@
 // recapture test: one test for CTest, judged as every other, with an exit code that CTest understands.
-#include <filesystem>
 #include <memory>
 
 #include "harness/commands/commands.h"
@@ -20,7 +19,7 @@ Exit test(const Places& places, const Options& options) {
   run_options.jobs = 1;
   // Below the build folder, and only the last one: what CTest ran is no report.
   run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
-  std::filesystem::remove(run_options.record);
+  run_options.replace = true;
   const Exit exit = exit_for(verdicts_of(run(places, run_options).rows));
   return exit == Exit::NothingRan ? Exit::Skipped : exit;
 }

@@ -1,39 +1,103 @@
 #include "harness/record/merge.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "harness/record/exit.h"
 #include "harness/record/record.h"
 #include "harness/record/writer.h"
 
 namespace recapture {
+namespace {
 
-void merge_records(const std::vector<std::string>& parts, const std::string& out) {
+Stop refusal(const Record& part, const std::string& why) { return {Exit::Usage, part.path + ": " + why}; }
+
+// Which shard of how many, as the record says.
+std::pair<int, int> shard_of(const Record& part) {
+  const std::string text = part.where("shard");
+  const char* const end = text.data() + text.size();
+  int index = 0, of = 0;
+  const auto first = std::from_chars(text.data(), end, index);
+  const bool has_slash = first.ec == std::errc() && first.ptr != end && *first.ptr == '/';
+  const auto second = has_slash ? std::from_chars(first.ptr + 1, end, of) : first;
+  if (!has_slash || second.ec != std::errc() || second.ptr != end || index < 1 || of < index) {
+    throw refusal(part, "it is no shard of a run");
+  }
+  return {index, of};
+}
+
+// What shards of one run have in common.
+Json identity(const Record& part) {
+  Json environment = part.environment;
+  environment.erase("volatile");
+  environment.erase("shard");
+  return environment;
+}
+
+void require_same_run(const Record& part, const Record& first) {
+  if (identity(part) != identity(first)) {
+    throw refusal(part,
+                  fmt::format("its environment is not that of {}; only shards of one run can be merged", first.path));
+  }
+  if (shard_of(part).second != shard_of(first).second) {
+    throw refusal(
+        part, fmt::format("it is shard {}, and {} is shard {}", part.where("shard"), first.path, first.where("shard")));
+  }
+  if (part.whole_plan != first.whole_plan) {
+    throw refusal(part, fmt::format("the run that it is a shard of had another plan than that of {}", first.path));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> merge_records(const std::vector<std::string>& parts, const std::string& out) {
   std::vector<Record> records;
   records.reserve(parts.size());
   for (const std::string& path : parts) records.push_back(read_record(path));
-  const auto identity = [](Json environment) {
-    environment.erase("volatile");
-    environment.erase("shard");
-    return environment;
-  };
+  const auto [unused, of] = shard_of(records.front());
+  std::map<int, std::string> by_shard;
+  std::vector<std::string> lacks;
   Record whole;
+  std::set<std::string> planned;
   for (const Record& part : records) {
-    if (identity(part.environment) != identity(records.front().environment)) {
-      throw Stop(Exit::Usage, part.path + ": its environment is not that of " + records.front().path +
-                                  "; only shards of one run can be merged");
+    require_same_run(part, records.front());
+    const int shard = shard_of(part).first;
+    if (const auto [at, is_new] = by_shard.emplace(shard, part.path); !is_new) {
+      throw refusal(part, fmt::format("it is shard {}, and so is {}", part.where("shard"), at->second));
     }
-    whole.plan.insert(whole.plan.end(), part.plan.begin(), part.plan.end());
+    for (const std::string& test : part.plan) {
+      if (!planned.insert(test).second) throw refusal(part, test + " is in another of the records too");
+      whole.plan.push_back(test);
+    }
     for (const TestRecord& test : part.tests) {
-      if (whole.find(test.id()) != nullptr) {
-        throw Stop(Exit::Usage, part.path + ": " + test.id() + " is in another of the records too");
-      }
+      if (whole.find(test.id()) != nullptr) throw refusal(part, test.id() + " is in another of the records too");
       whole.add(test);
     }
-    whole.cases.insert(part.cases.begin(), part.cases.end());
+    for (const auto& [id, info] : part.cases) {
+      if (!whole.cases.emplace(id, info).second) throw refusal(part, id + " is in another of the records too");
+    }
     whole.confirmations.insert(part.confirmations.begin(), part.confirmations.end());
-    if (part.end != "complete" && whole.end.empty()) whole.end = part.end.empty() ? "cut short" : part.end;
+    if (part.end != "complete") {
+      lacks.push_back(fmt::format("shard {} did not come to its end{}", part.where("shard"),
+                                  part.end.empty() ? "" : ": " + part.end));
+    }
   }
+  // The plan of all shards, as each of them knows it: what a lost one had to run is not run, rather than gone. Where
+  // there are more shards than cases, some have nothing to run and leave no record.
+  const std::vector<std::string>& all = records.front().whole_plan;
+  const auto is_planned = [&](const std::string& test) { return planned.count(test) != 0; };
+  const bool covered = !all.empty() && std::all_of(all.begin(), all.end(), is_planned);
+  for (int shard = 1; shard <= of && !covered; ++shard) {
+    if (by_shard.count(shard) == 0) lacks.push_back(fmt::format("shard {}/{} is missing", shard, of));
+  }
+  if (!all.empty()) whole.plan = all;
   const auto by_case = [](const std::string& a, const std::string& b) { return case_of(a) < case_of(b); };
   std::stable_sort(whole.plan.begin(), whole.plan.end(), by_case);
   std::vector<TestRecord> tests = whole.tests;
@@ -42,6 +106,9 @@ void merge_records(const std::vector<std::string>& parts, const std::string& out
   RecordWriter writer = RecordWriter::create(out);
   Json environment = records.front().environment;
   environment.erase("shard");
+  for (const Record& part : records) {  // When each of them ran, and beside what.
+    environment["volatile"]["shards"].push_back(part.environment.value("volatile", Json::object()));
+  }
   writer.write(environment);
   writer.write({{"plan", whole.plan}});
   std::string previous;
@@ -50,7 +117,8 @@ void merge_records(const std::vector<std::string>& parts, const std::string& out
     writer.write(test.line);
     for (const TestRecord& again : whole.confirmations[test.id()]) writer.write(again.line);
   }
-  writer.write({{"end", whole.end.empty() ? "complete" : whole.end}});
+  writer.write({{"end", lacks.empty() ? "complete" : fmt::format("{}", fmt::join(lacks, "; "))}});
+  return lacks;
 }
 
 }  // namespace recapture

@@ -11,18 +11,10 @@
 #include <iterator>
 
 #include "harness/record/exit.h"
+#include "harness/record/file.h"
 
 namespace recapture {
 namespace {
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.good() && !file.eof()) {
-    throw Stop(Exit::Usage, fmt::format("{}: cannot read it: {}", path, std::strerror(errno)));
-  }
-  return text;
-}
 
 void take_line(Record& record, const Json& line) {
   if (line.contains("recapture")) {
@@ -110,7 +102,7 @@ std::string Record::machine() const {
 Record read_record(const std::string& path) {
   Record record;
   record.path = path;
-  const std::string text = contents(path);
+  const std::string text = contents_of(path);
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     size_t end = text.find('\n', at);

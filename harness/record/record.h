@@ -42,6 +42,9 @@ inline std::string case_of(const std::string& test_id) { return test_id.substr(0
 inline std::string name_of(const std::string& test_id) { return test_id.substr(test_id.find('.') + 1); }
 inline Kind kind_of_id(const std::string& test_id) { return kind_of(name_of(test_id)).value_or(Kind::Control); }
 
+// Why a planned test was not started that no binary has.
+inline constexpr const char* kNotBuilt = "not built";
+
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {
   Json line;

@@ -5,17 +5,55 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "harness/record/exit.h"
 
 namespace recapture {
+namespace {
 
-RecordWriter::RecordWriter(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+// O_NONBLOCK: to open a FIFO may take for ever.
+constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+Stop cannot(const std::string& path, const std::string& what, int error) {
+  return {Exit::Infrastructure, fmt::format("{}: cannot {}: {}", path, what, std::strerror(error))};
+}
+
+int open_regular(const std::string& path, int flags, const std::string& what) {
+  const int fd = open(path.c_str(), kFlags | flags, 0644);
+  if (fd < 0) {
+    if (errno == EISDIR) throw Stop(Exit::Usage, path + " is a folder, not a record");
+    throw cannot(path, what, errno);
+  }
+  struct stat about {};
+  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    close(fd);
+    throw Stop(Exit::Usage, path + " is not a regular file, so it can be no record");
+  }
+  return fd;
+}
+
+void make_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code error;  // To open the file says what is wrong.
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+}
+
+}  // namespace
+
+RecordWriter::RecordWriter(int fd, std::string path) : fd_(fd), path_(std::move(path)) {
+  try {
+    lock();
+  } catch (const Stop&) {
+    close(fd_);
+    throw;
+  }
+}
 RecordWriter::RecordWriter(RecordWriter&& other) noexcept : fd_(other.fd_), path_(std::move(other.path_)) {
   other.fd_ = -1;
 }
@@ -24,34 +62,56 @@ RecordWriter::~RecordWriter() {
 }
 
 RecordWriter RecordWriter::create(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    throw Stop(errno == EEXIST ? Exit::Usage : Exit::Infrastructure,
-               fmt::format("{}: cannot make this record: {}{}", path, std::strerror(errno),
-                           errno == EEXIST ? "; resume it with --resume, or choose another with --record" : ""));
+  make_folder_of(path);
+  RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
+  if (!writer.is_blank()) {
+    throw Stop(Exit::Usage, path + " is there already; --resume goes on with it, --record takes another name");
   }
-  return {fd, path};
+  return writer;
 }
 
-RecordWriter RecordWriter::append(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  if (fd < 0 || (whole != text.size() && ftruncate(fd, static_cast<off_t>(whole)) != 0)) {
-    throw Stop(Exit::Infrastructure, fmt::format("{}: cannot go on with it: {}", path, std::strerror(errno)));
-  }
-  return {fd, path};
+RecordWriter RecordWriter::append(const std::string& path) { return {open_regular(path, 0, "go on with it"), path}; }
+
+RecordWriter RecordWriter::replace(const std::string& path) {
+  make_folder_of(path);
+  RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
+  if (ftruncate(writer.fd_, 0) != 0) throw cannot(path, "empty it", errno);
+  return writer;
 }
 
-void RecordWriter::write(const Json& line) {
-  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const off_t before = lseek(fd_, 0, SEEK_END);
+bool RecordWriter::is_blank() const {
+  constexpr std::string_view kStart = R"({"recapture":)";
+  std::array<char, kStart.size()> start{};
+  const ssize_t got = pread(fd_, start.data(), start.size(), 0);
+  return got >= 0 && end_of_whole_lines() == 0 && kStart.rfind({start.data(), static_cast<size_t>(got)}, 0) == 0;
+}
+
+// Of this process: no process that it forks has a part in it, and none outlives it. The kernel drops it whenever this
+// process closes the file after reading it, so it is taken again before each write. A file system without locks is no
+// reason not to run.
+void RecordWriter::lock() const {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (fcntl(fd_, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return;
+  throw Stop(Exit::Usage, path_ + ": another run is writing this record");
+}
+
+off_t RecordWriter::end_of_whole_lines() const {
+  off_t end = lseek(fd_, 0, SEEK_END);
+  for (char last = 0; end > 0 && pread(fd_, &last, 1, end - 1) == 1 && last != '\n';) --end;
+  return end;
+}
+
+void RecordWriter::write_all(Lines lines) {
+  std::string text;
+  for (size_t i = 0; i < lines.count; ++i) {
+    text += lines.first[i].dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  lock();
+  const off_t before = end_of_whole_lines();
+  int error = ftruncate(fd_, before) != 0 ? errno : 0;
   size_t done = 0;
-  int error = 0;
   while (done < text.size() && error == 0) {
     const ssize_t put = ::write(fd_, text.data() + done, text.size() - done);
     if (put >= 0) {
@@ -61,12 +121,15 @@ void RecordWriter::write(const Json& line) {
     }
   }
   if (error == 0 && fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) error = errno;
-  if (error == 0) return;
-  [[maybe_unused]] const int cut = ftruncate(fd_, before);  // Rather no line than half a line.
-  throw Stop(
-      Exit::Infrastructure,
-      fmt::format("{}: cannot write: {}; what ran before is recorded, `--resume` runs the rest once there is room",
-                  path_, std::strerror(error)));
+  if (error != 0) {
+    [[maybe_unused]] const int cut = ftruncate(fd_, before);  // Rather no line than half a line.
+    throw cannot(path_, "write", error);
+  }
+  struct stat ours {
+  }, there{};
+  if (fstat(fd_, &ours) != 0 || stat(path_.c_str(), &there) != 0 || ours.st_ino != there.st_ino) {
+    throw Stop(Exit::Infrastructure, path_ + ": the record was moved or deleted while it was written");
+  }
 }
 
 }  // namespace recapture

@@ -1,5 +1,8 @@
 // Writes a record line by line, so that what was finished stays whatever happens next.
 #pragma once
+#include <sys/types.h>
+
+#include <cstddef>
 #include <string>
 
 #include "harness/record/record.h"
@@ -7,19 +10,33 @@
 namespace recapture {
 
 // Appends lines, each whole and on the disk before the call returns. Throws Stop(Infrastructure) if it can't, with what
-// was written before left whole.
+// was written before left whole. A record has one writer at a time: the second one throws Stop(Usage).
 class RecordWriter {
  public:
-  static RecordWriter create(const std::string& path);  // Refuses to overwrite.
-  static RecordWriter append(const std::string& path);  // Drops a last line that was cut.
+  // A new record. What a run that was killed in its first line has left counts as none.
+  static RecordWriter create(const std::string& path);
+  // One that is there. Nothing of it changes before the first write, which drops a last line that was cut.
+  static RecordWriter append(const std::string& path);
+  // A new record in the place of any other.
+  static RecordWriter replace(const std::string& path);
   RecordWriter(RecordWriter&& other) noexcept;
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
-  void write(const Json& line);
+  void write(const Json& line) { write_all({&line, 1}); }
+  // These lines at once: a killed run leaves all of them or none.
+  struct Lines {
+    const Json* first;
+    size_t count;
+  };
+  void write_all(Lines lines);
+  // Whether no line of a record is there yet, and nothing else either.
+  bool is_blank() const;
 
  private:
   RecordWriter(int fd, std::string path);
+  void lock() const;
+  off_t end_of_whole_lines() const;
   int fd_;
   std::string path_;
 };

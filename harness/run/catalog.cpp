@@ -7,25 +7,26 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <map>
+#include <optional>
+#include <system_error>
 #include <thread>
+#include <utility>
 
+#include "harness/judge/catalogue.h"
 #include "harness/judge/tree.h"
+#include "harness/judge/version.h"
 #include "harness/record/exit.h"
+#include "harness/record/file.h"
 #include "harness/run/process.h"
 
 namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Tells whether a kept description is still that of the binary, wherever it has been copied to.
 std::string fingerprint(const fs::path& binary) {
-  const std::string bytes = contents(binary);
+  const std::string bytes = contents_of(binary);
   return fmt::format("{}-{:016x}", bytes.size(), std::hash<std::string>{}(bytes));
 }
 
@@ -40,6 +41,7 @@ std::string telling_line(const std::string& words) {
 Json describe(const Program& program) {
   constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
   const auto [seen, answer] = ask(program, kDeadline_s);
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was run");
   Json json = Json::parse(answer, nullptr, false);
   if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
   throw Stop(
@@ -49,69 +51,182 @@ Json describe(const Program& program) {
                   program.path, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
 }
 
+// The binaries that lie where those of cases do. Of two of one name, that of the family which the tree has it in
+// counts: the other is left from before the case was moved.
+std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::string, TreeCase>& sources) {
+  std::map<std::string, CaseBinary> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const bool runnable = entry.is_regular_file() && access(entry.path().c_str(), X_OK) == 0;
+    if (!runnable || entry.path().has_extension() || entry.path().parent_path().parent_path() != folder) continue;
+    CaseBinary binary;
+    binary.path = entry.path().string();
+    binary.info.id = entry.path().filename().string();
+    binary.info.family = entry.path().parent_path().filename().string();
+    const auto source = sources.find(binary.info.id);
+    if (!sources.empty() && source == sources.end()) continue;  // Its case has been deleted.
+    const auto [other, is_new] = found.emplace(binary.info.id, binary);
+    if (is_new) continue;
+    const std::string& family = source == sources.end() ? "" : source->second.family;
+    if (family != binary.info.family && family != other->second.info.family) {
+      throw Stop(Exit::Usage, fmt::format("two cases have one name: {} and {}", other->second.path, binary.path));
+    }
+    if (family == binary.info.family) other->second = binary;
+  }
+  std::vector<CaseBinary> all;
+  for (auto& [id, binary] : found) all.push_back(std::move(binary));
+  return all;
+}
+
+// What was kept of earlier answers. It is only a cache: what is damaged is asked again.
+std::map<std::string, std::pair<std::string, Json>> kept_in(const fs::path& path) {
+  std::map<std::string, std::pair<std::string, Json>> kept;
+  try {
+    const Json json = Json::parse(contents_of(path));
+    for (const auto& [id, one] : json.items()) {
+      kept[id] = {one.at("binary").get<std::string>(), one.at("description")};
+      CaseInfo::from(kept[id].second);
+    }
+  } catch (const std::exception&) {
+    return {};
+  }
+  return kept;
+}
+
+// Whole or not at all: another run may read it now.
+void keep(const fs::path& path, const Json& json) {
+  const fs::path draft = fmt::format("{}.{}", path.string(), getpid());
+  std::ofstream file(draft);
+  file << json.dump(1) << '\n';
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(draft, path, error);
+  if (!file || error) fs::remove(draft, error);
+}
+
+CaseInfo info_of(const CaseBinary& binary, const Json& description) {
+  try {
+    CaseInfo info = CaseInfo::from(description);
+    info.id = binary.info.id;
+    info.family = binary.info.family;
+    std::set<std::string> names;
+    for (std::string& test : info.tests) {
+      test.erase(0, test.find('.') + 1);
+      if (!names.insert(test).second) throw std::runtime_error("two of its tests are named " + test);
+    }
+    return info;
+  } catch (const std::exception& e) {
+    throw Stop(Exit::Usage, fmt::format("{} cannot describe itself: {}", binary.path, e.what()));
+  }
+}
+
+// What the catalogue says of a case that is not built.
+CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>& sources) {
+  CaseInfo info;
+  info.id = one.id;
+  info.family = one.family;
+  if (const auto source = sources.find(one.id); source != sources.end()) info.hash = source->second.code;
+  info.title = one.title;
+  info.documented = one.documented;
+  info.nature = one.nature;
+  info.fidelity = one.fidelity;
+  info.needs_words = one.needs;
+  info.needs = Needs::read(one.needs).value_or(Needs{});
+  info.sources = one.sources;
+  info.deadline_s = one.deadline_s;
+  info.effect = one.effect;
+  return info;
+}
+
 }  // namespace
 
 std::vector<CaseBinary> catalog(const Places& places, const std::string& release, const std::string& site) {
   const fs::path folder = places.cases_of(release);
-  const auto sources = cases_in_tree(places.root);  // A binary whose case has been deleted is a leftover of the build.
   std::vector<CaseBinary> cases;
-  if (fs::is_directory(folder)) {
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      const bool runnable = entry.is_regular_file() && access(entry.path().c_str(), X_OK) == 0;
-      if (!runnable || entry.path().has_extension() || entry.path().parent_path().parent_path() != folder) continue;
-      CaseBinary binary;
-      binary.path = entry.path().string();
-      binary.info.id = entry.path().filename().string();
-      binary.info.family = entry.path().parent_path().filename().string();
-      if (sources.empty() || sources.count(binary.info.id) != 0) cases.push_back(binary);
-    }
-  }
+  if (fs::is_directory(folder)) cases = binaries_in(folder, cases_in_tree(places.root));
   if (cases.empty()) {
     throw Stop(
         Exit::Infrastructure,
         fmt::format("no cases are built for LibTorch {}; `ci/suite {}` gets it and builds them", release, release));
   }
-  std::sort(cases.begin(), cases.end(), [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
-
   const fs::path kept_path = places.build + "/" + release + "/catalog.json";
-  Json kept = Json::parse(contents(kept_path), nullptr, false);
-  if (!kept.is_object()) kept = Json::object();
+  const auto kept = kept_in(kept_path);
   std::vector<Json> described(cases.size());
-  std::vector<std::string> prints(cases.size()), errors(cases.size());
+  std::vector<std::string> prints(cases.size());
+  std::vector<std::optional<Stop>> errors(cases.size());
   std::atomic<size_t> next = 0;
   const auto variables = libtorch_variables(site);
   const auto work = [&] {
     for (size_t i = next++; i < cases.size(); i = next++) {
-      prints[i] = fingerprint(cases[i].path);
-      const auto known = kept.find(cases[i].info.id);
-      if (known != kept.end() && known->value("binary", "") == prints[i]) {
-        described[i] = known->at("description");
-        continue;
-      }
       try {
-        described[i] = describe({cases[i].path, {"--describe"}, variables});
+        prints[i] = fingerprint(cases[i].path);
+        const auto known = kept.find(cases[i].info.id);
+        described[i] = known != kept.end() && known->second.first == prints[i]
+                           ? known->second.second
+                           : describe({cases[i].path, {"--describe"}, variables});
       } catch (const Stop& stop) {
-        errors[i] = stop.what();
+        errors[i] = stop;
       }
     }
   };
   std::vector<std::thread> workers;
-  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) workers.emplace_back(work);
+  try {
+    while (workers.size() + 1 < std::thread::hardware_concurrency()) workers.emplace_back(work);
+  } catch (const std::system_error&) {  // As many as there may be.
+  }
+  work();
   for (std::thread& worker : workers) worker.join();
 
-  Json now = Json::object();
+  Json now = Json::object(), before = Json::object();
   for (size_t i = 0; i < cases.size(); ++i) {
-    if (!errors[i].empty()) throw Stop(Exit::Infrastructure, errors[i]);
-    now[cases[i].info.id] = {{"binary", prints[i]}, {"description", described[i]}};
-    CaseInfo info = CaseInfo::from(described[i]);
-    info.id = cases[i].info.id;
-    info.family = cases[i].info.family;
-    for (std::string& test : info.tests) test.erase(0, test.find('.') + 1);
-    cases[i].info = info;
+    if (errors[i]) throw *errors[i];
+    const std::string& id = cases[i].info.id;
+    cases[i].info = info_of(cases[i], described[i]);
+    now[id] = {{"binary", prints[i]}, {"description", described[i]}};
   }
-  if (now != kept)
-    std::ofstream(kept_path) << now.dump(1) << '\n';  // Only a cache: not being able to keep it is no error.
+  for (const auto& [id, one] : kept) before[id] = {{"binary", one.first}, {"description", one.second}};
+  if (now != before) keep(kept_path, now);
   return cases;
+}
+
+void add_lost(std::vector<CaseBinary>& built, const Places& places, const std::string& release,
+              const std::vector<Record>& committed) {
+  std::map<std::string, CaseInfo> expected;  // With the tests that it should have.
+  std::map<std::string, std::set<std::string>> known;
+  const bool catalogued = fs::exists(catalogue_path(places.root));
+  if (catalogued) {
+    const auto sources = cases_in_tree(places.root);
+    for (const CatalogueCase& one : read_catalogue(places.root)) {
+      CaseInfo& info = expected[one.id] = info_of(one, sources);
+      for (const CatalogueTest& test : one.tests) known[one.id].insert(test.name);
+      if (!is_version(release)) continue;
+      for (const CatalogueTest& test : one.tests) info.tests.push_back(test.name);
+    }
+  }
+  for (const Record& record : committed) {
+    if (record.where("release") != release) continue;
+    for (const std::string& id : record.plan) {
+      const std::string case_id = case_of(id), name = name_of(id);
+      if (catalogued && known[case_id].count(name) == 0) continue;  // It is no more, and not by accident.
+      if (const auto info = record.cases.find(case_id); info != record.cases.end()) expected.insert(*info);
+      auto& tests = expected[case_id].tests;
+      if (std::find(tests.begin(), tests.end(), name) == tests.end()) tests.push_back(name);
+    }
+  }
+  for (auto& [case_id, info] : expected) {
+    const std::string& id = case_id;  // For the lambda.
+    const auto its = std::find_if(built.begin(), built.end(), [&](const CaseBinary& b) { return b.info.id == id; });
+    if (its == built.end()) {
+      const std::set<std::string> lost(info.tests.begin(), info.tests.end());
+      if (!lost.empty()) built.push_back({std::move(info), "", lost});
+      continue;
+    }
+    for (const std::string& test : info.tests) {
+      if (std::find(its->info.tests.begin(), its->info.tests.end(), test) != its->info.tests.end()) continue;
+      its->info.tests.push_back(test);
+      its->lost.insert(test);
+    }
+  }
+  std::sort(built.begin(), built.end(), [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
 }
 
 }  // namespace recapture

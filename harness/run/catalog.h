@@ -1,5 +1,6 @@
 // What can be run: the case binaries of a build, each asked to describe itself.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,16 @@ namespace recapture {
 
 struct CaseBinary {
   CaseInfo info;
-  std::string path;
+  std::string path;            // "" if it is not built.
+  std::set<std::string> lost;  // Of its tests, those that are not in the build.
 };
 
 // Every case that is built for `release`, by id. Descriptions are kept beside the binaries until these change. Throws
-// Stop(Infrastructure) if nothing is built or its LibTorch cannot be loaded.
+// Stop(Infrastructure) if nothing is built or its LibTorch cannot be loaded, Stop(Usage) if two have one name.
 std::vector<CaseBinary> catalog(const Places& places, const std::string& release, const std::string& site);
+// Adds what should be built for `release` and is not, so that it cannot vanish unnoticed: the cases and tests of the
+// committed catalogue; for a build without LibTorch, which has only some of them, those that `committed` records have.
+void add_lost(std::vector<CaseBinary>& built, const Places& places, const std::string& release,
+              const std::vector<Record>& committed);
 
 }  // namespace recapture

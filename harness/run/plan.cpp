@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <random>
 #include <set>
 #include <utility>
@@ -23,9 +23,15 @@ void mix(std::vector<T>& all, std::mt19937_64& random) {
 }  // namespace
 
 Shard read_shard(const std::string& text) {
+  constexpr int kMost = 1000;  // More than there are cases.
   Shard shard;
-  if (std::sscanf(text.c_str(), "%d/%d", &shard.index, &shard.of) != 2 || shard.index < 1 || shard.index > shard.of) {
-    throw Stop(Exit::Usage, "--shard takes i/n with i from 1 to n, not '" + text + "'");
+  const char* const end = text.data() + text.size();
+  const auto index = std::from_chars(text.data(), end, shard.index);
+  const bool has_slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
+  const auto of = has_slash ? std::from_chars(index.ptr + 1, end, shard.of) : index;
+  if (!has_slash || of.ec != std::errc() || of.ptr != end || shard.index < 1 || shard.index > shard.of ||
+      shard.of > kMost) {
+    throw Stop(Exit::Usage, fmt::format("--shard takes i/n with i from 1 to n, and n up to {}, not '{}'", kMost, text));
   }
   return shard;
 }

@@ -4,8 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <utility>
+
+#include "harness/record/output.h"
 
 namespace recapture {
 namespace {
@@ -31,12 +32,15 @@ void Progress::running(size_t worker, const std::string& test) {
   renew();
 }
 
-void Progress::finished(size_t worker, const std::string& test, const std::string& shown) {
+void Progress::finished(size_t worker, const std::string& test) {
   ++done_;
   running_.erase(worker);
   estimate_.finished(test);
-  fmt::print("{}{}\n", terminal_ ? "\r\x1b[K" : "", shown);
-  std::fflush(stdout);
+}
+
+void Progress::show(const std::string& line) {
+  print("{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
+  flush_output();
   shown_.clear();
 }
 
@@ -58,8 +62,8 @@ void Progress::renew() {
   if (text.size() > columns()) text.resize(columns());
   if (text == shown_) return;
   shown_ = text;
-  fmt::print("\r\x1b[K{}", text);
-  std::fflush(stdout);
+  print("\r\x1b[K{}", text);
+  flush_output();
 }
 
 }  // namespace recapture

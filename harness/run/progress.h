@@ -13,8 +13,9 @@ class Progress {
  public:
   Progress(size_t total, size_t width, Estimate estimate);
   void running(size_t worker, const std::string& test);
-  // `shown` is the line to be printed for the test.
-  void finished(size_t worker, const std::string& test, const std::string& shown);
+  void finished(size_t worker, const std::string& test);
+  // A line that stays.
+  void show(const std::string& line);
   // Time goes by.
   void tick();
   // What a worker runs, "" for none.

@@ -1,17 +1,19 @@
 #include "harness/run/run.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -34,7 +36,7 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kConfirmations = 2;
+constexpr size_t kConfirmations = 2;
 
 std::string chosen_release(const Places& places, const std::string& wanted) {
   const auto built = built_releases(places);
@@ -55,10 +57,16 @@ size_t best_jobs(const Machine& machine) {
   return machine.gpus > 0 ? std::clamp<size_t>(cores / 2, 1, kMostBesideAGpu) : cores;
 }
 
+void stop_if_interrupted() {
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was run");
+}
+
+bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
+
 bool runs_alone(const CaseInfo& info) { return info.nature == word(Nature::Race); }
 
-Json tests_of(const std::vector<PlannedCase>& plan) {
-  Json tests = Json::array();
+std::vector<std::string> tests_of(const std::vector<PlannedCase>& plan) {
+  std::vector<std::string> tests;
   for (const PlannedCase& planned : plan) {
     for (const std::string& test : planned.tests) tests.push_back(planned.binary.info.id + "." + test);
   }
@@ -84,34 +92,50 @@ class Run {
   Finished go();
 
  private:
-  void prepare();
-  void open_record();
+  void take_record();
+  void make_plan();
+  void ask_around();
+  void begin_record();
+  void make_record();
+  void require_same_run() const;
+  void require_same_environment() const;
   void put_in_order();
   void run_all();
+  void keep(const Json& line);
   void hear(size_t worker, const Json& message);
   void end_of_all();
+  [[noreturn]] void end_interrupted();
   [[noreturn]] void cut_short(const Pool::Failure& failure);
 
   // In a worker.
   void run_case(size_t worker, const PlannedCase& planned);
   void run_test(const CaseBinary& binary, const std::string& test);
+  void confirm(const CaseBinary& binary, const std::string& test, size_t before);
+  void write_line(const Json& line);
+  void show_case();
   Observation observe(const CaseBinary& binary, const std::string& test, bool by_exec);
   static Ran ran(const CaseBinary& binary, const std::string& test, bool by_exec);
-  Row judge_line(const CaseBinary& binary, const Json& line);
   void check_gpu(const std::string& after);
   void say(const Json& message) const { (*say_)(message); }
 
   // In either.
   void see_gpus(const std::string& visible) const;
   Program program_of(const CaseBinary& binary) const;
-  bool done_before(const CaseBinary& binary, const std::string& test) const {
-    return resumed_ && resumed_->find(binary.info.id + "." + test) != nullptr;
+  // Of the record that is resumed, the test's line; nullptr if there is none.
+  const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
+    return resumed_ ? resumed_->find(binary.info.id + "." + test) : nullptr;
   }
+  size_t confirmations_before(const std::string& id) const;
+  Row judge_line(const CaseBinary& binary, const Json& line) const;
+  bool asks_for_confirmation(const Row& row, const TestRecord& line) const;
+  bool is_done(const CaseBinary& binary, const std::string& test) const;
+  std::string why_not(const CaseBinary& binary, const std::string& test) const;
 
   const Places& places_;
   RunOptions options_;
   std::vector<PlannedCase> plan_;        // In the catalogue's order.
   std::vector<PlannedCase> whole_plan_;  // Of all shards, if there are several.
+  std::vector<Record> committed_;        // The newest of each machine.
   std::vector<PlannedCase> queue_;       // What is left of it, in the order in which it runs.
   std::vector<size_t> together_, alone_;
   Machine machine_;
@@ -120,8 +144,10 @@ class Run {
   Anonymous anonymous_;
   std::optional<RecordWriter> writer_;
   std::optional<Record> resumed_;
-  std::unique_ptr<Server> server_;
   std::optional<Progress> progress_;
+  Record case_;                               // In a worker: of the case that it runs, what is known so far,
+  std::map<std::string, std::string> shown_;  // and the lines that the user has seen of it.
+  std::unique_ptr<Server> server_;
   const Pool::Say* say_ = nullptr;
   Json last_;  // The record's last line, if a worker has found out that there is no sense in going on.
   Pace pace_;
@@ -144,15 +170,46 @@ Program Run::program_of(const CaseBinary& binary) const {
   return program;
 }
 
-void Run::prepare() {
+// First of all, so that a second runner of one record hears of the first before it does anything.
+void Run::take_record() {
+  if (options_.resume.empty()) return;
+  options_.record = options_.resume;
+  writer_.emplace(RecordWriter::append(options_.resume));
+  if (options_.go_on && writer_->is_blank()) return;
+  resumed_ = read_record(options_.resume);
+  if (!options_.go_on && resumed_->end == "complete") {
+    throw Stop(Exit::Usage, options_.resume + " is complete; there is nothing to resume");
+  }
+  if (resumed_->plan.empty() && (!options_.go_on || !resumed_->tests.empty())) {
+    throw Stop(Exit::Usage, options_.resume + " has no plan, so nobody knows what is left to run; start a new run");
+  }
+}
+
+void Run::make_plan() {
   options_.release = chosen_release(places_, options_.release);
-  const auto built = catalog(places_, options_.release, options_.libtorch);
-  plan_ = plan_of(built, options_.filters, options_.broken, options_.shard);
-  if (options_.shard.of > 1) whole_plan_ = plan_of(built, options_.filters, options_.broken, Shard{});
+  auto cases = catalog(places_, options_.release, options_.libtorch);
+  committed_ = newest_records(places_.reports()).records;
+  add_lost(cases, places_, options_.release, committed_);
+  if (resumed_ && !options_.go_on && options_.filters.empty()) {
+    plan_ = plan_of(cases, resumed_->plan, options_.broken, Shard{});  // The plan is of this shard.
+  } else {
+    plan_ = plan_of(cases, options_.filters, options_.broken, options_.shard);
+  }
+  if (options_.shard.of > 1) whole_plan_ = plan_of(cases, options_.filters, options_.broken, Shard{});
+  if (plan_.empty()) {
+    throw Stop(Exit::NothingRan,
+               options_.shard.of > 1
+                   ? "nothing to run: this shard is empty"
+                   : fmt::format("nothing to run: --break {} concerns none of these tests", word(options_.broken)));
+  }
+}
+
+void Run::ask_around() {
   options_.demands.as_before = options_.broken == Break::Nothing;
   rules_ = rules_of(places_.root, options_.demands);
   see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   machine_ = ask_machine(places_);
+  stop_if_interrupted();
   if (machine_.gpus > 0 && !machine_.answers()) {
     throw Stop(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
   }
@@ -160,47 +217,108 @@ void Run::prepare() {
     throw Stop(Exit::Infrastructure, "a GPU is required, but there is none: " + machine_.reason);
   }
   if (options_.jobs == 0) options_.jobs = best_jobs(machine_);
+  const auto built = std::find_if(plan_.begin(), plan_.end(), [](const PlannedCase& p) { return is_built(p.binary); });
+  if (built == plan_.end()) {
+    const std::string& id = plan_.front().binary.info.id;
+    throw Stop(Exit::Infrastructure, fmt::format("{} is not built for LibTorch {}; `ci/suite {} -- {}` builds it", id,
+                                                 options_.release, options_.release, id));
+  }
+  Surroundings surroundings = surroundings_of(places_, options_, machine_, built->binary.path);
+  stop_if_interrupted();
+  environment_ = surroundings.environment;
+  if (options_.demands.gpu || options_.demands.recorder) {  // Whoever reads the record must judge it as this run does.
+    const Json last = environment_.at("volatile");
+    environment_.erase("volatile");
+    environment_["require"] = fmt::format("{}{}{}", options_.demands.gpu ? "gpu" : "",
+                                          options_.demands.gpu && options_.demands.recorder ? "," : "",
+                                          options_.demands.recorder ? "recorder" : "");
+    environment_["volatile"] = last;
+  }
+  anonymous_ = surroundings.anonymous;
 }
 
-void Run::open_record() {
-  if (!options_.resume.empty()) {
-    resumed_ = read_record(options_.resume);
-    Json then = resumed_->environment, now = environment_;
-    then.erase("volatile");
-    now.erase("volatile");
+// That the record which is to be resumed is of this plan, and of cases as they are built now.
+void Run::require_same_run() const {
+  const Json broken = word(options_.broken), shard = fmt::format("{}/{}", options_.shard.index, options_.shard.of);
+  for (const auto& [key, now] : {std::pair("release", Json(options_.release)), {"break", broken}, {"shard", shard}}) {
+    const Json then = resumed_->environment.value(key, Json());
     if (then != now) {
-      throw Stop(
-          Exit::Usage,
-          options_.resume + " is of another environment (machine, release, revision or options); start a new run");
+      throw Stop(Exit::Usage, fmt::format("{} is of another run: its {} is {}, not {}", options_.resume, key,
+                                          then.dump(), now.dump()));
     }
-    if (resumed_->end == "complete") {
-      throw Stop(Exit::Usage, options_.resume + " is complete; there is nothing to resume");
+  }
+  std::vector<std::string> then = resumed_->plan, now = tests_of(plan_);
+  std::sort(then.begin(), then.end());
+  std::sort(now.begin(), now.end());
+  if (!then.empty() && then != now) {
+    throw Stop(Exit::Usage, fmt::format("{} is of a run of other tests{}", options_.resume,
+                                        options_.go_on ? "" : "; without names, --resume runs the rest of it"));
+  }
+  for (const PlannedCase& planned : plan_) {
+    const CaseInfo& info = planned.binary.info;
+    const auto before = resumed_->cases.find(info.id);
+    if (before == resumed_->cases.end() || before->second.hash == info.hash || resumed_->end == "complete") continue;
+    throw Stop(Exit::Usage,
+               fmt::format("{}: {} has been built from other code since; start a new run", options_.resume, info.id));
+  }
+}
+
+void Run::require_same_environment() const {
+  std::set<std::string> differs;
+  for (const auto& [a, b] :
+       {std::pair(&environment_, &resumed_->environment), {&resumed_->environment, &environment_}}) {
+    for (const auto& [key, value] : a->items()) {
+      if (key != "volatile" && (!b->contains(key) || b->at(key) != value)) differs.insert(key);
     }
-    writer_.emplace(RecordWriter::append(options_.resume));
+  }
+  if (differs.empty()) return;
+  throw Stop(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run",
+                                      options_.resume, fmt::join(differs, ", ")));
+}
+
+// The environment and the plan at once: a record that lacks its plan could not be resumed.
+void Run::begin_record() {
+  Json plan{{"plan", tests_of(plan_)}};
+  if (!whole_plan_.empty()) plan["whole"] = tests_of(whole_plan_);
+  if (resumed_) {
+    require_same_environment();
     writer_->write({{"resumed", environment_.at("volatile")}});
-    options_.record = options_.resume;
-    if (!resumed_->plan.empty()) return;
-  } else if (options_.record.empty()) {
-    std::string name = report_path(environment_);
-    std::replace(name.begin(), name.end(), '/', '-');
-    options_.record =
-        fmt::format("{}/records/{:%Y%m%d-%H%M%S}-{}", places_.build, fmt::gmtime(std::time(nullptr)), name);
+    if (resumed_->plan.empty()) writer_->write(plan);
+    return;
   }
-  if (!resumed_) {
-    writer_.emplace(RecordWriter::create(options_.record));
-    writer_->write(environment_);
+  if (!writer_) make_record();
+  const std::array<Json, 2> lines{environment_, plan};
+  writer_->write_all({lines.data(), lines.size()});
+}
+
+void Run::make_record() {
+  if (!options_.record.empty()) {
+    writer_.emplace(options_.replace ? RecordWriter::replace(options_.record) : RecordWriter::create(options_.record));
+    return;
   }
-  Json line{{"plan", tests_of(plan_)}};
-  if (!whole_plan_.empty()) line["whole"] = tests_of(whole_plan_);
-  writer_->write(line);
+  std::string name = report_path(environment_), when;
+  std::replace(name.begin(), name.end(), '/', '-');
+  for (const char c : started(environment_)) {  // "2026-11-22T00:28:39Z"
+    if (c == 'T') when += '-';
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0) when += c;
+  }
+  // Runs that begin in the same second.
+  for (int n = 1; !writer_; ++n) {
+    options_.record = fmt::format("{}/records/{}{}-{}", places_.build, when, n == 1 ? "" : fmt::format(".{}", n), name);
+    try {
+      writer_.emplace(RecordWriter::create(options_.record));
+    } catch (const Stop& stop) {
+      if (stop.code != Exit::Usage) throw;
+    }
+  }
 }
 
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
 void Run::put_in_order() {
-  Estimate estimate(newest_records(places_.reports()).records, machine_.gpu, options_.release);
+  Estimate estimate(std::move(committed_), machine_.gpu, options_.release);
   queue_ = plan_;
   for (PlannedCase& planned : queue_) {
-    const auto done = [&](const std::string& test) { return done_before(planned.binary, test); };
+    const auto done = [&](const std::string& test) { return is_done(planned.binary, test); };
     planned.tests.erase(std::remove_if(planned.tests.begin(), planned.tests.end(), done), planned.tests.end());
   }
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const PlannedCase& p) { return p.tests.empty(); }),
@@ -223,7 +341,9 @@ void Run::put_in_order() {
     (alone ? alone_ : together_).push_back(i);
     total += queue_[i].tests.size();
     for (const std::string& test : queue_[i].tests) estimate.plan(info.id + "." + test, alone);
-    if (machine_.lacks(info.needs).empty()) (alone ? pace_.alone : pace_.together) += queue_[i].tests.size();
+    for (const std::string& test : queue_[i].tests) {
+      if (why_not(queue_[i].binary, test).empty()) ++(alone ? pace_.alone : pace_.together);
+    }
   }
   pace_.jobs = std::clamp<size_t>(options_.jobs, 1, std::max<size_t>(1, together_.size()));
   progress_.emplace(total, pace_.jobs, std::move(estimate));
@@ -243,7 +363,7 @@ Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) {
   return {info.id + "." + test, by_exec ? "exec" : "fork", binary.path + " --gtest_filter=*." + test, info.stopping};
 }
 
-Row Run::judge_line(const CaseBinary& binary, const Json& line) {
+Row Run::judge_line(const CaseBinary& binary, const Json& line) const {
   Record one;
   one.environment = environment_;
   one.cases[binary.info.id] = binary.info;
@@ -251,57 +371,113 @@ Row Run::judge_line(const CaseBinary& binary, const Json& line) {
   return judge_record(one, rules_).front();
 }
 
+size_t Run::confirmations_before(const std::string& id) const {
+  if (!resumed_) return 0;
+  const auto found = resumed_->confirmations.find(id);
+  return found == resumed_->confirmations.end() ? 0 : found->second.size();
+}
+
+// Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
+bool Run::asks_for_confirmation(const Row& row, const TestRecord& line) const {
+  if (options_.broken != Break::Nothing || line.ending() == "not started") return false;
+  if (surprises(row)) return true;
+  Record here;
+  here.environment = environment_;
+  const Expectation* expected = find_expectation(rules_.expectations, row.test, here);
+  return expected != nullptr && expected->open_question();
+}
+
+bool Run::is_done(const CaseBinary& binary, const std::string& test) const {
+  const TestRecord* before = line_before(binary, test);
+  return before != nullptr && (confirmations_before(before->id()) >= kConfirmations ||
+                               !asks_for_confirmation(judge_line(binary, before->line), *before));
+}
+
+// Why a test is not started; "" if it is.
+std::string Run::why_not(const CaseBinary& binary, const std::string& test) const {
+  return binary.lost.count(test) != 0 ? kNotBuilt : machine_.lacks(binary.info.needs);
+}
+
 // The runner's own check after the last test has nobody to tell.
 void Run::check_gpu(const std::string& after) {
   const Machine now = ask_machine(places_);
-  if (now.answers()) return;
+  if (now.answers() || interrupted()) return;
   const Json last = {{"end", "the GPU does not answer after " + after}, {"canary", now.health}};
   if (say_ != nullptr) say({{"last", last}});
-  if (say_ == nullptr) writer_->write(last);
+  if (say_ == nullptr) keep(last);
   throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}",
                                                after, now.health, options_.record));
+}
+
+void Run::write_line(const Json& line) {
+  say({{"line", line}});
+  TestRecord test{line};
+  if (line.contains("confirms")) {
+    case_.confirmations[test.id()].push_back(std::move(test));
+  } else {
+    case_.add(std::move(test));
+  }
+}
+
+// Shows each test's verdict as it stands with all that the case has shown so far, and again if that changes it.
+void Run::show_case() {
+  for (const Row& row : judge_record(case_, rules_)) {
+    const std::string line = as_line(row);
+    if (std::exchange(shown_[row.test], line) != line) say({{"shown", line}});
+  }
+}
+
+void Run::confirm(const CaseBinary& binary, const std::string& test, size_t before) {
+  const std::string id = binary.info.id + "." + test;
+  const bool uses_gpu = binary.info.needs.gpus > 0;
+  if (uses_gpu) check_gpu(id);
+  for (size_t i = before + 1; i <= kConfirmations && !interrupted(); ++i) {
+    Json again = line_of(ran(binary, test, true), observe(binary, test, true), anonymous_);
+    again["confirms"] = i;
+    if (!interrupted()) write_line(again);
+  }
+  if (uses_gpu) check_gpu(id);
 }
 
 void Run::run_test(const CaseBinary& binary, const std::string& test) {
   const std::string id = binary.info.id + "." + test;
   say({{"running", id}});
-  const std::string reason = machine_.lacks(binary.info.needs);
-  Json line;
-  const bool by_exec = options_.exec || !server_ || !server_->alive();
-  if (reason.empty()) {
-    const Observation seen = observe(binary, test, by_exec);
+  if (line_before(binary, test) == nullptr) {
+    const std::string reason = why_not(binary, test);
+    const bool by_exec = options_.exec || !server_ || !server_->alive();
+    const Observation seen = reason.empty() ? observe(binary, test, by_exec) : Observation{};
     if (interrupted()) return;
-    line = line_of(ran(binary, test, by_exec), seen, anonymous_);
-  } else {
-    line = line_of_skipped(id, reason);
+    write_line(reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason));
   }
-  const Row row = judge_line(binary, line);
-  say({{"line", line}, {"shown", as_line(row)}});
-  const bool surprise = tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error;
-  Record here;
-  here.environment = environment_;
-  const Expectation* expected = find_expectation(rules_.expectations, id, here);
-  const bool open_question = expected != nullptr && expected->open_question();
-  const bool uses_gpu = binary.info.needs.gpus > 0;
-  if (!reason.empty() || options_.broken != Break::Nothing || (!surprise && !open_question)) return;
-  if (uses_gpu) check_gpu(id);
-  for (int i = 1; i <= kConfirmations && !interrupted(); ++i) {
-    Json again = line_of(ran(binary, test, true), observe(binary, test, true), anonymous_);
-    again["confirms"] = i;
-    if (!interrupted()) say({{"line", again}});
-  }
-  if (uses_gpu && surprise) check_gpu(id);
+  const TestRecord& line = *case_.find(id);
+  if (asks_for_confirmation(judge_line(binary, line.line), line)) confirm(binary, test, confirmations_before(id));
+  if (interrupted()) return;
+  show_case();
+  say({{"finished", id}});
 }
 
 void Run::run_case(size_t worker, const PlannedCase& planned) {
   const CaseBinary& binary = planned.binary;
+  case_ = Record{};
+  case_.environment = environment_;
+  case_.cases[binary.info.id] = binary.info;
+  shown_.clear();
   if (!resumed_ || resumed_->cases.count(binary.info.id) == 0) say({{"line", binary.info.to_json()}});
+  for (const std::string& test : binary.info.tests) {
+    const TestRecord* before = line_before(binary, test);
+    if (before == nullptr) continue;
+    case_.add(*before);
+    if (const auto again = resumed_->confirmations.find(before->id()); again != resumed_->confirmations.end()) {
+      case_.confirmations.insert(*again);
+    }
+  }
+  for (const Row& row : judge_record(case_, rules_)) shown_[row.test] = as_line(row);  // Before the run was cut.
   if (binary.info.needs.gpus > 1) {
     see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   } else if (!options_.gpus.empty()) {
     see_gpus(options_.gpus[worker % options_.gpus.size()]);
   }
-  if (!options_.exec && machine_.lacks(binary.info.needs).empty()) {
+  if (!options_.exec && is_built(binary) && machine_.lacks(binary.info.needs).empty()) {
     server_ = std::make_unique<Server>(program_of(binary));
   }
   for (const std::string& test : planned.tests) {
@@ -310,25 +486,39 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   server_.reset();
 }
 
+void Run::keep(const Json& line) {
+  try {
+    writer_->write(line);
+  } catch (const Stop& stop) {
+    if (!fs::exists(options_.record)) throw;
+    throw Stop(stop.code,
+               fmt::format("{}; what ran before is recorded, `--resume {}` runs the rest once it can be written",
+                           stop.what(), options_.record));
+  }
+}
+
 void Run::hear(size_t worker, const Json& message) {
   if (message.contains("running")) {
     progress_->running(worker, message.at("running"));
   } else if (message.contains("last")) {
     last_ = message.at("last");
   } else if (message.contains("line")) {
-    writer_->write(message.at("line"));
-    if (message.contains("shown")) progress_->finished(worker, message.at("line").at("test"), message.at("shown"));
+    keep(message.at("line"));
+  } else if (message.contains("shown")) {
+    progress_->show(message.at("shown"));
+  } else if (message.contains("finished")) {
+    progress_->finished(worker, message.at("finished"));
   }
 }
 
 void Run::cut_short(const Pool::Failure& failure) {
   if (!last_.is_null()) {
-    writer_->write(last_);
+    keep(last_);
     throw Stop(failure.code, failure.words);
   }
   const std::string test = progress_->run_by(failure.worker);
   const std::string what = failure.words + (test.empty() ? "" : " in " + test);
-  writer_->write({{"end", what}});
+  keep({{"end", what}});
   throw Stop(failure.code, fmt::format("{}; the rest was not run, --resume {} runs it", what, options_.record));
 }
 
@@ -350,11 +540,13 @@ void Run::run_all() {
     pace_.alone_s = alone.seconds();
   }
   pool.stop();
-  if (interrupted()) {
-    writer_->write({{"end", "interrupted"}});
-    throw Stop(Exit::Interrupted, "interrupted; --resume " + options_.record + " runs the rest");
-  }
+  if (interrupted()) end_interrupted();
   if (failure) cut_short(*failure);
+}
+
+void Run::end_interrupted() {
+  keep({{"end", "interrupted"}});
+  throw Stop(Exit::Interrupted, "interrupted; --resume " + options_.record + " runs the rest");
 }
 
 void Run::end_of_all() {
@@ -364,6 +556,7 @@ void Run::end_of_all() {
     for (const std::string& gpu : gpus) {
       see_gpus(gpu);
       check_gpu("the last test");
+      if (interrupted()) end_interrupted();
     }
     if (pace_.together >= kTestsAContext * pace_.jobs) {
       pace_.context_s = seconds_per_context(places_, pace_.jobs, options_.gpus);
@@ -374,16 +567,22 @@ void Run::end_of_all() {
                {"alone_s", rounded(pace_.alone_s)}};
   if (pace_.context_s > 0) took["context_s"] = rounded(pace_.context_s, 10000);
   took["jobs"] = pace_.jobs;
-  writer_->write({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
+  keep({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted, but all had run: " + options_.record + " is complete");
 }
 
 Finished Run::go() {
-  prepare();
-  if (plan_.empty()) throw Stop(Exit::NothingRan, "nothing to run: this shard is empty");
-  Surroundings surroundings = surroundings_of(places_, options_, machine_, plan_.front().binary.path);
-  environment_ = surroundings.environment;
-  anonymous_ = surroundings.anonymous;
-  open_record();
+  take_record();
+  make_plan();
+  if (resumed_) require_same_run();
+  if (resumed_ && resumed_->end == "complete") return {*resumed_, {}, {}, true};
+  try {
+    ask_around();
+  } catch (const Stop&) {  // What was asked does not answer, if it is Ctrl-C that ended it.
+    stop_if_interrupted();
+    throw;
+  }
+  begin_record();
   put_in_order();
   run_all();
   end_of_all();
@@ -393,6 +592,8 @@ Finished Run::go() {
 }
 
 }  // namespace
+
+bool surprises(const Row& row) { return tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error; }
 
 Finished run(const Places& places, const RunOptions& options) { return Run(places, options).go(); }
 

@@ -17,9 +17,11 @@ namespace recapture {
 
 struct RunOptions {
   std::string release;               // Empty: the newest that is built.
-  std::vector<std::string> filters;  // Families, cases or tests; empty: all.
+  std::vector<std::string> filters;  // Families, cases or tests; empty: all, or what is planned in `resume`.
   std::string record;                // Where to write; empty: below the build folder.
-  std::string resume;                // A record to go on with.
+  std::string resume;                // A record to go on with; it must be of such a run.
+  bool go_on = false;                // `resume` may be complete, or have been cut before its first test.
+  bool replace = false;              // Put the record in the place of any other.
   std::string libtorch;              // A site-packages folder to load LibTorch from.
   std::string revision;              // Empty: asked of git.
   Break broken = Break::Nothing;
@@ -39,11 +41,15 @@ struct Pace {
   double context_s = 0;  // For a bare context at the same width; 0: not measured.
 };
 
+// What a run repeats to confirm it, and names at its end.
+bool surprises(const Row& row);
+
 // The record that a run wrote, read again and judged as every record is.
 struct Finished {
   Record record;
   std::vector<Row> rows;
   Pace pace;
+  bool before = false;  // It was complete before; nothing was run.
 };
 
 // Prints a line a test. Throws Stop where it does not come to its end.

@@ -1,0 +1,45 @@
+#include "harness/record/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+namespace recapture {
+namespace {
+
+int first_error = 0;
+
+void note(bool failed) {
+  if (failed && first_error == 0) first_error = errno;
+}
+
+}  // namespace
+
+void print_text(const std::string& text) { note(std::fwrite(text.data(), 1, text.size(), stdout) != text.size()); }
+
+void flush_output() { note(std::fflush(stdout) != 0); }
+
+int output_error() {
+  flush_output();
+  return first_error == EPIPE ? 0 : first_error;
+}
+
+void open_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+      [[maybe_unused]] const int lowest = open("/dev/null", O_RDWR);  // The lowest that is free is this one.
+    }
+  }
+}
+
+void say_last_words(const std::string& words) {
+  std::string line = words.substr(0, words.find_last_not_of(" \n") + 1);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::fflush(stdout);
+  std::fputs(("recapture: " + line + "\n").c_str(), stderr);
+}
+
+}  // namespace recapture

@@ -1,0 +1,80 @@
+// A tree and a build folder of its own for a test of the program: the real program beside a stand-in for the canary,
+// and stand-ins as its only cases.
+#pragma once
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "harness/judge/row.h"
+
+namespace recapture {
+
+struct Said {
+  int code = 0;
+  std::string out;
+
+  bool is_one_line() const { return std::count(out.begin(), out.end(), '\n') == 1 && out.rfind("recapture: ", 0) == 0; }
+};
+
+class FakeTree : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    namespace fs = std::filesystem;
+    fs::create_directories(folder + "/ci");
+    fs::create_directories(cases);
+    std::ofstream(folder + "/ci/matrix.toml") << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\n";
+    fs::copy(RECAPTURE_BUILD "/recapture", folder + "/build/recapture");
+    fs::copy(RECAPTURE_BUILD "/harness/tests/fake_canary", folder + "/build/canary");
+    std::ofstream(folder + "/build/canary.txt") << R"({"gpus":0,"canary":"none","reason":"no driver"})" << '\n';
+    add_case("twofold");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  void add_case(const std::string& name) const {
+    std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/twofold", cases + "/" + name);
+  }
+  std::string command(const std::string& arguments) const { return "'" + folder + "/build/recapture' " + arguments; }
+  static Said shell(const std::string& line) {
+    Said said;
+    FILE* pipe = popen(("exec 2>&1 </dev/null; " + line).c_str(), "r");
+    std::array<char, 4096> buffer{};
+    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) said.out.append(buffer.data(), got);
+    const int status = pclose(pipe);
+    said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return said;
+  }
+  Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
+  std::string record() const { return folder + "/r.jsonl"; }
+
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Test by test what the record means, and by how many more runs that was confirmed.
+  static std::vector<std::string> verdicts(const std::string& path) {
+    const Record record = read_record(path);
+    std::vector<std::string> all{record.end};
+    for (const Row& row : judge_record(record, {})) {
+      const auto again = record.confirmations.find(row.test);
+      const size_t times = again == record.confirmations.end() ? 0 : again->second.size();
+      all.push_back(row.test + ": " + std::string(word(row.result)) + ", " + std::string(word(row.verdict)) + ", " +
+                    std::to_string(times));
+    }
+    return all;
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-tree-" + std::to_string(getpid());
+  const std::string cases = folder + "/build/2.15.0/cases/doubtful";
+};
+
+}  // namespace recapture

@@ -1,0 +1,175 @@
+// The command line and what the program reads and writes beside records: what is wrong gets one line and its exit code,
+// before hours of running.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "harness/record/exit.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+using Options = FakeTree;
+
+TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
+  EXPECT_EQ(recapture("run twofold.ControlHolds --record " + record()).code, 0);
+  mkfifo((folder + "/fifo").c_str(), 0600);
+  const std::string r = record(), fifo = folder + "/fifo", test = " twofold.ControlHolds";
+  const std::vector<std::tuple<std::string, int, std::string>> table = {
+      {"run --shard 1/2x", 2, "--shard takes i/n"},
+      {"run --shard 1/2/3", 2, "--shard takes i/n"},
+      {"run --shard +1/2", 2, "--shard takes i/n"},
+      {"run --shard 4294967297/4294967297", 2, "--shard takes i/n"},
+      {"run --shard ''", 2, "--shard is empty"},
+      {"run --shard=", 2, "--shard= has no value"},
+      {"run --resume ''", 2, "--resume is empty"},
+      {"run --record= twofold", 2, "--record= has no value"},
+      {"show ''", 2, "is empty"},
+      {"run --exec=7", 2, "exec"},
+      {"run --continue=false --record " + r, 2, "continue"},
+      {"run --record a --resume " + r, 2, "--record and --resume cannot be combined"},
+      {"run --break trigger" + test, 4, "--break trigger concerns none of these tests"},
+      {"show --markdown --json " + r, 2, "--json, --markdown and --junit cannot be combined"},
+      {"show --markdown --junit x.xml " + r, 2, "cannot be combined"},
+      {"show --json --junit x.xml " + r, 2, "cannot be combined"},
+      {"show --junit " + r + " " + r, 2, "is no XML"},
+      {"run --junit " + r + " --record " + r + "2" + test, 2, "is no XML"},
+      {"run --junit " + r + "2 --record " + r + "2" + test, 2, "is the record"},
+      {"run --junit /proc/x.xml" + test, 7, "/proc/x.xml: cannot write it"},
+      {"run --junit " + folder + test, 2, "is a folder"},
+      {"run --junit " + folder + "/none/x.xml" + test, 7, "cannot write it"},
+      {"show " + fifo, 2, "is not a regular file"},
+      {"show /dev/zero", 2, "is not a regular file"},
+      {"run --resume " + fifo, 2, "is not a regular file"},
+      {"run --record " + fifo + test, 2, "is not a regular file"},
+      {"run --continue --record " + fifo + test, 2, "is not a regular file"},
+      {"run --record " + folder + test, 2, "is a folder"},
+      {"run --resume " + folder, 2, "Is a directory"},
+      {"merge " + r + " " + r, 2, "is there already"},
+      {"merge " + folder + "/m " + folder, 2, "Is a directory"},
+      {"run --record /" + std::string(5000, 'x') + test, 7, "File name too long"},
+  };
+  const std::string before = text_of(r);
+  for (const auto& [arguments, code, words] : table) {
+    const Said said = recapture(arguments);
+    EXPECT_EQ(said.code, code) << arguments << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << arguments << "\n" << said.out;
+  }
+  EXPECT_EQ(text_of(r), before);
+  EXPECT_FALSE(fs::exists(r + "2")) << "nothing was run";
+}
+
+TEST_F(Options, JUnitGoesWhereItMay) {
+  const std::string xml = folder + "/j.xml";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(recapture("run twofold.ControlHolds --junit " + xml).code, 0);
+    EXPECT_THAT(text_of(xml), HasSubstr("<testsuite "));
+  }
+}
+
+TEST_F(Options, ExitCodesStandInOnePlace) {
+  const std::string readme = text_of(RECAPTURE_ROOT "/README.md"), help = recapture("--help").out;
+  std::string table = "| code | meaning |\n| --- | --- |\n", list = "Exit codes:\n";
+  for (const ExitMeaning& row : kExitMeanings) {
+    table += fmt::format("| {} | {} |\n", static_cast<int>(row.code), row.meaning);
+    list += fmt::format("  {:<4} {}\n", static_cast<int>(row.code), row.meaning);
+  }
+  EXPECT_THAT(readme, HasSubstr(table + "\n"));
+  EXPECT_THAT(help, HasSubstr(list));
+}
+
+TEST_F(Options, AReaderWhoHasSeenEnoughEndsNothing) {
+  const std::string tests = " twofold.ReproducesHealthy twofold.ControlHolds";
+  const Said cut =
+      shell("{ " + command("run --record " + record() + tests) + "; echo $? >'" + folder + "/code'; } | true");
+  EXPECT_EQ(cut.out, "");
+  EXPECT_EQ(text_of(folder + "/code"), "5\n");
+  EXPECT_EQ(read_record(record()).end, "complete");
+  const Said shown = shell("{ " + command("show " + record()) + "; echo $? >'" + folder + "/code'; } | true");
+  EXPECT_EQ(shown.out, "");
+  EXPECT_EQ(text_of(folder + "/code"), "5\n") << "what is not read is still found";
+}
+
+TEST_F(Options, ClosedOutputsAreNoPlaceForARecord) {
+  const std::vector<std::string> closings = {">&-", "2>&-", "<&-", "<&- >&- 2>&-"};
+  for (const std::string& closed : closings) {
+    fs::remove(record());
+    const Said said = shell(command("run twofold.ControlHolds --record " + record()) + " " + closed);
+    EXPECT_EQ(said.code, 0) << closed;
+    EXPECT_EQ(verdicts(record()).size(), 2U) << closed;
+    EXPECT_EQ(shell(command("run nobody") + " " + closed).code, 2) << closed;
+  }
+  fs::remove(record());
+  const Said full = shell(command("run twofold.ControlHolds --record " + record()) + " >/dev/full");
+  EXPECT_EQ(full.code, 7);
+  EXPECT_EQ(full.out, "recapture: standard output: No space left on device\n");
+  EXPECT_EQ(read_record(record()).end, "complete");
+}
+
+TEST_F(Options, ADamagedCacheIsMadeAnew) {
+  const std::string cache = folder + "/build/2.15.0/catalog.json";
+  for (const std::string text : {"[", "7", "{\"twofold\":3}", R"({"twofold":{"binary":7}})",
+                                 R"({"twofold":{"binary":"1-0","description":[]}})"}) {
+    std::ofstream(cache) << text;
+    const Said said = recapture("run twofold.ControlHolds");
+    EXPECT_EQ(said.code, 0) << text << "\n" << said.out;
+    EXPECT_THAT(text_of(cache), HasSubstr("A case is of two minds"));
+  }
+  fs::remove(cache);
+  mkfifo(cache.c_str(), 0600);
+  EXPECT_EQ(recapture("run twofold.ControlHolds").code, 0);
+}
+
+TEST_F(Options, OneRecordThatCannotBeReadSilencesNoOther) {
+  const std::string reports = folder + "/reports/2.15.0";
+  EXPECT_EQ(recapture("run twofold.ControlHolds --record " + reports + "/host.jsonl").code, 0);
+  std::ofstream(reports + "/other.jsonl") << "no record\n";
+  std::ofstream(reports + "/third.jsonl") << "nor this\n";
+  for (const std::string& what : {std::string("show"), "show " + reports + "/host.jsonl",
+                                  "show " + reports + "/host.jsonl " + reports + "/other.jsonl"}) {
+    const Said said = recapture(what);
+    EXPECT_EQ(said.code, 2) << what;
+    EXPECT_THAT(said.out, HasSubstr("1 as documented")) << what;
+    EXPECT_THAT(said.out, HasSubstr(".jsonl:1: not a line of a record")) << what;
+  }
+  const Said all = recapture("show");
+  for (const char* which : {"other.jsonl:1: ", "third.jsonl:1: "}) EXPECT_THAT(all.out, HasSubstr(which));
+}
+
+TEST_F(Options, AFolderThatIsGoneGetsOneLine) {
+  const Said said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir ../gone && " +
+                          command("run twofold.ControlHolds --record r.jsonl"));
+  EXPECT_EQ(said.code, 7);
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+}
+
+TEST_F(Options, OneNameForTwoIsRefused) {
+  fs::create_directories(cases + "/../other");
+  fs::copy(cases + "/twofold", cases + "/../other/twofold");
+  const Said families = recapture("run");
+  EXPECT_EQ(families.code, 2);
+  EXPECT_THAT(families.out, HasSubstr("two cases have one name: "));
+  fs::remove_all(cases + "/../other");
+  fs::rename(cases + "/twofold", cases + "/twofold.real");
+  std::ofstream(cases + "/twofold") << "#!/bin/sh\n\"$0.real\" \"$@\" | sed s/ReproducesHealthy/FixHolds/\n";
+  fs::permissions(cases + "/twofold", fs::perms::owner_all);
+  const Said tests = recapture("run");
+  EXPECT_EQ(tests.code, 2);
+  EXPECT_THAT(tests.out, HasSubstr("twofold cannot describe itself: two of its tests are named FixHolds"));
+}
+
+TEST_F(Options, RunsThatBeginTogetherHaveRecordsOfTheirOwn) {
+  const std::string run = command("run twofold.ControlHolds --jobs 1 >/dev/null || echo lost");
+  const Said said = shell(run + " & " + run + " & " + run + " & wait");
+  EXPECT_EQ(said.out, "");
+  EXPECT_EQ(records_below(folder + "/build/records").size(), 3U);
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,338 @@
+// Runs that are cut, killed, started twice or split: nothing that was finished is lost, and nothing that is missing is
+// green.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A run beside the test.
+class Background {
+ public:
+  Background(const std::string& command, const std::string& output) {
+    const std::string line = "exec " + command + " >'" + output + "' 2>&1 </dev/null";
+    pid_ = fork();
+    if (pid_ == 0) {
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(126);
+    }
+  }
+  ~Background() { end_by(SIGKILL); }
+  // Its exit code, or 128 and the signal's number.
+  int end_by(int signal) {
+    if (pid_ > 0) kill(pid_, signal);
+    return wait();
+  }
+  int wait() {
+    if (pid_ <= 0) return -1;
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class Resumed : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    add_case("broken");
+  }
+  // Twelve tests of which some surprise, in confirmed ways and in others, in a case whose Control holds and in one
+  // where it does not.
+  const std::string names =
+      " twofold broken.ControlHolds broken.ReproducesAsDocumented broken.ReproducesOnlyByExec broken.FixHolds";
+  const std::string line = "run --continue --jobs 2 --record " + record() + names;
+
+  void write(const std::string& text) const { std::ofstream(record(), std::ios::binary | std::ios::trunc) << text; }
+
+  std::string pipe(const std::string& extension) const {
+    const std::string path = cases + "/twofold" + extension;
+    mkfifo(path.c_str(), 0600);
+    return path;
+  }
+  // Returns once the other side has opened it.
+  static void meet(const std::string& path, int how) {
+    const int fd = open(path.c_str(), how);
+    char word = 'w';
+    EXPECT_EQ(how == O_RDONLY ? read(fd, &word, 1) : ::write(fd, &word, 1), 1);
+    close(fd);
+  }
+  // In the place of a program one that stops where `when`, a shell's condition, holds, and says so on the pipe.
+  std::string stop_in(const std::string& program, const std::string& when) const {
+    const std::string begun = pipe(".begun");
+    fs::rename(program, program + ".real");
+    std::ofstream(program) << "#!/bin/sh\nif " << when << "; then echo b >'" << begun << "'; exec sleep 600; fi\nexec '"
+                           << program << ".real' \"$@\"\n";
+    fs::permissions(program, fs::perms::owner_all);
+    return begun;
+  }
+};
+
+TEST_F(Resumed, CutAfterAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
+  const int code = recapture(line).code;
+  const auto expected = verdicts(record());
+  const std::string whole = text_of(record());
+  EXPECT_THAT(expected, testing::Contains("twofold.ReproducesOnlyByExec: different, inconclusive, 2"));
+  EXPECT_THAT(expected, testing::Contains("broken.FixHolds: holds, inconclusive, 0"));
+  size_t cuts = 0;
+  for (size_t cut = 0; cut < whole.size(); cut = whole.find('\n', cut) + 1) {
+    write(whole.substr(0, cut));
+    const Said said = recapture(line);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_EQ(verdicts(record()), expected) << "cut after line " << cuts;
+    ++cuts;
+  }
+  EXPECT_GT(cuts, 15U);
+}
+
+TEST_F(Resumed, CutInAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
+  const int code = recapture(line).code;
+  const auto expected = verdicts(record());
+  const std::string whole = text_of(record());
+  size_t number = 0;
+  for (size_t at = 0; at < whole.size(); at = whole.find('\n', at) + 1) {
+    write(whole.substr(0, (at + whole.find('\n', at)) / 2));
+    // Once there is a plan, nothing else need be said.
+    const Said said = recapture(number < 2 ? line : "run --resume " + record());
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_EQ(verdicts(record()), expected) << "cut in line " << ++number;
+  }
+}
+
+TEST_F(Resumed, KilledAtAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
+  recapture(line);
+  const auto expected = verdicts(record());
+  const std::string whole = text_of(record());
+  const auto lines = [&] {
+    const std::string text = text_of(record());
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const auto all = std::count(whole.begin(), whole.end(), '\n');
+  const int watch = inotify_init1(IN_CLOEXEC);
+  inotify_add_watch(watch, folder.c_str(), IN_CREATE | IN_MODIFY);
+  long killed = 0;
+  for (long k = 1; k < all; ++k) {
+    fs::remove(record());
+    Background run(command(line), folder + "/out");
+    std::array<char, 4096> events{};
+    for (pollfd one{watch, POLLIN, 0}; lines() < k && poll(&one, 1, 30000) == 1;) {
+      ASSERT_GT(read(watch, events.data(), events.size()), 0);
+    }
+    EXPECT_GE(lines(), k) << text_of(folder + "/out");
+    if (run.end_by(SIGKILL) == 128 + SIGKILL) ++killed;
+    const Said said = recapture(line);
+    EXPECT_EQ(verdicts(record()), expected) << "killed at line " << k << "\n" << said.out;
+  }
+  EXPECT_GT(killed, all / 2) << "most runs were over before they could be killed";
+  close(watch);
+}
+
+TEST_F(Resumed, FullDiskAtAnyPointLosesNothing) {
+  recapture(line);
+  const auto expected = verdicts(record());
+  const size_t blocks = text_of(record()).size() / 512;
+  for (size_t most = 0; most <= blocks; ++most) {
+    fs::remove(record());
+    const Said full = shell("ulimit -f " + std::to_string(most) + "; " + command(line));
+    EXPECT_EQ(full.code, 7) << full.out;
+    EXPECT_THAT(full.out, HasSubstr("r.jsonl: cannot write: File too large")) << most;
+    const Said said = recapture(line);
+    EXPECT_EQ(verdicts(record()), expected) << "at most " << most << " blocks\n" << said.out;
+  }
+}
+
+TEST_F(Resumed, TwiceAtOnceTheSecondSaysSo) {
+  const std::string begun = pipe(".begun"), go_on = pipe(".go"), tests = " twofold.ControlHolds twofold.FixWaits";
+  Background first(command("run --record " + record() + tests), folder + "/out");
+  meet(begun, O_RDONLY);
+  for (const std::string& how : {"run --resume " + record(), "run --continue --record " + record() + tests,
+                                 "run --record " + record() + tests}) {
+    const Said second = recapture(how);
+    EXPECT_EQ(second.code, 2);
+    EXPECT_THAT(second.out, HasSubstr("another run is writing this record"));
+    EXPECT_TRUE(second.is_one_line()) << second.out;
+  }
+  meet(go_on, O_WRONLY);
+  EXPECT_EQ(first.wait(), 0) << text_of(folder + "/out");
+  EXPECT_EQ(verdicts(record()).size(), 3U);
+}
+
+TEST_F(Resumed, ALockEndsWithItsProcess) {
+  const std::string begun = pipe(".begun"), tests = " twofold.ControlHolds twofold.FixWaits";
+  Background first(command("run --record " + record() + tests), folder + "/out");
+  meet(begun, O_RDONLY);
+  fs::remove(begun);
+  first.end_by(SIGKILL);
+  const Said said = recapture("run --resume " + record());  // At once, while workers of the first may still be ending.
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, Not(HasSubstr("twofold.ControlHolds ")));
+}
+
+TEST_F(Resumed, OnlyAsTheRunThatItBegan) {
+  const std::string tests = " twofold.ControlHolds twofold.ReproducesAsDocumented";
+  recapture("run --record " + record() + tests);
+  const std::string whole = text_of(record());
+  const std::string cut = whole.substr(0, whole.rfind('\n', whole.size() - 2) + 1);
+  const std::string other_code = [&] {
+    std::string text = cut;
+    return text.replace(text.find(R"("hash":")") + 8, 4, "beef");
+  }();
+  const std::string other_machine = [&] {
+    std::string text = cut;
+    return text.replace(text.find(R"("driver":"")") + 10, 0, "999.9");
+  }();
+  const std::vector<std::tuple<std::string, std::string, std::string>> table = {
+      {cut, "--resume " + record() + " twofold.ControlHolds", "is of a run of other tests; without names"},
+      {cut, "--continue --record " + record() + " twofold.ControlHolds", "is of a run of other tests"},
+      {cut, "--continue --record " + record(), "is of a run of other tests"},
+      {whole, "--continue --record " + record() + " twofold.ControlHolds", "is of a run of other tests"},
+      {whole, "--continue --record " + record() + tests + " --break value", R"(its break is "nothing", not "value")"},
+      {whole, "--continue --record " + record() + tests + " --shard 1/2", R"(its shard is "1/1", not "1/2")"},
+      {whole, "--resume " + record(), "is complete; there is nothing to resume"},
+      {other_code, "--resume " + record(), "twofold has been built from other code since"},
+      {other_machine, "--resume " + record(), "is of another environment, which differs in driver"},
+      {cut.substr(0, cut.find('\n') + 1), "--resume " + record(), "has no plan"},
+      {"notes, and no record", "--continue --record " + record() + tests, "not a record"},
+      {"notes, and no record", "--record " + record() + tests, "is there already"},
+  };
+  for (const auto& [text, arguments, words] : table) {
+    write(text);
+    const Said said = recapture("run " + arguments);
+    EXPECT_EQ(said.code, 2) << arguments;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_EQ(text_of(record()), text) << arguments << " changed the record";
+  }
+}
+
+TEST_F(Resumed, WithWhatTheRunWasToldAtFirst) {
+  const Said first = recapture("run --break trigger --shard 2/2 --record " + record() + names);
+  const auto expected = verdicts(record());
+  const std::string whole = text_of(record());
+  write(whole.substr(0, whole.rfind("{\"test\"")));
+  const Said said = recapture("run --resume " + record());
+  EXPECT_EQ(said.code, first.code) << said.out;
+  EXPECT_EQ(verdicts(record()), expected);
+}
+
+TEST_F(Resumed, CtrlCIs130WhereverItComes) {
+  const auto ends = [&](const std::string& begun) {
+    Background run(command("run twofold.ControlHolds"), folder + "/out");
+    meet(begun, O_RDONLY);
+    EXPECT_EQ(run.end_by(SIGINT), 130);
+    EXPECT_EQ(text_of(folder + "/out"), "recapture: interrupted; nothing was run\n");
+  };
+  const std::string canary = folder + "/build/canary", twofold = cases + "/twofold";
+  const std::string begun = stop_in(canary, "true");
+  ends(begun);
+  fs::rename(canary + ".real", canary);
+  for (const char* question : {"--describe", "--environment"}) {
+    stop_in(twofold, std::string("[ \"$1\" = ") + question + " ]");
+    ends(begun);
+    fs::rename(twofold + ".real", twofold);
+  }
+}
+
+TEST_F(Resumed, ARecordThatIsMovedWhileItIsWrittenIsNamed) {
+  const std::string begun = pipe(".begun"), go_on = pipe(".go");
+  Background run(command("run twofold.ControlHolds twofold.FixWaits --record " + record()), folder + "/out");
+  meet(begun, O_RDONLY);
+  fs::rename(record(), folder + "/elsewhere.jsonl");
+  meet(go_on, O_WRONLY);
+  EXPECT_EQ(run.wait(), 7);
+  EXPECT_THAT(text_of(folder + "/out"), HasSubstr("r.jsonl: the record was moved or deleted while it was written"));
+  EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "what had run is still there";
+}
+
+class Lost : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    add_case("gone");
+    fs::create_directories(folder + "/cases");
+    ASSERT_EQ(shell(command("catalogue") + " >'" + catalogue + "'").code, 0);
+  }
+  void is_missing(const std::string& arguments, const std::string& words) {
+    fs::remove(record());
+    const Said said = recapture("run --record " + record() + " " + arguments);
+    EXPECT_EQ(said.code, 7) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+    EXPECT_EQ(recapture("show " + record()).code, 7) << "read again, it is as it was";
+  }
+  const std::string catalogue = folder + "/cases/catalogue.json", test = "twofold.ControlHolds gone.ControlHolds",
+                    missing =
+                        "gone.ControlHolds                                              unavailable  missing "
+                        "       not built";
+};
+
+TEST_F(Lost, IsMissingAndNotGone) {
+  EXPECT_EQ(recapture("run " + test).code, 0);
+  fs::permissions(cases + "/gone", fs::perms::owner_read | fs::perms::owner_write);
+  is_missing(test, missing);
+  fs::remove(cases + "/gone");
+  is_missing(test, missing);
+  is_missing("", missing);
+  is_missing("--break remedy", "gone.FixHolds ");
+  const Said alone = recapture("run gone");
+  EXPECT_EQ(alone.code, 7);
+  EXPECT_THAT(alone.out, HasSubstr("gone is not built for LibTorch 2.15.0; `ci/suite 2.15.0 -- gone` builds it"));
+}
+
+TEST_F(Lost, ATestIsMissingToo) {
+  Json all = Json::parse(text_of(catalogue));
+  all[1]["tests"].push_back({{"name", "FixThatWas"}, {"kind", "fix"}, {"fix", "as it was"}});
+  std::ofstream(catalogue) << all.dump();
+  is_missing("twofold", "twofold.FixThatWas                                             unavailable  missing ");
+}
+
+TEST_F(Lost, ByTheRecordsWhereThereIsNoCatalogue) {
+  const std::string report = folder + "/reports/2.15.0/host.jsonl";
+  EXPECT_EQ(recapture("run --record " + report + " " + test).code, 0);
+  fs::remove(catalogue);
+  fs::remove(cases + "/gone");
+  is_missing(test, missing);
+}
+
+TEST_F(Lost, ShardsAreNotComplete) {
+  for (const char* shard : {"1/3", "2/3", "1/2"}) {
+    recapture("run " + test + " --shard " + shard + " --record " + folder + "/" + shard[0] + shard[2]);
+  }
+  const std::string out = folder + "/m.jsonl ", a = folder + "/13 ", b = folder + "/23 ", of_two = folder + "/12 ";
+  const Said one = recapture("merge " + out + a);
+  EXPECT_EQ(one.code, 6);
+  EXPECT_THAT(one.out, HasSubstr("is not the whole run: shard 2/3 is missing; shard 3/3 is missing"));
+  const Said shown = recapture("show " + out);
+  EXPECT_EQ(shown.code, 6);
+  EXPECT_THAT(shown.out, HasSubstr("1 as documented, 1 not run"));
+  fs::remove(folder + "/m.jsonl");
+  EXPECT_EQ(recapture("merge " + out + a + b).code, 0) << "the third has nothing to run";
+  EXPECT_EQ(recapture("show " + out).code, 0);
+  for (const auto& [parts, words] :
+       std::vector<std::pair<std::string, std::string>>{{a + a, "it is shard 1/3, and so is"},
+                                                        {b + of_two, "it is shard 1/2, and"},
+                                                        {out, "it is no shard of a run"}}) {
+    const Said said = recapture("merge " + folder + "/none " + parts);
+    EXPECT_EQ(said.code, 2);
+    EXPECT_THAT(said.out, HasSubstr(words));
+    EXPECT_FALSE(fs::exists(folder + "/none"));
+  }
+  recapture("run twofold.FixHolds " + test + " --shard 3/3 --record " + folder + "/33");
+  recapture("run twofold.FixHolds gone.FixHolds --shard 2/3 --record " + folder + "/23b");
+  EXPECT_THAT(recapture("merge " + folder + "/none " + a + folder + "/23b").out, HasSubstr("had another plan"));
+}
+
+}  // namespace
+}  // namespace recapture

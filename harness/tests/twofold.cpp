@@ -1,0 +1,65 @@
+// A case that shows one thing where a server runs it and another by plain exec, and waits where its test wants to
+// disturb the run. Only the harness's tests run it; a copy named broken… has a Control that fails.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "A case is of two minds",
+    .sources = {{"none", "none"}},
+    .documented = "documented",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+    .deadline_s = 60,
+    .effect = Effect::Raises,
+};
+
+namespace recapture {
+std::map<std::string, std::string> environment() {
+  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}};
+}
+}  // namespace recapture
+
+namespace {
+
+bool is_served() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string words(std::istreambuf_iterator<char>(file), {});
+  return words.find("--serve=") != std::string::npos;
+}
+
+std::string beside_us(const char* extension) {
+  std::array<char, 4096> path{};
+  if (readlink("/proc/self/exe", path.data(), path.size() - 1) < 0) return "";
+  return path.data() + std::string(extension);
+}
+
+}  // namespace
+
+TEST(Twofold, ControlHolds) {
+  EXPECT_NE(std::string(program_invocation_short_name).rfind("broken", 0), 0U) << "its name says that it breaks";
+}
+TEST(Twofold, ReproducesAsDocumented) { REPRODUCES("documented", "documented", "healthy"); }
+TEST(Twofold, ReproducesOnlyByExec) { REPRODUCES(is_served() ? "else" : "documented", "documented", "healthy"); }
+TEST(Twofold, ReproducesHealthy) { REPRODUCES("healthy", "documented", "healthy"); }
+TEST(Twofold, FixHolds) { EXPECT_TRUE(true); }
+// Where there is a pipe beside the binary, says on it that the test has begun and waits for a word on the other one.
+TEST(Twofold, FixWaits) {
+  const int begun = open(beside_us(".begun").c_str(), O_WRONLY);
+  if (begun < 0) return;
+  EXPECT_EQ(write(begun, "b", 1), 1);
+  close(begun);
+  const int go_on = open(beside_us(".go").c_str(), O_RDONLY);
+  char word = 0;
+  EXPECT_EQ(read(go_on, &word, 1), 1);
+}
