@@ -134,8 +134,7 @@ void Run::see_gpus(const std::string& visible) const {
 }
 
 Program Run::program_of(const CaseBinary& binary) const {
-  Program program{
-      binary.path, {fmt::format("--break={}", word(options_.broken))}, libtorch_variables(options_.libtorch)};
+  Program program{binary.path, {fmt::format("--break={}", word(options_.broken))}, variables_of_tests(options_)};
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While it switches its hearing on and off, for some microseconds it can miss what another thread calls.
@@ -267,16 +266,24 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
   say({{"running", id}});
   const std::string reason = machine_.lacks(binary.info.needs);
   Json line;
+  pid_t stuck = 0;
   const bool by_exec = options_.exec || !server_ || !server_->alive();
   if (reason.empty()) {
     const Observation seen = observe(binary, test, by_exec);
     if (interrupted()) return;
+    stuck = seen.stuck;
     line = line_of(ran(binary, test, by_exec), seen, anonymous_);
   } else {
     line = line_of_skipped(id, reason);
   }
   const Row row = judge_line(binary, line);
   say({{"line", line}, {"shown", as_line(row)}});
+  if (stuck != 0) {
+    throw Stop(Exit::Infrastructure,
+               fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not "
+                           "run, --resume {} runs it",
+                           id, stuck, options_.record));
+  }
   const bool surprise = tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error;
   Record here;
   here.environment = environment_;
@@ -383,6 +390,7 @@ Finished Run::go() {
   Surroundings surroundings = surroundings_of(places_, options_, machine_, plan_.front().binary.path);
   environment_ = surroundings.environment;
   anonymous_ = surroundings.anonymous;
+  for (const std::string& note : surroundings.notes) fmt::print("note: {}\n", note);
   open_record();
   put_in_order();
   run_all();
