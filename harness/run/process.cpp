@@ -41,7 +41,8 @@ using Json = nlohmann::json;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // How long SIGKILL may take: a process that hangs in a driver cannot be killed, and nobody need wait for it.
-double patience_s() { return interrupted() ? 0.3 : 5; }
+double patience_s() { return interrupted() ? 0.3 : 10; }
+constexpr double kLast_s = 1;  // Where it was waited for already.
 
 std::vector<pid_t> children() {
   std::vector<pid_t> all;
@@ -64,9 +65,11 @@ bool reaped(pid_t child, double most_s) {
   return process::reap(child).has_value();
 }
 
+bool is_orphan(pid_t child) { return kept.count(child) == 0; }
+
 // Kills the children that are `ours`. An orphan's own children become ours once it is dead, so we look until there are
 // none. Returns one that is still there, or 0.
-pid_t kill_children(const std::function<bool(pid_t)>& ours) {
+pid_t kill_children(double most_s, const std::function<bool(pid_t)>& ours) {
   constexpr int kAgain_ms = 10;
   const auto start = Clock::now();
   for (;;) {
@@ -74,9 +77,9 @@ pid_t kill_children(const std::function<bool(pid_t)>& ours) {
     all.erase(std::remove_if(all.begin(), all.end(), [&](pid_t child) { return !ours(child); }), all.end());
     for (pid_t child : all) kill(child, SIGKILL);
     bool left = false;
-    for (pid_t child : all) left = !reaped(child, patience_s() - since(start)) || left;
+    for (pid_t child : all) left = !reaped(child, std::min(most_s, patience_s()) - since(start)) || left;
     if (all.empty()) return 0;
-    if (since(start) > patience_s()) return all.back();
+    if (since(start) > std::min(most_s, patience_s())) return all.back();
     if (left) poll(nullptr, 0, kAgain_ms);
   }
 }
@@ -186,7 +189,7 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   }
   seen.seconds = since(start);
   if (!status) watched.give_up();
-  seen.stuck = process::kill_orphans();
+  seen.stuck = kill_children(status ? patience_s() : kLast_s, is_orphan);
   seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
   drain(other.read, said, kMostEvents);
   if (seen.last_words.size() > kLastWords) seen.last_words.erase(0, seen.last_words.size() - kLastWords);
@@ -308,14 +311,12 @@ void keep(pid_t pid) { kept.insert(pid); }
 void keep_no_longer(pid_t pid) { kept.erase(pid); }
 void stop_from_within() { stop_requested = 1; }
 
-pid_t kill_orphans() {
-  return kill_children([](pid_t child) { return kept.count(child) == 0; });
-}
+pid_t kill_orphans() { return kill_children(patience_s(), is_orphan); }
 
 void kill_orphans_of_this_run() {
   const std::string folder = scratch_of_run();
   if (folder.empty()) return;
-  kill_children([&](pid_t child) {
+  kill_children(kLast_s, [&](pid_t child) {
     std::ifstream file(fmt::format("/proc/{}/environ", child), std::ios::binary);
     const std::string variables(std::istreambuf_iterator<char>(file), {});
     return variables.find("=" + folder + "/") != std::string::npos;

@@ -390,8 +390,8 @@ Finished Run::go() {
   Surroundings surroundings = surroundings_of(places_, options_, machine_, plan_.front().binary.path);
   environment_ = surroundings.environment;
   anonymous_ = surroundings.anonymous;
-  for (const std::string& note : surroundings.notes) fmt::print("note: {}\n", note);
   open_record();
+  for (const std::string& note : surroundings.notes) fmt::print("note: {}\n", note);
   put_in_order();
   run_all();
   end_of_all();

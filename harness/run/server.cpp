@@ -152,7 +152,10 @@ Observation Server::run(const std::string& test, double deadline_s) {
     last = line;
     return number_after("ended", line).value_or(SIGKILL);
   };
-  watched.kill = [&] { child ? child.kill() : end(); };
+  watched.kill = [&] {
+    if (pid_ > 0) kill(pid_, SIGCONT);  // The test may have stopped it, and only it can say how the test has ended.
+    child ? child.kill() : end();
+  };
   watched.give_up = [&] { end(); };
   Observation seen = process::watch(output, events, deadline_s, watched);
   seen.scratch = scratch.path();
