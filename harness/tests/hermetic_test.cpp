@@ -142,7 +142,13 @@ TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
     const Json env = read_record(record()).environment.at("env");
     EXPECT_EQ(env, Json({{"PYTORCH_CUDA_ALLOC_CONF", value}, {"TORCH_LOGS", ""}}));
   }
-  EXPECT_FALSE(with("").code != 0);
+  const Record on_purpose = read_record(record());
+  EXPECT_EQ(on_purpose.machine(), "2.15.0, no GPU, PYTORCH_CUDA_ALLOC_CONF=" + value + ", TORCH_LOGS=");
+  EXPECT_THAT(recapture("show " + record()).out, HasSubstr("PYTORCH_CUDA_ALLOC_CONF=" + value)) << "in its heading";
+  const std::string path = report_path(on_purpose.environment);
+  EXPECT_EQ(path.rfind("2.15.0/host.PYTORCH-CUDA-ALLOC-CONF-expandable-segments-True", 0), 0U) << path;
+  EXPECT_EQ(with("").code, 0);
+  EXPECT_EQ(report_path(read_record(record()).environment), "2.15.0/host.jsonl");
   EXPECT_FALSE(read_record(record()).environment.contains("env"));
   for (const char* wrong : {"''", "A", "=1", "1A=1", "'A B=1'", "LD_PRELOAD=x", "GTEST_FILTER=x", "RECAPTURE_EVENTS=1",
                             "HOME=/x", "TMPDIR=/x", "PATH=/x", "CUDA_VISIBLE_DEVICES=1", "CUDA_CACHE_PATH=/x",
