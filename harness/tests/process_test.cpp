@@ -50,6 +50,40 @@ TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
+// The canary itself, on a driver that does as it is told.
+TEST_F(Processes, TheCanaryAsksEveryGpu) {
+  std::filesystem::create_directories(folder + "/lib");
+  for (const char* name : {"/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"}) {
+    std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/libfake_driver.so", folder + name);
+  }
+  const auto canary = [&](const std::string& variables, const std::string& arguments = "") {
+    const Said said =
+        shell("LD_LIBRARY_PATH='" + folder + "/lib' " + variables + " '" RECAPTURE_BUILD "/canary' " + arguments);
+    return std::pair(said.code, Json::parse(said.out, nullptr, false));
+  };
+  const auto [code, well] = canary("FAKE_OTHERS=1");
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(well.value("canary", ""), "ok");
+  EXPECT_EQ(well.value("gpus", 0), 2);
+  EXPECT_EQ(well.value("driver", ""), "580.1");
+  EXPECT_EQ(well.value("compute_capability", ""), "9.0");
+  EXPECT_EQ(well.value("mig", ""), "off");
+  EXPECT_EQ(well.value("others", 0), 2) << "one on each";
+  EXPECT_EQ(canary("FAKE_MIG=1").second.value("mig", ""), "on");
+  EXPECT_EQ(canary("FAKE_BROKEN=1").second.value("canary", ""), "GPU 1: cuLaunchKernel 700");
+  EXPECT_EQ(canary("FAKE_BROKEN=1").first, 1);
+  EXPECT_EQ(canary("FAKE_BROKEN=1", "--first").first, 0);
+  EXPECT_EQ(canary("FAKE_BROKEN=0 FAKE_GPUS=1").second.value("canary", ""), "cuLaunchKernel 700");
+  for (const char* none : {"FAKE_INIT=100", "FAKE_INIT=34", "FAKE_GPUS=0"}) {
+    EXPECT_EQ(canary(none).first, 77) << none;
+    EXPECT_EQ(canary(none).second.value("canary", ""), "none") << none;
+  }
+  for (const char* dead : {"FAKE_INIT=999", "FAKE_INIT=3", "FAKE_INIT=803"}) {
+    EXPECT_EQ(canary(dead).first, 1) << dead;
+    EXPECT_THAT(canary(dead).second.value("canary", ""), HasSubstr("cuInit ")) << dead;
+  }
+}
+
 TEST_F(Processes, OthersOnTheGpuAndADividedGpuAreSaidAndRecorded) {
   script("build/canary", R"(echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok","mig":"on","others":2}')");
   const Said said = run("rude.ControlHolds");
@@ -131,8 +165,10 @@ TEST_F(Processes, DaemonsOfDaemonsAreGoneWithTheirTest) {
 
 TEST_F(Processes, DaemonsOfADescriptionAreGoneWithIt) {
   add("rude_server", "describes_with_a_daemon");
-  EXPECT_EQ(run("rude.ControlHolds").code, 0);
+  const Said said = recapture("list --built");
+  EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(left(), IsEmpty());
+  EXPECT_THAT(files_left(), IsEmpty());
 }
 
 TEST_F(Processes, AServersWordIsNoProcess) {
@@ -196,9 +232,20 @@ TEST_F(Processes, OnlyWhatWasStartedIsKilled) {
 }
 
 TEST_F(Processes, ACrashIsACrashWhereChildrenAreIgnored) {
-  for (const char* how : {"", " --exec"}) {
+  for (const char* how : {"--jobs=1", "--exec"}) {
     std::filesystem::remove(record());
-    shell("trap '' CHLD; exec env " + command("run rude.ReproducesAndCrashes --record " + record() + how));
+    const pid_t runner = fork();
+    if (runner == 0) {
+      signal(SIGCHLD, SIG_IGN);  // Not by a shell, which would undo it.
+      setenv("TMPDIR", (folder + "/tmp").c_str(), 1);
+      const int nothing = open("/dev/null", O_WRONLY);
+      dup2(nothing, 1);
+      dup2(nothing, 2);
+      const std::string program = folder + "/build/recapture", where = record();
+      execl(program.c_str(), "recapture", "run", "rude.ReproducesAndCrashes", "--record", where.c_str(), how, nullptr);
+      _exit(126);
+    }
+    EXPECT_EQ(ended_within(runner, 20), 1) << how;
     EXPECT_EQ(line_of("rude.ReproducesAndCrashes").value("ending", ""), "signal") << how;
   }
 }
@@ -251,6 +298,7 @@ TEST_F(Processes, WhatTheMachineRefusesIsOneLine) {
        "TMPDIR names another place"},
       {"exec env TMPDIR=/proc '" + folder + "/build/recapture' run rude.ControlHolds --record " + record(),
        "TMPDIR names another place"},
+      {"ulimit -f 0; exec env " + command("run rude.ControlHolds --record " + record()), "File too large"},
   };
   for (const auto& [line, words] : table) {
     const Said said = shell("sh -c '" + line + "'");
@@ -259,6 +307,12 @@ TEST_F(Processes, WhatTheMachineRefusesIsOneLine) {
     EXPECT_EQ(said.out.find("please report"), std::string::npos) << said.out;
     std::filesystem::remove(record());
   }
+}
+
+TEST_F(Processes, AFolderThatIsGoneIsNoHindrance) {
+  const Said said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir '" + folder + "/gone' && " +
+                          command("run rude.ControlHolds --record " + record()));
+  EXPECT_EQ(said.code, 0) << said.out;
 }
 
 TEST(Anonymous, HidesFoldersAndNothingElse) {
