@@ -106,7 +106,7 @@ Json recorded(const std::map<std::string, std::string>& variables) {
 
 // As ci/libtorch --cache has it, if it is there; tests have another home than we.
 std::string cache() {
-  if (const std::string own = variable("RECAPTURE_CACHE"); !own.empty()) return own;
+  if (std::string own = variable("RECAPTURE_CACHE"); !own.empty()) return own;
   const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
   const std::string folder = (xdg.empty() ? home + "/.cache" : xdg) + "/recapture";
   return fs::is_directory(folder) ? folder : "";

@@ -145,6 +145,7 @@ std::vector<std::string> environment_for(const Program& program, const Scratch& 
   for (const char* name : kMulticastVariables) all.erase(name);
   all.merge(variables_if(is_multicast));
   std::vector<std::string> lines;
+  lines.reserve(all.size());
   for (const auto& [name, value] : all) lines.push_back(fmt::format("{}={}", name, value));
   return lines;
 }
