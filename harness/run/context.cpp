@@ -17,7 +17,7 @@ double seconds_per_context(const Places& places, size_t width, const std::vector
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> all;
   for (size_t i = 0; i < width; ++i) {
-    Program canary{places.canary(), {"--first"}, {}};
+    Program canary{places.canary(), {"--context"}, {}};
     if (!gpus.empty()) canary.environment["CUDA_VISIBLE_DEVICES"] = gpus[i % gpus.size()];
     const auto rounds = [canary, &failed] {
       for (int round = 0; round < kRounds && !failed; ++round) {
