@@ -53,7 +53,7 @@ TEST_F(Hermetic, WhatAKilledRunLeavesIsRemovedByTheNext) {
   EXPECT_EQ(files_left().size(), 2U) << "the folder of a run that goes on stays";
   kill(runner, SIGKILL);
   waitpid(runner, nullptr, 0);
-  while (!left().empty()) usleep(1000);  // Its worker kills what the test has left.
+  wait_until_none_is_left();  // Its worker kills what the test has left.
   EXPECT_EQ(files_left().size(), 2U);
   EXPECT_EQ(recapture("run rude.ControlHolds --record " + folder + "/after").code, 0);
   EXPECT_EQ(files_left(), std::vector<std::string>{other});

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +102,17 @@ class StandIn : public ::testing::Test {
       if (text.find("RECAPTURE_TEST=" + folder) != std::string::npos) all.push_back(std::stoi(entry.path().filename()));
     }
     return all;
+  }
+  // Waits for the end of each of them.
+  void wait_until_none_is_left() const {
+    for (std::vector<pid_t> all = left(); !all.empty(); all = left()) {
+      for (const pid_t one : all) {
+        pollfd end{static_cast<int>(syscall(SYS_pidfd_open, one, 0)), POLLIN, 0};
+        if (end.fd < 0) continue;  // It is gone.
+        poll(&end, 1, -1);
+        close(end.fd);
+      }
+    }
   }
   std::vector<std::string> files_left() const {
     std::vector<std::string> all;
