@@ -13,6 +13,7 @@
 #include "harness/commands/commands.h"
 #include "harness/judge/suggest.h"
 #include "harness/record/output.h"
+#include "harness/run/environment.h"
 #include "harness/run/places.h"
 #include "harness/run/process.h"
 
@@ -32,9 +33,7 @@ constexpr const char* kVersion = "1.0";  // CMakeLists.txt has it too, and a tes
 std::string version(const std::string& root) {
   std::string revision = "unknown";
   try {
-    const std::string tree = Places::find(root).root;
-    const auto [seen, answer] = ask({"/usr/bin/env", {"git", "-C", tree, "describe", "--always", "--dirty"}, {}}, 10);
-    if (seen.code == 0 && !answer.empty()) revision = answer.substr(0, answer.find('\n'));
+    revision = revision_of(Places::find(root).root);
   } catch (const Stop&) {  // No tree: nobody knows.
   }
   return fmt::format("recapture {} ({})\n", kVersion, revision);

@@ -16,6 +16,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "harness/case/case.h"
 #include "harness/case/events.h"
@@ -103,14 +106,16 @@ class Listener : public ::testing::EmptyTestEventListener {
 }
 
 struct Request {
-  std::string test;
+  std::string test, folder;
+  std::vector<std::string> variables;  // NAME=VALUE: of its own folder.
   int output = -1, events = -1;
 };
 
-// One request of the runner: the test's name, with two descriptors beside it. Empty at the end of the connection.
+// One request of the runner: lines with the test's name, its folder and its variables, and two descriptors beside them.
+// Empty at the end of the connection.
 Request receive(int connection) {
-  char name_buffer[512] = {};
-  iovec text{name_buffer, sizeof name_buffer - 1};
+  static char buffer[128 << 10];  // A dozen paths, which may be long.
+  iovec text{buffer, sizeof buffer};
   alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &text;
@@ -122,7 +127,10 @@ Request receive(int connection) {
   while (got < 0 && errno == EINTR);
   Request request;
   if (got <= 0) return request;
-  request.test.assign(name_buffer, static_cast<size_t>(got));
+  std::istringstream lines(std::string(buffer, static_cast<size_t>(got)));
+  std::getline(lines, request.test);
+  std::getline(lines, request.folder);
+  for (std::string line; std::getline(lines, line);) request.variables.push_back(line);
   if (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights && rights->cmsg_type == SCM_RIGHTS) {
     int descriptors[2];
     std::memcpy(descriptors, CMSG_DATA(rights), sizeof descriptors);
@@ -152,6 +160,12 @@ void say(int connection, const std::string& line) {
       close(request.output);
       events = request.events;
       setenv(kEventsVariable, std::to_string(events).c_str(), 1);
+      // LibTorch reads none of these while it is loaded.
+      for (const std::string& variable : request.variables) {
+        const size_t equals = variable.find('=');
+        setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+      }
+      if (chdir(request.folder.c_str()) != 0) _exit(127);
       GTEST_FLAG_SET(filter, request.test);
       run_and_leave();
     }

@@ -11,6 +11,7 @@
 
 #include "harness/commands/commands.h"
 #include "harness/record/output.h"
+#include "harness/run/environment.h"
 #include "harness/show/junit.h"
 #include "harness/show/text.h"
 
@@ -22,7 +23,7 @@ struct Typed {
   RunOptions options;
   std::string junit;
   std::optional<std::string> broken, shard, gpus;
-  std::vector<std::string> require;
+  std::vector<std::string> require, env;
   std::optional<int> jobs;
 };
 
@@ -106,6 +107,10 @@ Exit run_and_show(const Places& places, const Typed& typed) {
     options.demands.gpu = options.demands.gpu || need == "gpu";
     options.demands.recorder = options.demands.recorder || need == "recorder";
   }
+  for (const std::string& variable : typed.env) {
+    const auto [name, value] = read_variable(variable);
+    if (!options.env.emplace(name, value).second) throw Stop(Exit::Usage, "--env has " + name + " twice");
+  }
   if (typed.jobs && *typed.jobs < 1) throw Stop(Exit::Usage, "--jobs takes a number from 1 on");
   options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
   if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
@@ -142,6 +147,8 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--gpu", typed->gpus, "Share the tests out over these GPUs, such as 0,1");
   command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
   command->add_option("--shard", typed->shard, "i/n: only every n-th case, from the i-th on");
+  command->add_option("--env", typed->env, "NAME=VALUE: a variable that tests are to have; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
   command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) where it is not there")
       ->delimiter(',')

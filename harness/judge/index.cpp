@@ -18,8 +18,9 @@ std::string text_of(const Json& environment, const char* key) {
 
 // On what, and whether broken on purpose.
 std::string kind_of_machine(const Json& environment) {
-  return fmt::format("{}|{}|{}|{}|{}", text_of(environment, "release"), text_of(environment, "gpu"),
-                     text_of(environment, "driver"), environment.value("packed", false), text_of(environment, "break"));
+  return fmt::format("{}|{}|{}|{}|{}|{}", text_of(environment, "release"), text_of(environment, "gpu"),
+                     text_of(environment, "driver"), environment.value("packed", false), text_of(environment, "break"),
+                     axis_of(environment));
 }
 
 struct Head {
@@ -79,7 +80,8 @@ std::string started(const Json& environment) {
 void sort_by_time(std::vector<Record>& records) {
   // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
   const auto machine = [](const Record& record) {
-    return fmt::format("{}|{}|{}", record.where("release"), record.where("gpu"), record.where("break"));
+    return fmt::format("{}|{}|{}|{}", record.where("release"), record.where("gpu"), record.where("break"),
+                       axis_of(record.environment));
   };
   std::map<std::string, std::string> first;
   for (const Record& record : records) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "harness/case/source_hash.h"
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
 
@@ -96,7 +97,8 @@ std::string Record::where(const std::string& key) const {
 
 std::string Record::machine() const {
   const std::string gpu = where("gpu");
-  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu);
+  const std::string axis = axis_of(environment);
+  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + (axis.empty() ? "" : ", " + axis);
 }
 
 Record read_record(const std::string& path) {
@@ -150,10 +152,25 @@ std::vector<Record> read_records_below(const std::string& folder) {
   return records;
 }
 
+std::string axis_of(const Json& environment) {
+  const auto env = environment.find("env");
+  std::string axis;
+  if (env == environment.end() || !env->is_object()) return axis;
+  for (const auto& [name, value] : env->items()) {
+    axis += (axis.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return axis;
+}
+
 std::string report_path(const Json& environment) {
   std::string machine = environment.value("gpu", "");
   for (char& c : machine) c = c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (machine.empty()) machine = "host";
+  if (const std::string axis = axis_of(environment); !axis.empty()) {
+    machine += ".";
+    for (char c : axis.substr(0, 60)) machine += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+    machine += "-" + hash_of(axis).substr(0, 4);
+  }
   const std::string broken = environment.value("break", "nothing");
   return fmt::format("{}/{}{}.jsonl", environment.value("release", ""), machine,
                      broken == word(Break::Nothing) ? "" : "." + broken);

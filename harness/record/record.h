@@ -77,7 +77,7 @@ struct Record {
 
   // A member of the environment; "" where it is absent or no text.
   std::string where(const std::string& key) const;
-  // The kind of machine that it is of: "2.11.0, NVIDIA H200".
+  // The kind of machine that it is of: "2.11.0, NVIDIA H200", and the axis, if there is one.
   std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
@@ -95,8 +95,12 @@ Record read_record(const std::string& path);
 std::vector<std::string> records_below(const std::string& folder);
 std::vector<Record> read_records_below(const std::string& folder);
 
+// The variables that tests had on purpose: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"; "" if none.
+std::string axis_of(const Json& environment);
+
 // Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
-// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl".
+// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". An axis follows the GPU, spelt as
+// a file's name and with a hash of it.
 std::string report_path(const Json& environment);
 
 }  // namespace recapture

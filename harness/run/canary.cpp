@@ -1,6 +1,7 @@
-// Does the GPU answer? Names the machine and runs one small kernel whose result is checked, through the driver alone:
-// no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 it answers, 1 it does not, 77 no
-// GPU.
+// Do the GPUs answer? Names the machine and runs on each visible GPU one small kernel whose result is checked, through
+// the driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 all answer, 1
+// one does not, 77 no GPU. With --context it makes a context on the first one, and no more: so is measured what one
+// costs.
 #include <dlfcn.h>
 
 #include <array>
@@ -36,10 +37,16 @@ constexpr const char* kKernel = R"(.version 6.3
 Handle library = nullptr;
 
 template <class... Arguments>
-int call(const char* name, Arguments... arguments) {
+int call_in(Handle where, const char* name, Arguments... arguments) {
   using Function = int (*)(Arguments...);
-  auto function = reinterpret_cast<Function>(dlsym(library, name));
+  auto function = reinterpret_cast<Function>(dlsym(where, name));
   return function == nullptr ? -1 : function(arguments...);
+}
+
+// Of the CUDA driver.
+template <class... Arguments>
+int call(const char* name, Arguments... arguments) {
+  return call_in(library, name, arguments...);
 }
 
 int report(int exit_code, Json facts, const std::string& canary, const std::string& reason) {
@@ -49,20 +56,53 @@ int report(int exit_code, Json facts, const std::string& canary, const std::stri
   return exit_code;
 }
 
-// The driver's version as its packages spell it; only NVML knows it.
-std::string driver_version() {
-  Handle nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-  if (nvml == nullptr) return "";
-  std::array<char, 96> version{};
-  auto initialise = reinterpret_cast<int (*)()>(dlsym(nvml, "nvmlInit_v2"));
-  auto ask = reinterpret_cast<int (*)(char*, unsigned)>(dlsym(nvml, "nvmlSystemGetDriverVersion"));
-  const bool known = initialise != nullptr && ask != nullptr && initialise() == kOk &&
-                     ask(version.data(), static_cast<unsigned>(version.size())) == kOk;
-  return known ? version.data() : "";
-}
+// What only NVML knows: the driver's version as its packages spell it, whether a GPU is divided, and who else uses it.
+class Nvml {
+ public:
+  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)), answers_(ask("nvmlInit_v2") == kOk) {}
+
+  std::string driver_version() {
+    std::array<char, 96> version{};
+    const bool known =
+        answers_ && ask("nvmlSystemGetDriverVersion", version.data(), static_cast<unsigned>(version.size())) == kOk;
+    return known ? version.data() : "";
+  }
+  // "on" or "off"; "" where it does not say.
+  std::string mig(Handle device) {
+    constexpr int kNotSupported = 3;
+    unsigned current = 0, pending = 0;
+    const int error = ask("nvmlDeviceGetMigMode", device, &current, &pending);
+    return error == kOk ? (current == 1 ? "on" : "off") : error == kNotSupported ? "off" : "";
+  }
+  // How many processes compute on it. Ask before there is a context of our own.
+  unsigned processes(Handle device) {
+    constexpr int kMore = 7;  // Than we have room for, which is none.
+    unsigned count = 0;
+    const int error = ask("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, Handle{});
+    return error == kOk || error == kMore ? count : 0;
+  }
+  Handle device(int cuda_device) {
+    std::array<char, 32> bus{};
+    Handle found = nullptr;
+    const bool known =
+        answers_ &&
+        call_in(library, "cuDeviceGetPCIBusId", bus.data(), static_cast<int>(bus.size()), cuda_device) == kOk &&
+        ask("nvmlDeviceGetHandleByPciBusId_v2", static_cast<const char*>(bus.data()), &found) == kOk;
+    return known ? found : nullptr;
+  }
+
+ private:
+  template <class... Arguments>
+  int ask(const char* name, Arguments... arguments) {
+    return library_ == nullptr ? -1 : call_in(library_, name, arguments...);
+  }
+
+  Handle library_;
+  bool answers_;
+};
 
 // "" if the kernel ran and stored what it should, else what went wrong.
-std::string run_kernel(int device) {
+std::string run_kernel(int device, bool context_only) {
   Handle context = nullptr, module = nullptr, kernel = nullptr;
   uint64_t memory = 0;
   uint32_t result = 0, value = kValue;
@@ -71,6 +111,7 @@ std::string run_kernel(int device) {
   int error = call("cuDevicePrimaryCtxRetain", &context, device);
   if (error != kOk) return failed("cuDevicePrimaryCtxRetain", error);
   error = call("cuCtxSetCurrent", context);
+  if (error == kOk && context_only) return "";
   if (error == kOk) error = call("cuModuleLoadData", &module, static_cast<const void*>(kKernel));
   if (error != kOk) return failed("cuModuleLoadData", error);
   error = call("cuModuleGetFunction", &kernel, module, "store");
@@ -86,14 +127,19 @@ std::string run_kernel(int device) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool context_only = argc > 1 && std::string(argv[1]) == "--context";
   library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return report(77, {{"gpus", 0}}, "none", "no libcuda.so.1: no NVIDIA driver is installed");
-  int error = call("cuInit", 0U), count = 0, device = 0, version = 0;
-  if (error == kOk) error = call("cuDeviceGetCount", &count);
-  if (error != kOk || count == 0) {
+  constexpr int kStub = 34, kNoDevice = 100;  // A toolkit's stand-in for the driver; a driver that sees no GPU.
+  int count = 0, device = 0, version = 0;
+  const int error = call("cuInit", 0U);
+  if (error == kOk && call("cuDeviceGetCount", &count) != kOk)
+    return report(1, {{"gpus", 0}}, "cuDeviceGetCount fails", "");
+  if (error == kStub || error == kNoDevice || (error == kOk && count == 0)) {
     return report(77, {{"gpus", 0}}, "none", "the driver has no GPU: cuInit says " + std::to_string(error));
   }
+  if (error != kOk) return report(1, {{"gpus", 0}}, "cuInit " + std::to_string(error), "");
   std::array<char, 256> name{};
   call("cuDeviceGet", &device, 0);
   call("cuDeviceGetName", name.data(), static_cast<int>(name.size()), device);
@@ -104,12 +150,27 @@ int main() {
   call("cuDeviceGetAttribute", &minor, kMinor, device);
   std::array<char, 16> uuid{};
   call("cuDeviceGetUuid_v2", uuid.data(), device);
+  Nvml nvml;
+  std::string mig;
+  unsigned others = 0;
+  const int asked = context_only ? 1 : count;
+  for (int i = 0; i < asked; ++i) {
+    const Handle handle = nvml.device(i);
+    if (handle == nullptr) continue;
+    if (const std::string its = nvml.mig(handle); mig != "on" && !its.empty()) mig = its;
+    others += nvml.processes(handle);
+  }
   const Json facts = {{"gpus", count},
                       {"gpu", name.data()},
                       {"gpu_id", recapture::hash_of({uuid.data(), uuid.size()})},
                       {"compute_capability", std::to_string(major) + "." + std::to_string(minor)},
-                      {"driver", driver_version()},
-                      {"cuda_driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)}};
-  const std::string wrong = run_kernel(device);
-  return wrong.empty() ? report(0, facts, "ok", "") : report(1, facts, wrong, "");
+                      {"driver", nvml.driver_version()},
+                      {"cuda_driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
+                      {"mig", mig},
+                      {"others", others}};
+  for (int i = 0; i < asked; ++i) {
+    const std::string wrong = run_kernel(i, context_only);
+    if (!wrong.empty()) return report(1, facts, count == 1 ? wrong : "GPU " + std::to_string(i) + ": " + wrong, "");
+  }
+  return report(0, facts, "ok", "");
 }

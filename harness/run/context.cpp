@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
+#include "harness/record/exit.h"
 #include "harness/run/process.h"
 
 namespace recapture {
@@ -15,14 +17,24 @@ double seconds_per_context(const Places& places, size_t width, const std::vector
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> all;
   for (size_t i = 0; i < width; ++i) {
-    Program canary{places.canary(), {}, {}};
+    Program canary{places.canary(), {"--context"}, {}};
     if (!gpus.empty()) canary.environment["CUDA_VISIBLE_DEVICES"] = gpus[i % gpus.size()];
-    all.emplace_back([canary, &failed] {
+    const auto rounds = [canary, &failed] {
       for (int round = 0; round < kRounds && !failed; ++round) {
-        const Observation seen = ask(canary, kDeadline_s).first;
-        if (seen.ending != Observation::Ending::Exited || seen.code != 0) failed = true;
+        try {
+          const Observation seen = ask(canary, kDeadline_s).first;
+          if (seen.ending != Observation::Ending::Exited || seen.code != 0) failed = true;
+        } catch (const Stop&) {
+          failed = true;
+        }
       }
-    });
+    };
+    try {
+      all.emplace_back(rounds);
+    } catch (const std::system_error&) {  // No more threads; what a context costs stays open.
+      failed = true;
+      break;
+    }
   }
   for (std::thread& one : all) one.join();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

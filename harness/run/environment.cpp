@@ -2,14 +2,18 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -20,12 +24,6 @@
 namespace recapture {
 namespace fs = std::filesystem;
 namespace {
-
-std::string revision_of(const Places& places) {
-  const auto [seen, answer] =
-      ask({"/usr/bin/env", {"git", "-C", places.root, "describe", "--always", "--dirty"}, {}}, 10);
-  return seen.code == 0 && !answer.empty() ? answer.substr(0, answer.find('\n')) : "unknown";
-}
 
 // What a case binary says that it runs on.
 Json facts_of(const std::string& binary, const std::string& libtorch) {
@@ -96,14 +94,36 @@ std::string variable(const char* name) {
 }
 
 // Variables by name; a value that names a folder or a GPU of this machine is hashed.
-Json variables() {
+Json recorded(const std::map<std::string, std::string>& variables) {
   Json all = Json::object();
-  for (const auto& [name, value] : variables_let_through()) {
+  for (const auto& [name, value] : variables) {
     const bool is_ours = value.find('/') != std::string::npos || value.find("GPU-") != std::string::npos ||
                          value.find("MIG-") != std::string::npos;
     all[name] = is_ours ? "hash " + hash_of(value) : value;
   }
   return all;
+}
+
+// As ci/libtorch --cache has it, if it is there; tests have another home than we.
+std::string cache() {
+  if (std::string own = variable("RECAPTURE_CACHE"); !own.empty()) return own;
+  const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  const std::string folder = (xdg.empty() ? home + "/.cache" : xdg) + "/recapture";
+  return fs::is_directory(folder) ? folder : "";
+}
+
+std::vector<std::string> notes_of(const Machine& machine) {
+  std::vector<std::string> notes;
+  if (const auto names = variables_kept_out(); !names.empty()) {
+    notes.push_back(
+        fmt::format("tests do not have {}; --env NAME=VALUE gives them a variable", fmt::join(names, ", ")));
+  }
+  if (machine.others > 0) {
+    notes.push_back(fmt::format("{} other process{} on the GPU, which changes the rates of races", machine.others,
+                                machine.others == 1 ? " computes" : "es compute"));
+  }
+  if (machine.mig == "on") notes.emplace_back("the GPU is divided (MIG), and this record is of a part of it");
+  return notes;
 }
 
 std::string host_id() {
@@ -119,6 +139,52 @@ std::string new_run_id() {
 }
 
 }  // namespace
+
+std::string revision_of(const std::string& tree) {
+  // With our own home: git may need to be told there that this tree is safe.
+  const auto [seen, answer] =
+      ask({"/usr/bin/env", {"git", "-C", tree, "describe", "--always", "--dirty"}, {{"HOME", variable("HOME")}}}, 10);
+  return seen.ending == Observation::Ending::Exited && seen.code == 0 && !answer.empty()
+             ? answer.substr(0, answer.find('\n'))
+             : "unknown";
+}
+
+std::map<std::string, std::string> variables_of_tests(const RunOptions& options) {
+  auto all = libtorch_variables(options.libtorch);
+  if (const std::string folder = cache(); !folder.empty()) all["RECAPTURE_CACHE"] = folder;
+  all.insert(options.env.begin(), options.env.end());
+  return all;
+}
+
+std::pair<std::string, std::string> read_variable(const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  if (equals == std::string::npos || name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) != 0 ||
+      !std::all_of(name.begin(), name.end(), is_of_a_name)) {
+    throw Stop(Exit::Usage, fmt::format("--env takes NAME=VALUE, not '{}'", text));
+  }
+  if (std::find(std::begin(kMulticastVariables), std::end(kMulticastVariables), name) !=
+      std::end(kMulticastVariables)) {
+    throw Stop(Exit::Usage,
+               fmt::format("--env cannot set {}, which guards the GPUs of others on this host: tests have it "
+                           "as the program has it",
+                           name));
+  }
+  static const std::map<std::string, std::string> kOfOthers = {{"CUDA_VISIBLE_DEVICES", "--gpu chooses among GPUs"},
+                                                               {"LD_LIBRARY_PATH", "--libtorch names a LibTorch"},
+                                                               {"CUDA_INJECTION64_PATH", "the recorder has it"},
+                                                               {"LD_PRELOAD", "it could change any test"},
+                                                               {"PATH", "it is the program's own"}};
+  std::string why;
+  if (const auto found = kOfOthers.find(name); found != kOfOthers.end()) why = found->second;
+  if (belongs_to_scratch(name)) why = "each test has its own";
+  for (const char* start : {"GTEST_", "RECAPTURE_"}) {
+    if (name.rfind(start, 0) == 0) why = "it would change what a test is";
+  }
+  if (!why.empty()) throw Stop(Exit::Usage, fmt::format("--env cannot set {}: {}", name, why));
+  return {name, text.substr(equals + 1)};
+}
 
 Surroundings surroundings_of(const Places& places, const RunOptions& options, const Machine& machine,
                              const std::string& binary) {
@@ -153,14 +219,17 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"image", variable("RECAPTURE_IMAGE")},
                       {"host", host_id()},
                       {"gpu_id", machine.gpu_id},
-                      {"revision", options.revision.empty() ? revision_of(places) : options.revision},
+                      {"revision", options.revision.empty() ? revision_of(places.root) : options.revision},
                       {"break", word(options.broken)},
                       {"shard", fmt::format("{}/{}", options.shard.index, options.shard.of)},
-                      {"variables", variables()},
+                      {"mig", machine.mig},
+                      {"variables", recorded(variables_let_through())},
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
+  if (!options.env.empty()) environment["env"] = recorded(options.env);
+  if (machine.others > 0) environment["volatile"]["others"] = machine.others;
   if (options.seed) environment["volatile"]["seed"] = *options.seed;
   if (!options.gpus.empty()) environment["volatile"]["gpus"] = options.gpus;
-  return {environment, anonymous};
+  return {environment, anonymous, notes_of(machine)};
 }
 
 }  // namespace recapture

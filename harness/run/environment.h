@@ -1,6 +1,9 @@
 // What a run is made on: the first line of its record.
 #pragma once
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/record/record.h"
 #include "harness/run/line.h"
@@ -12,8 +15,20 @@ namespace recapture {
 
 struct Surroundings {
   Json environment;
-  Anonymous anonymous;  // Hides this machine's folders.
+  Anonymous anonymous;             // Hides this machine's folders.
+  std::vector<std::string> notes;  // What the user should know of the machine before the run.
 };
+
+// The variables that tests have beside those of every program: where LibTorch lies, the cache that ci/nemo fills, and
+// those of --env.
+std::map<std::string, std::string> variables_of_tests(const RunOptions& options);
+
+// Reads NAME=VALUE, a variable that tests are to have on purpose. Throws Stop(Usage) for one that is the runner's, the
+// machine's or the test's own.
+std::pair<std::string, std::string> read_variable(const std::string& text);
+
+// The revision of the tree in this folder; "unknown" without git.
+std::string revision_of(const std::string& tree);
 
 // Asks a case binary for its LibTorch, git for the revision, and the machine for the rest. Throws Stop(Infrastructure)
 // where the binary does not answer.

@@ -1,7 +1,12 @@
 #include "harness/run/line.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <optional>
 
 #include "harness/case/events.h"
 
@@ -9,6 +14,7 @@ namespace recapture {
 namespace {
 
 constexpr size_t kMostOfEach = 3;
+constexpr size_t kMostFacts = 1000;      // Of a test, and as many probes.
 constexpr size_t kWordsInRecord = 2048;  // Bytes of a test's output that its line keeps, if it did not go as it should.
 
 std::string_view ending_word(Observation::Ending ending) {
@@ -25,66 +31,149 @@ std::string_view ending_word(Observation::Ending ending) {
   return "not started";
 }
 
-// Takes what was said under one key, as events.h has it. `probing` is the probe that has not come back yet.
-void take(Json& line, const std::string& name, const std::string& value, std::string& probing) {
+std::optional<int> whole_number(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// What the recorder writes; anything else under its key is not a culprit.
+std::optional<Json> culprit_in(const std::string& text) {
+  const Json object = Json::parse(text, nullptr, false);
+  const auto is_text = [](const Json& json) { return json.is_string(); };
+  if (!object.is_object()) return std::nullopt;
+  for (const char* member : {"api", "thread", "mode"}) {
+    if (object.contains(member) && !object.at(member).is_string()) return std::nullopt;
+  }
+  if (object.contains("stack") &&
+      !(object.at("stack").is_array() && std::all_of(object.at("stack").begin(), object.at("stack").end(), is_text))) {
+    return std::nullopt;
+  }
+  return object;
+}
+
+// What a test's events come to, as events.h has it, and the first thing about them that cannot be right.
+class Said {
+ public:
+  void take(const std::string& name, const std::string& value);
+  // How the process ended, for what a probe that did not come back was about.
+  Json end(std::string_view ending);
+  void contradict(const std::string& words) {
+    if (!line_.contains("contradiction")) line_["contradiction"] = words;
+  }
+
+ private:
+  void take_number(const std::string& member, const std::string& value);
+  void take_one_of_many(const std::string& member, const std::string& name, const std::string& value);
+
+  Json line_ = Json::object();
+  std::string probing_;  // The probe that has not come back yet.
+};
+
+void Said::take_number(const std::string& member, const std::string& value) {
+  if (const auto number = whole_number(value)) {
+    line_[member] = *number;
+  } else {
+    contradict(fmt::format("its {} is '{}', which is no number", member, value.substr(0, 80)));
+  }
+}
+
+void Said::take_one_of_many(const std::string& member, const std::string& name, const std::string& value) {
+  Json& all = line_[member];
+  if (all.size() < kMostFacts || all.contains(name)) {
+    all[name] = value;
+  } else {
+    contradict(fmt::format("it has more than {} {}", kMostFacts, member));
+  }
+}
+
+void Said::take(const std::string& name, const std::string& value) {
   const KeyRule rule = rule_of(name);
   const std::string member(rule.record);
+  const bool is_evidence = rule.keep != Keep::Fact && name != key::culprit && name != key::recorder;
+  if (line_.contains(key::ended)) {
+    // What other threads of it do meanwhile is nobody's evidence. What a test says of itself must come before.
+    if (is_evidence) contradict(fmt::format("it said {}={} after its end", name, value.substr(0, 80)));
+    return;
+  }
+  if (name == key::seen && line_.contains(key::seen)) contradict("it said twice what it had seen");
   switch (rule.keep) {
     case Keep::Last:
-      line[member] = value;
+      line_[member] = value;
       break;
     case Keep::First:
-      if (!line.contains(member)) line[member] = value;
+      if (!line_.contains(member)) line_[member] = value;
       break;
     case Keep::Number:
-      line[member] = std::atoi(value.c_str());
+      take_number(member, value);
       break;
     case Keep::FirstNumber:
-      if (!line.contains(member)) line[member] = std::atoi(value.c_str());
+      if (!line_.contains(member)) take_number(member, value);
       break;
     case Keep::FirstObject:
-      if (const Json object = Json::parse(value, nullptr, false); object.is_object() && !line.contains(member)) {
-        line[member] = object;
+      if (const auto object = culprit_in(value); !object) {
+        take_one_of_many("facts", name, value);
+      } else if (!line_.contains(member)) {
+        line_[member] = *object;
       }
       break;
     case Keep::Each:
-      if (Json& all = line[member]; all.size() < kMostOfEach) all.push_back(value);
+      if (Json& all = line_[member]; all.size() < kMostOfEach) all.push_back(value);
       break;
     case Keep::ProbeBegins:
-      probing = value;
-      line[member] = true;
+      probing_ = value;
+      line_[member] = true;
       break;
     case Keep::ProbeOutcome:
-      line[member][name.substr(rule.event.size())] = value;
-      probing.clear();
+      take_one_of_many(member, name.substr(rule.event.size()), value);
+      probing_.clear();
       break;
     case Keep::Fact:
-      line[member][name] = value;
+      take_one_of_many(member, name, value);
   }
+}
+
+Json Said::end(std::string_view ending) {
+  if (!probing_.empty()) take_one_of_many("probes", probing_, fmt::format("did not come back: {}", ending));
+  if (line_.contains(key::hits) != line_.contains(key::tries)) {
+    contradict("it said one of hits and tries");
+    line_.erase(key::hits);
+    line_.erase(key::tries);
+  }
+  return line_;
+}
+
+bool is_of_a_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
 
 }  // namespace
 
 void Anonymous::hide(const std::string& folder, const std::string& as) {
-  if (folder.size() > 1) folders_.emplace_back(folder, as);
+  if (folder.size() < 2 || folder.front() != '/') return;  // "/", or a HOME that is none.
+  const auto longer = [&](const auto& other) { return other.first.size() < folder.size(); };
+  folders_.insert(std::find_if(folders_.begin(), folders_.end(), longer), {folder, as});
 }
 
 std::string Anonymous::operator()(std::string text) const {
   for (const auto& [folder, as] : folders_) {
-    for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at + as.size())) {
-      text.replace(at, folder.size(), as);
+    for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at)) {
+      const size_t end = at + folder.size();
+      const bool is_it = folder.back() == '/' || end == text.size() || !is_of_a_name(text[end]);
+      if (is_it) text.replace(at, folder.size(), as);
+      at += is_it ? as.size() : 1;
     }
   }
   return text;
 }
 
-Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous) {
-  Json said = Json::object();
-  std::string probing;
-  for (const auto& [name, value] : seen.events) take(said, name, anonymous(value), probing);
-  if (!probing.empty()) {
-    said["probes"][probing] = std::string("did not come back: ") + std::string(ending_word(seen.ending));
-  }
+Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machine) {
+  Anonymous anonymous = of_machine;
+  anonymous.hide(seen.scratch, "(scratch)");
+  Said events;
+  for (const auto& [name, value] : seen.events) events.take(name, anonymous(value));
+  if (seen.stuck != 0) events.contradict("a process of its could not be killed");
+  Json said = events.end(ending_word(seen.ending));
   if (said.value(key::recorder, "") == "on") said.erase(key::recorder);  // The usual; its absence is what matters.
 
   // Lists and tables are read best after the single values.

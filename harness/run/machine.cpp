@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "harness/record/exit.h"
 #include "harness/run/process.h"
 
 namespace recapture {
@@ -13,23 +16,45 @@ std::string Machine::lacks(const Needs& needs) const {
 
 Machine ask_machine(const Places& places) {
   constexpr double kDeadline_s = 60;
+  constexpr int kNoGpu = 77;
   const auto [seen, answer] = ask({places.canary(), {}, {}}, kDeadline_s);
-  Json json = Json::parse(answer, nullptr, false);
-  if (!json.is_object()) json = Json::object();
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted");
+  const Json json = Json::parse(answer, nullptr, false);
+  const auto text = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json.at(key).is_string() ? json.at(key).get<std::string>() : "";
+  };
+  const auto number = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json.at(key).is_number_integer() ? json.at(key).get<int>() : 0;
+  };
   Machine machine;
-  machine.gpus = json.value("gpus", 0);
-  machine.gpu = json.value("gpu", "");
-  machine.gpu_id = json.value("gpu_id", "");
-  machine.compute_capability = json.value("compute_capability", "");
-  machine.driver = json.value("driver", "");
-  machine.cuda_driver = json.value("cuda_driver", "");
-  machine.reason = json.value("reason", "the canary died");
-  machine.health = json.value("canary", "");
+  machine.gpus = number("gpus");
+  machine.gpu = text("gpu");
+  machine.gpu_id = text("gpu_id");
+  machine.compute_capability = text("compute_capability");
+  machine.driver = text("driver");
+  machine.cuda_driver = text("cuda_driver");
+  machine.reason = text("reason");
+  machine.mig = text("mig");
+  machine.others = number("others");
+  machine.health = text("canary");
+  const bool makes_sense = machine.health == "ok"     ? seen.code == 0 && machine.gpus > 0
+                           : machine.health == "none" ? seen.code == kNoGpu
+                                                      : !machine.health.empty();
   if (seen.ending == Observation::Ending::Deadline) {
     machine.health = fmt::format("no answer in {} s", kDeadline_s);
-  } else if (seen.ending != Observation::Ending::Exited || machine.health.empty()) {
-    machine.health = fmt::format("died: {} {}", seen.code, seen.last_words);
+  } else if (seen.ending == Observation::Ending::NotStarted) {
+    machine.health = seen.last_words;
+  } else if (seen.ending == Observation::Ending::Signal) {
+    machine.health = fmt::format("the canary was killed by signal {}; {}", seen.code, seen.last_words);
+  } else if (!makes_sense) {
+    machine.health = fmt::format("the canary left with {} and said '{}'", seen.code,
+                                 (seen.last_words.empty() ? answer : seen.last_words).substr(0, 200));
   }
+  while (!machine.health.empty() && (machine.health.back() == '\n' || machine.health.back() == ' ')) {
+    machine.health.pop_back();
+  }
+  // Nobody knows how many there are, but this is not a machine without.
+  if (machine.health != "ok" && machine.health != "none") machine.gpus = std::max(1, machine.gpus);
   return machine;
 }
 

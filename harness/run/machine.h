@@ -11,8 +11,10 @@ struct Machine {
   int gpus = 0;
   std::string gpu, driver, cuda_driver;    // Of the first GPU; "" without one.
   std::string gpu_id, compute_capability;  // Its UUID, hashed; "9.0".
-  std::string health;                      // "ok", "none" (no GPU), or what went wrong.
+  std::string health;                      // "ok" of all GPUs, "none" (no GPU), or what went wrong.
   std::string reason;                      // Why there is no GPU.
+  std::string mig;                         // "on" or "off"; "" where NVML does not say.
+  int others = 0;                          // Processes of others that compute on these GPUs.
 
   bool answers() const { return health == "ok"; }
 
@@ -20,7 +22,9 @@ struct Machine {
   std::string lacks(const Needs& needs) const;
 };
 
-// Runs the canary: one small kernel whose result is checked.
+// Runs the canary: on each GPU one small kernel whose result is checked. Only a driver that says so makes a machine one
+// without a GPU; a canary that dies, hangs or makes no sense is a GPU that does not answer. Throws Stop(Interrupted)
+// where the user has interrupted.
 Machine ask_machine(const Places& places);
 
 }  // namespace recapture

@@ -1,5 +1,6 @@
 #include "harness/run/places.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "harness/judge/version.h"
@@ -60,6 +61,8 @@ std::map<std::string, std::string> libtorch_variables(const std::string& site) {
       if (fs::is_directory(entry.path() / "lib")) path += ":" + (entry.path() / "lib").string();
     }
   }
+  const char* before = std::getenv("LD_LIBRARY_PATH");  // It may say where the driver's libraries lie.
+  if (before != nullptr && *before != '\0') path += std::string(":") + before;
   return {{"LD_LIBRARY_PATH", path}};
 }
 

@@ -147,7 +147,14 @@ void Pool::listen(size_t index, std::optional<Failure>& failure) {
 
 void Pool::wait_for_something(int most_ms) {
   std::vector<pollfd> fds;
-  for (const Worker& worker : workers_) fds.push_back({worker.connection, POLLIN, 0});
+  for (const Worker& worker : workers_) {
+    fds.push_back({worker.connection, POLLIN, 0});
+    siginfo_t stopped{};  // By a test that reached too far.
+    const bool is_stopped = worker.pid > 0 &&
+                            waitid(P_PID, static_cast<id_t>(worker.pid), &stopped, WSTOPPED | WNOHANG) == 0 &&
+                            stopped.si_pid == worker.pid;
+    if (is_stopped) kill(worker.pid, SIGCONT);
+  }
   poll(fds.data(), fds.size(), most_ms);
 }
 
@@ -198,7 +205,7 @@ void Pool::end(bool listening) {
       if (alive(workers_[i])) listen(i, ended);
     }
   }
-  if (!workers_.empty()) process::kill_orphans();  // Those of a worker that was killed are ours now.
+  process::kill_orphans_of_this_run();  // Those of a worker that was killed are ours now.
   workers_.clear();
 }
 

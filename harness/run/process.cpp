@@ -1,6 +1,7 @@
 #include "harness/run/process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,12 +15,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "harness/case/events.h"
+#include "harness/record/exit.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
 
@@ -30,28 +36,51 @@ volatile std::sig_atomic_t stop_requested = 0;
 std::set<pid_t> kept;  // Our servers; every other child that is still there after a test is an orphan of it.
 
 using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Kills what a test left: its process group, and orphans that have left the group (they are our children by adoption).
-// An orphan's own children become ours once it is dead, so we look until there are none.
-void kill_leftovers(pid_t group) {
-  constexpr double kPatience_s = 10;  // A process that hangs in a driver cannot be killed; the next test need not wait.
-  if (group > 0) kill(-group, SIGKILL);
+// How long SIGKILL may take: a process that hangs in a driver cannot be killed, and nobody need wait for it.
+double patience_s() { return interrupted() ? 0.3 : 10; }
+constexpr double kLast_s = 1;  // Where it was waited for already.
+
+std::vector<pid_t> children() {
+  std::vector<pid_t> all;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t child = 0; list >> child;) all.push_back(child);
+  }
+  return all;
+}
+
+int pidfd_of(pid_t process) { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }
+
+// Waits for the end of a child of ours, which is readable from its pidfd.
+bool reaped(pid_t child, double most_s) {
+  const int fd = pidfd_of(child);
+  pollfd wait{fd, POLLIN, 0};
+  poll(&wait, 1, std::max(0, static_cast<int>(1000 * most_s)));
+  if (fd >= 0) close(fd);
+  return process::reap(child).has_value();
+}
+
+bool is_orphan(pid_t child) { return kept.count(child) == 0; }
+
+// Kills the children that are `ours`. An orphan's own children become ours once it is dead, so we look until there are
+// none. Returns one that is still there, or 0.
+pid_t kill_children(double most_s, const std::function<bool(pid_t)>& ours) {
+  constexpr int kAgain_ms = 10;
   const auto start = Clock::now();
-  for (bool some = true; some && since(start) < kPatience_s;) {
-    some = false;
-    std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
-    for (pid_t child = 0; children >> child;) {
-      if (kept.count(child) != 0) continue;
-      some = true;
-      kill(child, SIGKILL);
-      const int ended = static_cast<int>(syscall(SYS_pidfd_open, child, 0));  // Readable once it has.
-      pollfd wait{ended, POLLIN, 0};
-      poll(&wait, 1, static_cast<int>(1000 * std::max(0.0, kPatience_s - since(start))));
-      if (ended >= 0) close(ended);
-      waitpid(child, nullptr, WNOHANG);
-    }
+  for (;;) {
+    std::vector<pid_t> all = children();
+    all.erase(std::remove_if(all.begin(), all.end(), [&](pid_t child) { return !ours(child); }), all.end());
+    for (pid_t child : all) kill(child, SIGKILL);
+    bool left = false;
+    for (pid_t child : all) left = !reaped(child, std::min(most_s, patience_s()) - since(start)) || left;
+    if (all.empty()) return 0;
+    if (since(start) > std::min(most_s, patience_s())) return all.back();
+    if (left) poll(nullptr, 0, kAgain_ms);
   }
 }
 
@@ -71,39 +100,54 @@ void set_ending(int status, Observation& seen) {
   seen.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Variables that change what LibTorch, CUDA or GoogleTest does. Those of GoogleTest would change what a test is.
-bool is_taken(const std::string& name) {
-  static const std::set<std::string> kTaken = {"CUDA_LAUNCH_BLOCKING",
-                                               "CUDA_MODULE_LOADING",
-                                               "CUDA_INJECTION64_PATH",
-                                               "PYTORCH_CUDA_ALLOC_CONF",
-                                               "PYTORCH_ALLOC_CONF",
-                                               "PYTORCH_NO_CUDA_MEMORY_CACHING",
-                                               "CUBLAS_WORKSPACE_CONFIG",
-                                               "TORCH_SHOW_CPP_STACKTRACES",
-                                               "TORCH_CPP_LOG_LEVEL",
-                                               "GTEST_FILTER",
-                                               "GTEST_OUTPUT",
-                                               "GTEST_REPEAT",
-                                               "GTEST_SHUFFLE",
-                                               "GTEST_TOTAL_SHARDS",
-                                               kEventsVariable};
-  return kTaken.count(name) != 0;
+bool begins_with_one_of(std::string_view name, std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return name.substr(0, s.size()) == s; });
 }
 
-std::string name_of_variable(const char* variable) { return {variable, std::strcspn(variable, "=")}; }
+bool is_multicast(std::string_view name) {
+  return std::find(std::begin(kMulticastVariables), std::end(kMulticastVariables), name) !=
+         std::end(kMulticastVariables);
+}
 
-std::vector<std::string> environment_for(const Program& program) {
-  std::vector<std::string> all;
+// What concerns the machine: which of its GPUs are ours, and where their libraries lie.
+bool is_of_machine(std::string_view name) {
+  static const std::set<std::string_view> kNames = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                                                    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+                                                    "LD_LIBRARY_PATH"};
+  return kNames.count(name) != 0 || is_multicast(name) || begins_with_one_of(name, {"LANG", "LC_"});
+}
+
+// All that a program started here has of our variables: those of the machine, who the user is, the scheduler's, a
+// sanitizer's, and Recapture's own but for the descriptor that the runner hands down.
+bool passes(std::string_view name) {
+  static const std::set<std::string_view> kNames = {
+      "PATH", "TERM", "TZ", "USER", "LOGNAME", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"};
+  return name != kEventsVariable && (is_of_machine(name) || kNames.count(name) != 0 ||
+                                     begins_with_one_of(name, {"SLURM_", "PBS_", "LSB_", "RECAPTURE_"}));
+}
+
+// Ours, by name.
+std::map<std::string, std::string> variables_if(const std::function<bool(std::string_view)>& chosen) {
+  std::map<std::string, std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string name = name_of_variable(*variable);
-    if (!is_taken(name) && program.environment.count(name) == 0) all.emplace_back(*variable);
-  }
-  for (const auto& [name, value] : program.environment) {
-    std::string variable = name;
-    all.push_back(variable.append("=").append(value));
+    const std::string_view text = *variable;
+    const size_t equals = std::min(text.find('='), text.size());
+    if (chosen(text.substr(0, equals)))
+      all.emplace(text.substr(0, equals), text.substr(std::min(equals + 1, text.size())));
   }
   return all;
+}
+
+std::vector<std::string> environment_for(const Program& program, const Scratch& scratch) {
+  std::map<std::string, std::string> all = variables_if(passes);
+  for (const auto& [name, value] : scratch.variables()) all[name] = value;
+  for (const auto& [name, value] : program.environment) all[name] = value;
+  for (const char* name : kMulticastVariables) all.erase(name);
+  all.merge(variables_if(is_multicast));
+  std::vector<std::string> lines;
+  lines.reserve(all.size());
+  for (const auto& [name, value] : all) lines.push_back(fmt::format("{}={}", name, value));
+  return lines;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -114,12 +158,58 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return all;
 }
 
-std::optional<int> reap_child(pid_t child, bool wait) {
-  int status = 0;
-  const pid_t got = waitpid(child, &status, wait ? 0 : WNOHANG);
-  if (got == child) return status;
-  if (got < 0 && errno == ECHILD) return 0;
-  return std::nullopt;
+// Watches as process::watch does, and leaves what was said on the second pipe as it is.
+Observation watch_text(process::Pipe& output, process::Pipe& other, std::string& said, double deadline_s,
+                       const process::Watched& watched) {
+  constexpr int kLook_ms = 10;     // How often we look where nothing wakes us,
+  constexpr int kAsleep_ms = 100;  // and where something does: a signal may come just before poll.
+  using process::drain;
+  const auto start = Clock::now();
+  Observation seen;
+  std::optional<int> status;
+  bool killed = false;
+  double most_s = deadline_s;
+  int open_output = output.read, open_other = other.read;
+  while (!status) {
+    double left = most_s - since(start);
+    if (!killed && (left <= 0 || interrupted())) {
+      killed = true;
+      watched.kill();
+      left = patience_s();
+      most_s = since(start) + left;
+    }
+    if (left <= 0) break;
+    std::array<pollfd, 3> fds{{{open_output, POLLIN, 0}, {open_other, POLLIN, 0}, {watched.wake, POLLIN, 0}}};
+    const int most_ms = watched.wake >= 0 ? kAsleep_ms : kLook_ms;
+    poll(fds.data(), fds.size(), std::min(static_cast<int>(std::min(left, 1.0) * 1000) + 1, most_ms));
+    seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
+    drain(other.read, said, kMostEvents);
+    status = watched.ended();
+    if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would be readable for ever.
+    if ((fds[1].revents & POLLHUP) != 0) open_other = -1;
+  }
+  seen.seconds = since(start);
+  if (!status) watched.give_up();
+  seen.stuck = kill_children(status ? patience_s() : kLast_s, is_orphan);
+  seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
+  drain(other.read, said, kMostEvents);
+  if (seen.last_words.size() > kLastWords) seen.last_words.erase(0, seen.last_words.size() - kLastWords);
+  if (killed) {
+    seen.ending = Observation::Ending::Deadline;
+  } else if (status) {
+    set_ending(*status, seen);
+  }
+  return seen;
+}
+
+process::Watched a_child(pid_t child) {
+  return {-1, [child] { return process::reap(child); }, [child] { kill(child, SIGKILL); }, [] {}};
+}
+
+Observation not_started(const std::string& why) {
+  Observation seen;
+  seen.last_words = "cannot start a process: " + why;
+  return seen;
 }
 
 }  // namespace
@@ -128,11 +218,12 @@ namespace process {
 
 Pipe::Pipe() {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) == 0) {
-    read = ends[0];
-    write = ends[1];
-    fcntl(read, F_SETFL, O_NONBLOCK);
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw Stop(Exit::Infrastructure, fmt::format("cannot make a pipe for a test: {}", std::strerror(errno)));
   }
+  read = ends[0];
+  write = ends[1];
+  fcntl(read, F_SETFL, O_NONBLOCK);
 }
 
 Pipe::~Pipe() {
@@ -159,23 +250,24 @@ size_t drain(int fd, std::string& text, size_t most) {
   }
 }
 
-pid_t start(const Program& program, int out, int err, int inherit, int inherit_as, const std::string& variable) {
+pid_t start(const Program& program, const Scratch& scratch, int out, int err, int inherit, int inherit_as,
+            const std::string& variable) {
   Program full = program;
   if (!variable.empty()) full.environment[variable] = std::to_string(inherit_as);
   std::vector<std::string> words{full.path};
   words.insert(words.end(), full.arguments.begin(), full.arguments.end());
-  std::vector<std::string> variables = environment_for(full);
+  std::vector<std::string> variables = environment_for(full, scratch);
   const auto argv = pointers(words), envp = pointers(variables);
   // All that the child needs is made before the fork: afterwards another thread may hold any lock for ever.
   const std::string cannot = "cannot start " + full.path + ": ";
   const pid_t parent = getpid(), child = fork();
   if (child != 0) return child;
-  setpgid(0, 0);
+  setsid();  // Out of reach of the terminal, and the terminal of it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // It died before it could take us along.
-  signal(SIGINT, SIG_DFL);
-  signal(SIGTERM, SIG_DFL);
-  signal(SIGPIPE, SIG_DFL);
+  if (getppid() != parent) _exit(127);                                    // It died before it could take us along.
+  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);  // Ignored ones would stay so.
+  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);                               // Neither our descriptors nor our user's.
+  if (chdir(scratch.path().c_str()) != 0) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
   dup2(out, 1);
@@ -196,67 +288,58 @@ pid_t start(const Program& program, int out, int err, int inherit, int inherit_a
   _exit(127);
 }
 
-Observation watch(pid_t group, Pipe& output, Pipe& events, double deadline_s, int wake,
-                  const std::function<std::optional<int>(bool wait)>& reap) {
-  constexpr int kLook_ms = 10;  // How often reap is asked where nothing wakes us.
-  const auto start = Clock::now();
-  Observation seen;
+Observation watch(Pipe& output, Pipe& events, double deadline_s, const Watched& watched) {
   std::string said;
-  std::optional<int> status;
-  bool killed = false;
-  int open_output = output.read, open_events = events.read;
-  while (!status) {
-    const double left = deadline_s - since(start);
-    if (left <= 0 || interrupted()) {
-      killed = true;
-      kill(-group, SIGKILL);
-      status = reap(true);
-      break;
-    }
-    const int left_ms = static_cast<int>(left * 1000) + 1;
-    std::array<pollfd, 3> fds{{{open_output, POLLIN, 0}, {open_events, POLLIN, 0}, {wake, POLLIN, 0}}};
-    poll(fds.data(), fds.size(), wake >= 0 ? left_ms : std::min(left_ms, kLook_ms));
-    seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
-    drain(events.read, said, kMostEvents);
-    status = reap(false);
-    if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would be readable for ever.
-    if ((fds[1].revents & POLLHUP) != 0) open_events = -1;
-  }
-  seen.seconds = since(start);
-  kill_leftovers(group);
-  seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
-  drain(events.read, said, kMostEvents);
-  if (seen.last_words.size() > kLastWords) seen.last_words.erase(0, seen.last_words.size() - kLastWords);
+  Observation seen = watch_text(output, events, said, deadline_s, watched);
   parse_events(said, seen);
-  if (killed) {
-    seen.ending = Observation::Ending::Deadline;
-  } else if (status) {
-    set_ending(*status, seen);
-  }
   return seen;
+}
+
+std::optional<int> reap(pid_t child) {
+  int status = 0;
+  const pid_t got = waitpid(child, &status, WNOHANG);
+  if (got == child) return status;
+  if (got < 0 && errno == ECHILD) return SIGKILL;
+  return std::nullopt;
+}
+
+bool kill_and_reap(pid_t child) {
+  kill(child, SIGKILL);
+  return reaped(child, patience_s());
 }
 
 void keep(pid_t pid) { kept.insert(pid); }
 void keep_no_longer(pid_t pid) { kept.erase(pid); }
-void kill_orphans() { kill_leftovers(0); }
 void stop_from_within() { stop_requested = 1; }
+
+pid_t kill_orphans() { return kill_children(patience_s(), is_orphan); }
+
+void kill_orphans_of_this_run() {
+  const std::string folder = scratch_of_run();
+  if (folder.empty()) return;
+  kill_children(kLast_s, [&](pid_t child) {
+    std::ifstream file(fmt::format("/proc/{}/environ", child), std::ios::binary);
+    const std::string variables(std::istreambuf_iterator<char>(file), {});
+    return variables.find("=" + folder + "/") != std::string::npos;
+  });
+}
 
 }  // namespace process
 
 using process::kInherited;
 using process::Pipe;
 
-std::map<std::string, std::string> variables_let_through() {
-  constexpr std::array<std::string_view, 7> kOfInterest = {"CUDA_",    "CUBLAS_",  "CUDNN_", "NCCL_",
-                                                           "NVSHMEM_", "PYTORCH_", "TORCH_"};
-  std::map<std::string, std::string> all;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string name = name_of_variable(*variable);
-    const bool counts = std::any_of(kOfInterest.begin(), kOfInterest.end(),
-                                    [&](std::string_view start) { return name.rfind(start, 0) == 0; });
-    if (counts && !is_taken(name)) all[name] = *variable + name.size() + 1;
-  }
-  return all;
+std::map<std::string, std::string> variables_let_through() { return variables_if(is_of_machine); }
+
+std::vector<std::string> variables_kept_out() {
+  std::vector<std::string> names;
+  const auto counts = [](std::string_view name) {
+    return begins_with_one_of(name, {"CUBLAS", "CUDA_", "CUDNN_", "GTEST_", "LD_", "NCCL_", "NVIDIA_", "NVSHMEM_",
+                                     "OMP_", "PYTORCH_", "TORCH", "TRITON_"}) &&
+           !passes(name) && !belongs_to_scratch(std::string(name));
+  };
+  for (const auto& [name, value] : variables_if(counts)) names.push_back(name);
+  return names;
 }
 
 bool interrupted() { return stop_requested != 0; }
@@ -266,47 +349,106 @@ void own_the_processes() {
   action.sa_handler = [](int) { stop_requested = 1; };  // No SA_RESTART: a poll that waits must return.
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction inherited {};
+  sigaction(SIGHUP, nullptr, &inherited);
+  if (inherited.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // It is under nohup.
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error of write.
+  signal(SIGCHLD, SIG_DFL);  // Ignored, it would hide how a child ended.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 Observation execute(const Program& program, double deadline_s) {
+  const Scratch scratch;
   Pipe output, events;
-  const pid_t child = process::start(program, output.write, output.write, events.write, kInherited, kEventsVariable);
-  if (child < 0) return {};
+  const pid_t child =
+      process::start(program, scratch, output.write, output.write, events.write, kInherited, kEventsVariable);
+  if (child < 0) return not_started(std::strerror(errno));
   output.close_write();
   events.close_write();
-  return process::watch(child, output, events, deadline_s, -1, [&](bool wait) { return reap_child(child, wait); });
+  Observation seen = process::watch(output, events, deadline_s, a_child(child));
+  seen.scratch = scratch.path();
+  return seen;
 }
 
+namespace {
+
+// In a process between us and the program, so that what the program leaves behind is that process's own, whatever else
+// goes on here at the time. It tells us in one line what it has seen.
+[[noreturn]] void guard(const Program& program, const Scratch& scratch, double deadline_s, int report) {
+  Json told;
+  try {
+    Pipe errors, answer;
+    std::string text;
+    Observation seen;
+    const pid_t child = process::start(program, scratch, answer.write, errors.write, -1, -1, "");
+    answer.close_write();
+    errors.close_write();
+    seen = child < 0 ? not_started(std::strerror(errno)) : watch_text(errors, answer, text, deadline_s, a_child(child));
+    told = {
+        {"ending", static_cast<int>(seen.ending)}, {"code", seen.code}, {"words", seen.last_words}, {"answer", text}};
+  } catch (const Stop& stop) {
+    told = {{"ending", static_cast<int>(Observation::Ending::NotStarted)},
+            {"code", 0},
+            {"words", stop.what()},
+            {"answer", ""}};
+  }
+  const std::string line = told.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t put = write(report, line.data() + done, line.size() - done);
+    if (put < 0 && errno != EINTR) break;
+    if (put > 0) done += static_cast<size_t>(put);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
 std::pair<Observation, std::string> ask(const Program& program, double deadline_s) {
-  Pipe errors, answer;  // The answer takes the place of the events and is kept as text.
-  const pid_t child = process::start(program, answer.write, errors.write, -1, -1, "");
-  if (child < 0) return {};
-  answer.close_write();
-  errors.close_write();
+  constexpr double kLonger_s = 15;  // That the guard may need when it has to kill.
+  const Scratch scratch;
+  Pipe report;
+  const pid_t us = getpid(), guardian = fork();
+  if (guardian < 0) return {not_started(std::strerror(errno)), ""};
+  if (guardian == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != us) _exit(1);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    guard(program, scratch, deadline_s, report.write);
+  }
   const auto begin = Clock::now();
-  std::string text, words;
-  Observation seen;
+  std::string text;
+  double most_s = deadline_s + kLonger_s;
+  bool told = false;
+  const int ended = pidfd_of(guardian);
   std::optional<int> status;
   while (!status) {
-    if (since(begin) > deadline_s || interrupted()) {
-      kill(-child, SIGKILL);
-      reap_child(child, true);
-      seen.ending = Observation::Ending::Deadline;
-      return {seen, text};
+    if (!std::exchange(told, told || interrupted()) && told) {
+      kill(guardian, SIGTERM);
+      most_s = since(begin) + 2 * patience_s();
     }
-    std::array<pollfd, 2> fds{{{answer.read, POLLIN, 0}, {errors.read, POLLIN, 0}}};
-    poll(fds.data(), fds.size(), 10);
-    process::drain(answer.read, text, kMostEvents);
-    process::drain(errors.read, words, kLastWords);
-    status = reap_child(child, false);
+    if (since(begin) > most_s) kill(guardian, SIGKILL);
+    std::array<pollfd, 2> fds{{{report.read, POLLIN, 0}, {ended, POLLIN, 0}}};
+    poll(fds.data(), fds.size(), 100);
+    process::drain(report.read, text, 4 * kMostEvents);
+    status = process::reap(guardian);
   }
-  process::drain(answer.read, text, kMostEvents);
-  process::drain(errors.read, words, kLastWords);
-  set_ending(*status, seen);
-  seen.last_words = words;
-  return {seen, text};
+  if (ended >= 0) close(ended);
+  process::drain(report.read, text, 4 * kMostEvents);
+  const Json said = Json::parse(text, nullptr, false);
+  Observation seen;
+  seen.seconds = since(begin);
+  if (!said.is_object()) {
+    seen.ending = Observation::Ending::Deadline;
+    return {seen, ""};
+  }
+  seen.ending = static_cast<Observation::Ending>(said.at("ending").get<int>());
+  seen.code = said.at("code");
+  seen.last_words = said.at("words");
+  return {seen, said.at("answer")};
 }
 
 }  // namespace recapture

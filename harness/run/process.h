@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/run/scratch.h"
+
 namespace recapture {
 
 // What a process did, without any judgement.
@@ -20,6 +22,8 @@ struct Observation {
   std::string last_words;                                   // The end of its output.
   size_t output_bytes = 0;                                  // How much it printed in all.
   double seconds = 0;
+  std::string scratch;  // The folder that was its own.
+  pid_t stuck = 0;      // A process of its that SIGKILL did not end, as it happens inside a driver.
 };
 
 constexpr size_t kLastWords = size_t{8} << 10;   // Bytes of output that are kept.
@@ -28,20 +32,32 @@ constexpr size_t kMostEvents = size_t{1} << 20;  // Bytes of events that are rea
 // True once the user wants the run to stop (SIGINT or SIGTERM). What is running is killed.
 bool interrupted();
 
-// Takes over SIGINT and SIGTERM, ignores SIGPIPE, and adopts the orphans that tests leave so that they can be killed.
+// Takes over SIGINT, SIGTERM and SIGHUP, undoes what was inherited of signals, and adopts the orphans that tests leave
+// so that they can be killed.
 void own_the_processes();
 
-// Variables that change LibTorch's or CUDA's behaviour from outside are taken away from every process started here.
+// What a program started here knows of this process's variables are those on a short list, so that nothing changes
+// LibTorch's or CUDA's behaviour unseen. Its home, its temporary files and its caches are its own (scratch.h).
 struct Program {
   std::string path;
   std::vector<std::string> arguments;
-  std::map<std::string, std::string> environment;  // Added to what the runner has.
+  std::map<std::string, std::string> environment;  // Added; wins over both.
 };
 
-// What of this process's variables that concern CUDA and LibTorch every program started here has too.
+// These keep NVLink multicast off where it could put others' GPUs out of service: whatever they are, every program
+// started here has them unchanged.
+inline constexpr const char* kMulticastVariables[] = {"NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST",
+                                                      "NVSHMEM_DISABLE_NVLS"};
+
+// Those of this process's variables that every program started here has too and that a record should name: what
+// concerns CUDA, LibTorch and where libraries are found.
 std::map<std::string, std::string> variables_let_through();
 
-// Runs it by plain exec, in a process group of its own that is killed after `deadline_s` seconds.
+// The names of those that could have changed what a test does, and that no program started here has.
+std::vector<std::string> variables_kept_out();
+
+// Runs it by plain exec, and kills it and all that it started after `deadline_s` seconds. In a worker: every child of
+// this process is taken for the program's.
 Observation execute(const Program& program, double deadline_s);
 
 // Its standard output, for the questions that binaries answer. The observation's last words hold standard error.
@@ -65,21 +81,39 @@ inline constexpr int kInherited = 9;
 // Appends what is there to `text` and keeps at most the last `most` bytes. Returns how many bytes there were.
 size_t drain(int fd, std::string& text, size_t most);
 
-// Forks and execs. `inherit` becomes `inherit_as` in the child, which finds its number in `variable`, if that has a
-// name.
-pid_t start(const Program& program, int out, int err, int inherit, int inherit_as, const std::string& variable);
+// Forks and execs, in a session of its own. `inherit` becomes `inherit_as` in the child, which finds its number in
+// `variable`, if that has a name.
+pid_t start(const Program& program, const Scratch& scratch, int out, int err, int inherit, int inherit_as,
+            const std::string& variable);
 
-// Watches a process until `reap` has its status. `wake` is a descriptor that becomes readable when reap may know, or
-// -1.
-Observation watch(pid_t group, Pipe& output, Pipe& events, double deadline_s, int wake,
-                  const std::function<std::optional<int>(bool wait)>& reap);
+// What watch has to know of the process that it watches.
+struct Watched {
+  int wake = -1;                              // Becomes readable when `ended` may know; -1: nothing does.
+  std::function<std::optional<int>()> ended;  // The process's status, once it has ended.
+  std::function<void()> kill;                 // Sends SIGKILL.
+  std::function<void()> give_up;              // SIGKILL has not helped; makes what is left a child of this process.
+};
+
+// Watches a process until it ends, the deadline passes or the user interrupts, and kills what it leaves.
+Observation watch(Pipe& output, Pipe& events, double deadline_s, const Watched& watched);
+
+// The status of a child that has ended. One that is not ours any more counts as killed.
+std::optional<int> reap(pid_t child);
+
+// SIGKILL, and some patience: a process that hangs in a driver cannot be killed. True once it is gone.
+bool kill_and_reap(pid_t child);
 
 // A process of ours that outlives a test; every other child that is still there after it is an orphan of the test.
 void keep(pid_t pid);
 void keep_no_longer(pid_t pid);
 
-// Kills every child that is not kept.
-void kill_orphans();
+// Kills every child that is not kept, and returns one that cannot be killed, or 0. For a process that has no children
+// but those that it started, and what these left.
+pid_t kill_orphans();
+
+// The same for the runner, which may have been started with children of somebody else: kills those that were started
+// with this run's folder in their variables.
+void kill_orphans_of_this_run();
 
 // Makes interrupted() true: there is nobody left to work for.
 void stop_from_within();

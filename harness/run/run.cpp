@@ -19,6 +19,7 @@
 
 #include "harness/judge/index.h"
 #include "harness/judge/suggest.h"
+#include "harness/record/output.h"
 #include "harness/record/writer.h"
 #include "harness/run/catalog.h"
 #include "harness/run/context.h"
@@ -142,6 +143,7 @@ class Run {
   Json environment_;
   Rules rules_;
   Anonymous anonymous_;
+  std::vector<std::string> notes_;  // What the user should know of the machine.
   std::optional<RecordWriter> writer_;
   std::optional<Record> resumed_;
   std::optional<Progress> progress_;
@@ -160,8 +162,7 @@ void Run::see_gpus(const std::string& visible) const {
 }
 
 Program Run::program_of(const CaseBinary& binary) const {
-  Program program{
-      binary.path, {fmt::format("--break={}", word(options_.broken))}, libtorch_variables(options_.libtorch)};
+  Program program{binary.path, {fmt::format("--break={}", word(options_.broken))}, variables_of_tests(options_)};
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While it switches its hearing on and off, for some microseconds it can miss what another thread calls.
@@ -235,6 +236,7 @@ void Run::ask_around() {
     environment_["volatile"] = last;
   }
   anonymous_ = surroundings.anonymous;
+  notes_ = surroundings.notes;
 }
 
 // That the record which is to be resumed is of this plan, and of cases as they are built now.
@@ -448,6 +450,12 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
     const Observation seen = reason.empty() ? observe(binary, test, by_exec) : Observation{};
     if (interrupted()) return;
     write_line(reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason));
+    if (seen.stuck != 0) {
+      throw Stop(Exit::Infrastructure,
+                 fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not run, --resume {} "
+                             "runs it",
+                             id, seen.stuck, options_.record));
+    }
   }
   const TestRecord& line = *case_.find(id);
   if (asks_for_confirmation(judge_line(binary, line.line), line)) confirm(binary, test, confirmations_before(id));
@@ -583,6 +591,7 @@ Finished Run::go() {
     throw;
   }
   begin_record();
+  for (const std::string& note : notes_) print("note: {}\n", note);
   put_in_order();
   run_all();
   end_of_all();

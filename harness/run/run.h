@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ struct RunOptions {
   size_t jobs = 0;                // Tests at once; 0: what is best for the machine, which the run then puts here.
   std::optional<uint64_t> seed;   // Of a random order; nothing: the order that ends first.
   std::vector<std::string> gpus;  // For CUDA_VISIBLE_DEVICES, shared out in turn; empty: the variable as it is.
-  bool exec = false;              // No servers: every test by plain exec.
+  std::map<std::string, std::string> env;  // Variables that tests have on purpose.
+  bool exec = false;                       // No servers: every test by plain exec.
 };
 
 // What a run took, beside what no run can go below. It tests side by side what it may, and then the races alone.

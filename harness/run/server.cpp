@@ -1,16 +1,65 @@
 #include "harness/run/server.h"
 
+#include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 namespace recapture {
+namespace {
+
+constexpr double kReady_s = 120;   // A cold LibTorch is read from disk.
+constexpr double kStarted_s = 10;  // It forks.
+
+// The number in "ended 11" where the line is that and no more.
+std::optional<int> number_after(const std::string& word, const std::string& line) {
+  int number = 0;
+  if (line.rfind(word + " ", 0) != 0) return std::nullopt;
+  const char *from = line.data() + word.size() + 1, *end = line.data() + line.size();
+  const auto [at, error] = std::from_chars(from, end, number);
+  return error == std::errc() && at == end && from != end ? std::optional(number) : std::nullopt;
+}
+
+pid_t parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("PPid:\t", 0) == 0) return number_after("PPid:", "PPid: " + line.substr(6)).value_or(0);
+  }
+  return 0;
+}
+
+// What stands for a process without its number, which may be somebody else's by the time that we use it.
+class Pidfd {
+ public:
+  // Only for a child of `parent`, whatever number we were told.
+  Pidfd(pid_t process, pid_t parent) : fd_(static_cast<int>(syscall(SYS_pidfd_open, process, 0))) {
+    if (fd_ >= 0 && parent_of(process) != parent) close(std::exchange(fd_, -1));
+  }
+  ~Pidfd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Pidfd(const Pidfd&) = delete;
+  Pidfd& operator=(const Pidfd&) = delete;
+
+  explicit operator bool() const { return fd_ >= 0; }
+  void kill() const { syscall(SYS_pidfd_send_signal, fd_, SIGKILL, nullptr, 0); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
 
 Server::Server(const Program& program) {
   std::array<int, 2> ends{};
@@ -19,35 +68,48 @@ Server::Server(const Program& program) {
   process::Pipe output;
   Program serving = program;
   serving.arguments.push_back("--serve=" + std::to_string(process::kInherited));
-  pid_ = process::start(serving, output.write, output.write, ends[1], process::kInherited, "");
+  pid_ = process::start(serving, scratch_, output.write, output.write, ends[1], process::kInherited, "");
   close(ends[1]);
-  output.close_write();
-  if (pid_ < 0) return;
-  process::keep(pid_);
-  std::array<char, 64> answer{};
-  ssize_t got = 0;
-  do got = recv(connection_, answer.data(), answer.size(), 0);
-  while (got < 0 && errno == EINTR && !interrupted());
-  if (got <= 0) end();
+  if (pid_ > 0) process::keep(pid_);
+  if (pid_ > 0 && hear(kReady_s) != "ready") end();
 }
 
-Server::~Server() { end(); }
+Server::~Server() {
+  const bool was_alive = alive();
+  end();
+  if (was_alive) process::kill_orphans();
+}
 
 void Server::end() {
   if (connection_ >= 0) close(connection_);
   connection_ = -1;
   if (pid_ > 0) {
-    kill(-pid_, SIGKILL);
     process::keep_no_longer(pid_);
-    waitpid(pid_, nullptr, 0);
+    process::kill_and_reap(pid_);
   }
   pid_ = -1;
 }
 
-Observation Server::run(const std::string& test, double deadline_s) {
-  process::Pipe output, events;
-  std::string name = test;
-  iovec text{name.data(), name.size()};
+std::string Server::hear(double most_s) const {
+  constexpr int kLook_ms = 100;  // A signal may come just before poll.
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    std::array<char, 64> line{};
+    const ssize_t got = recv(connection_, line.data(), line.size(), MSG_DONTWAIT);
+    if (got > 0) return {line.data(), static_cast<size_t>(got)};
+    if (got == 0 || (errno != EINTR && errno != EAGAIN)) return "gone";
+    const double left = most_s - std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (left <= 0 || interrupted()) return "";
+    pollfd one{connection_, POLLIN, 0};
+    poll(&one, 1, std::min(kLook_ms, static_cast<int>(left * 1000) + 1));
+  }
+}
+
+// The test's name, then a line for each variable that is the test's own; two descriptors come with it.
+bool Server::request(const std::string& test, const Scratch& scratch, int output, int events) const {
+  std::string words = test + "\n" + scratch.path();
+  for (const auto& [name, value] : scratch.variables()) words += fmt::format("\n{}={}", name, value);
+  iovec text{words.data(), words.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &text;
@@ -58,37 +120,48 @@ Observation Server::run(const std::string& test, double deadline_s) {
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
-  const std::array<int, 2> descriptors{output.write, events.write};
+  const std::array<int, 2> descriptors{output, events};
   std::memcpy(CMSG_DATA(rights), descriptors.data(), sizeof descriptors);
-  if (sendmsg(connection_, &message, MSG_NOSIGNAL) < 0) {
+  return sendmsg(connection_, &message, MSG_NOSIGNAL) >= 0;
+}
+
+Observation Server::run(const std::string& test, double deadline_s) {
+  const Scratch scratch;
+  process::Pipe output, events;
+  const auto broken = [&](const std::string& why) {
     end();
-    return {};
-  }
+    process::kill_orphans();  // Whatever it has started is ours now.
+    Observation seen;
+    seen.last_words = why;
+    return seen;
+  };
+  if (!request(test, scratch, output.write, events.write)) return broken("the case's server is gone");
   output.close_write();
   events.close_write();
+  const std::string started = hear(kStarted_s);
+  const std::optional<int> number = number_after("started", started);
+  if (!number) return broken(fmt::format("the case's server started no test; it said '{}'", started));
+  const Pidfd child(*number, pid_);  // Empty if the test has ended already, or the number is not one of its children.
 
-  const auto hear = [&](bool wait) -> std::string {
-    std::array<char, 64> line{};
-    ssize_t got = 0;
-    do got = recv(connection_, line.data(), line.size(), wait ? 0 : MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
-    if (got == 0) return "gone";
-    return got < 0 ? "" : std::string(line.data(), static_cast<size_t>(got));
+  std::string last;  // What the server said last.
+  process::Watched watched;
+  watched.wake = connection_;
+  watched.ended = [&]() -> std::optional<int> {
+    const std::string line = hear(0);
+    if (line.empty()) return std::nullopt;
+    last = line;
+    return number_after("ended", line).value_or(SIGKILL);
   };
-  const std::string started = hear(true);
-  if (started.rfind("started ", 0) != 0) {
-    end();
-    return {};
-  }
-  bool gone = false;
-  Observation seen = process::watch(std::stoi(started.substr(8)), output, events, deadline_s, connection_,
-                                    [&](bool wait) -> std::optional<int> {
-                                      const std::string line = hear(wait);
-                                      if (line.rfind("ended ", 0) == 0) return std::stoi(line.substr(6));
-                                      gone = line == "gone";
-                                      return gone ? std::optional<int>(SIGKILL) : std::nullopt;
-                                    });
-  if (gone) end();
+  watched.kill = [&] {
+    if (pid_ > 0) kill(pid_, SIGCONT);  // The test may have stopped it, and only it can say how the test has ended.
+    child ? child.kill() : end();
+  };
+  watched.give_up = [&] { end(); };
+  Observation seen = process::watch(output, events, deadline_s, watched);
+  seen.scratch = scratch.path();
+  if (last.empty() || number_after("ended", last)) return seen;
+  end();
+  if (last != "gone") return broken(fmt::format("the case's server said '{}' of a test's end", last));
   return seen;
 }
 

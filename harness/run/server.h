@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/run/process.h"
+#include "harness/run/scratch.h"
 
 namespace recapture {
 
@@ -21,7 +22,13 @@ class Server {
   Observation run(const std::string& test, double deadline_s);
 
  private:
+  // Waits for its next line: "" where none has come in this time or the user has interrupted, "gone" after its end.
+  std::string hear(double most_s) const;
+  // Asks for a test; false where it is gone.
+  bool request(const std::string& test, const Scratch& scratch, int output, int events) const;
   void end();
+
+  Scratch scratch_;
   pid_t pid_ = -1;
   int connection_ = -1;
 };

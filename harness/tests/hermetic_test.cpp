@@ -1,0 +1,163 @@
+// A test finds only what it brings: its own folders, and of its runner's variables those that it may have.
+#include "harness/run/process.h"
+#include "harness/tests/stand_in.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Hermetic : public StandIn {
+ protected:
+  void SetUp() override {
+    StandIn::SetUp();
+    add("rude", "rude");
+  }
+  std::string seen(const std::string& variable) const {
+    return fact_of("rude.ControlNamesItsEnvironment", "env." + variable);
+  }
+  // With these variables, a test that names its own.
+  Said with(const std::string& variables, const std::string& options = "") {
+    std::filesystem::remove(record());
+    return shell(variables + " " + command("run rude.ControlNamesItsEnvironment --record " + record() + " " + options));
+  }
+};
+
+TEST_F(Hermetic, ATestFindsNothingThatAnotherLeft) {
+  for (const char* how : {"", "--exec"}) {
+    for (int night = 0; night < 2; ++night) {
+      std::filesystem::remove(record());
+      const Said said = recapture("run rude.ControlWritesEverywhere rude.ControlWritesEverywhereAgain --record " +
+                                  record() + " " + how);
+      EXPECT_EQ(said.code, 0) << said.out;
+      EXPECT_EQ(fact_of("rude.ControlWritesEverywhere", "found"), "") << how;
+      EXPECT_EQ(fact_of("rude.ControlWritesEverywhere", "wrote"), "in (scratch)/tmp/left") << how;
+      EXPECT_THAT(files_left(), IsEmpty()) << how;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists("left"));
+}
+
+TEST_F(Hermetic, AFolderGoesWithATestThatIsKilled) {
+  recapture("run rude.ReproducesAndCrashes rude.FixMovesToAnotherGroup --record " + record());
+  EXPECT_THAT(files_left(), IsEmpty());
+}
+
+TEST_F(Hermetic, WhatAKilledRunLeavesIsRemovedByTheNext) {
+  const pid_t runner = start("run rude.ReproducesAndHangs --record " + record());
+  ASSERT_EQ(files_left().size(), 1U);
+  const std::string other = folder + "/tmp/recapture-run-of-somebody";
+  std::filesystem::create_directories(other);  // Without a lock it is not known for a leftover.
+  EXPECT_EQ(recapture("run rude.ControlHolds --record " + folder + "/beside").code, 0);
+  EXPECT_EQ(files_left().size(), 2U) << "the folder of a run that goes on stays";
+  kill(runner, SIGKILL);
+  waitpid(runner, nullptr, 0);
+  wait_until_none_is_left();  // Its worker kills what the test has left.
+  EXPECT_EQ(files_left().size(), 2U);
+  EXPECT_EQ(recapture("run rude.ControlHolds --record " + folder + "/after").code, 0);
+  EXPECT_EQ(files_left(), std::vector<std::string>{other});
+}
+
+TEST_F(Hermetic, OfTheRunnersVariablesATestHasThoseThatItMay) {
+  for (const char* how : {"", "--exec"}) {
+    const Said said = with(
+        "CUDA_LAUNCH_BLOCKING=1 TORCH_NCCL_AVOID_RECORD_STREAMS=1 LD_PRELOAD= NVIDIA_TF32_OVERRIDE=0 NO_OF_OURS=1 "
+        "PYTORCH_CUDA_ALLOC_CONF=x http_proxy=http://x PYTHONPATH=/x GTEST_COLOR=yes "
+        "CUDA_VISIBLE_DEVICES=GPU-1 NVIDIA_VISIBLE_DEVICES=all SLURM_JOB_ID=7 LC_MESSAGES=C TERM=dumb",
+        how);
+    EXPECT_EQ(said.code, 0) << said.out;
+    for (const char* name : {"CUDA_LAUNCH_BLOCKING", "TORCH_NCCL_AVOID_RECORD_STREAMS", "LD_PRELOAD", "NO_OF_OURS",
+                             "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "http_proxy", "PYTHONPATH"}) {
+      EXPECT_EQ(seen(name), "") << name << how;
+    }
+    EXPECT_EQ(seen("CUDA_VISIBLE_DEVICES"), "GPU-1");
+    EXPECT_EQ(seen("NVIDIA_VISIBLE_DEVICES"), "all");
+    EXPECT_EQ(seen("SLURM_JOB_ID"), "7");
+    EXPECT_EQ(seen("LC_MESSAGES"), "C");
+    EXPECT_EQ(seen("HOME"), "(scratch)/home");
+    EXPECT_EQ(seen("PYTHONDONTWRITEBYTECODE"), "1");
+    EXPECT_THAT(said.out, HasSubstr("note: tests do not have "));
+    for (const char* name : {"CUDA_LAUNCH_BLOCKING", "TORCH_NCCL_AVOID_RECORD_STREAMS", "NVIDIA_TF32_OVERRIDE",
+                             "PYTORCH_CUDA_ALLOC_CONF", "GTEST_COLOR"}) {
+      EXPECT_THAT(said.out, HasSubstr(name));
+    }
+    const Json recorded = read_record(record()).environment.at("variables");
+    EXPECT_THAT(recorded.value("CUDA_VISIBLE_DEVICES", ""), HasSubstr("hash "));
+    EXPECT_EQ(recorded.value("NVIDIA_VISIBLE_DEVICES", ""), "all");
+    EXPECT_FALSE(recorded.contains("CUDA_LAUNCH_BLOCKING"));
+    EXPECT_FALSE(recorded.contains("SLURM_JOB_ID"));
+  }
+}
+
+// On a shared host NVLink multicast can put the GPUs of others out of service.
+TEST_F(Hermetic, WhatKeepsMulticastOffReachesEveryProcessAndNobodyCanChangeIt) {
+  script("build/canary",
+         "env >'" + folder + "/of_canary'\n" + R"(echo '{"gpus":0,"canary":"none","reason":"no driver"}'; exit 77)");
+  script("build/2.15.0/cases/lies/asked",
+         "env >'" + folder + "/of'$1\nexec '" + RECAPTURE_BUILD + "/harness/tests/rude' \"$@\"");
+  const std::vector<std::pair<std::string, std::string>> wanted = {
+      {"NCCL_NVLS_ENABLE", "0"}, {"TORCH_SYMM_MEM_DISABLE_MULTICAST", "1"}, {"NVSHMEM_DISABLE_NVLS", "1"}};
+  std::string variables;
+  for (const auto& [name, value] : wanted) variables += name + "=" + value + " ";
+  for (const char* how : {"", "--exec"}) {
+    EXPECT_EQ(with(variables, how).code, 0);
+    for (const auto& [name, value] : wanted) {
+      EXPECT_EQ(seen(name), value) << how;
+      EXPECT_EQ(read_record(record()).environment.at("variables").value(name, ""), value);
+      for (const char* whose : {"/of_canary", "/of--describe"}) {
+        EXPECT_THAT(text_of(folder + whose), HasSubstr(name + "=" + value + "\n")) << whose;
+      }
+    }
+  }
+  std::filesystem::remove(record());
+  shell(variables + command("run asked.ControlHolds --record " + record()));
+  for (const auto& [name, value] : wanted) {
+    EXPECT_THAT(text_of(folder + "/of--environment"), HasSubstr(name + "=" + value + "\n"));
+    EXPECT_THAT(text_of(folder + "/of--break=nothing"), HasSubstr(name + "=" + value + "\n")) << "of a server";
+    for (const std::string change : {"=1", "=", "=0"}) {
+      const Said said = with(variables, "--env " + name + change);
+      EXPECT_EQ(said.code, 2) << said.out;
+      EXPECT_EQ(said.out.rfind("recapture: --env cannot set " + name, 0), 0U) << said.out;
+      EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
+      EXPECT_FALSE(std::filesystem::exists(record()));
+    }
+  }
+  // Whatever else may set them: a program's own variables do not win over these.
+  ::setenv("NCCL_NVLS_ENABLE", "0", 1);
+  const auto [observed, answer] =
+      ask({"/usr/bin/env", {}, {{"NCCL_NVLS_ENABLE", "1"}, {"NVSHMEM_DISABLE_NVLS", "0"}}}, 10);
+  ::unsetenv("NCCL_NVLS_ENABLE");
+  EXPECT_THAT(answer, HasSubstr("NCCL_NVLS_ENABLE=0\n"));
+  EXPECT_EQ(answer.find("NVSHMEM_DISABLE_NVLS"), std::string::npos) << "where it is not set nobody sets it";
+}
+
+TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
+  const std::string value = "expandable_segments:True,x=1";
+  for (const char* how : {"", "--exec"}) {
+    const Said said =
+        with("PYTORCH_CUDA_ALLOC_CONF=other", "--env PYTORCH_CUDA_ALLOC_CONF=" + value + " --env TORCH_LOGS= " + how);
+    EXPECT_EQ(said.code, 0) << said.out;
+    EXPECT_EQ(seen("PYTORCH_CUDA_ALLOC_CONF"), value);
+    const Json env = read_record(record()).environment.at("env");
+    EXPECT_EQ(env, Json({{"PYTORCH_CUDA_ALLOC_CONF", value}, {"TORCH_LOGS", ""}}));
+  }
+  const Record on_purpose = read_record(record());
+  EXPECT_EQ(on_purpose.machine(), "2.15.0, no GPU, PYTORCH_CUDA_ALLOC_CONF=" + value + ", TORCH_LOGS=");
+  EXPECT_THAT(recapture("show " + record()).out, HasSubstr("PYTORCH_CUDA_ALLOC_CONF=" + value)) << "in its heading";
+  const std::string path = report_path(on_purpose.environment);
+  EXPECT_EQ(path.rfind("2.15.0/host.PYTORCH-CUDA-ALLOC-CONF-expandable-segments-True", 0), 0U) << path;
+  EXPECT_EQ(with("").code, 0);
+  EXPECT_EQ(report_path(read_record(record()).environment), "2.15.0/host.jsonl");
+  EXPECT_FALSE(read_record(record()).environment.contains("env"));
+  for (const char* wrong : {"''", "A", "=1", "1A=1", "'A B=1'", "LD_PRELOAD=x", "GTEST_FILTER=x", "RECAPTURE_EVENTS=1",
+                            "HOME=/x", "TMPDIR=/x", "PATH=/x", "CUDA_VISIBLE_DEVICES=1", "CUDA_CACHE_PATH=/x",
+                            "CUDA_INJECTION64_PATH=/x", "LD_LIBRARY_PATH=/x", "A=1 --env A=2"}) {
+    const Said said = with("", std::string("--env ") + wrong);
+    EXPECT_EQ(said.code, 2) << wrong << said.out;
+    EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
+  }
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,331 @@
+// What tests, cases and the canary can do to the runner, and what becomes of it.
+#include <sys/ptrace.h>
+
+#include "harness/run/line.h"
+#include "harness/tests/stand_in.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Processes : public StandIn {
+ protected:
+  void SetUp() override {
+    StandIn::SetUp();
+    add("rude", "rude");
+  }
+  Said run(const std::string& tests, const std::string& more = "") {
+    std::filesystem::remove(record());
+    return recapture("run --record " + record() + " " + tests + " " + more);
+  }
+};
+
+TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
+  const std::vector<std::pair<std::string, std::string>> canaries = {
+      {"kill -SEGV $$", "killed by signal 11"},
+      {"echo garbage", "left with 0 and said 'garbage"},
+      {"exit 0", "left with 0"},
+      {"exit 77", "left with 77"},
+      {"echo nobody home >&2; exit 3", "left with 3 and said 'nobody home"},
+      {R"(echo '{"gpus":0,"canary":"none"}')", "left with 0"},
+      {R"(echo '{"gpus":1,"canary":"ok"}'; exit 1)", "left with 1"},
+      {R"(echo '{"gpus":0,"canary":"ok"}')", "left with 0"},
+      {R"(echo '{"gpus":"many","canary":7}'; exit 77)", "left with 77"},
+      {R"(echo '{"gpus":2,"canary":"GPU 1: cuLaunchKernel 700"}'; exit 1)", "GPU 1: cuLaunchKernel 700"},
+      {R"(echo '{"gpus":0,"canary":"cuInit 999"}'; exit 1)", "cuInit 999"},
+  };
+  for (const auto& [lines, words] : canaries) {
+    script("build/canary", lines);
+    const Said said = run("rude.ControlHolds");
+    EXPECT_EQ(said.code, 7) << lines << said.out;
+    EXPECT_THAT(said.out, HasSubstr("the GPU does not answer: ")) << lines;
+    EXPECT_THAT(said.out, HasSubstr(words)) << lines;
+    EXPECT_FALSE(std::filesystem::exists(record())) << lines;
+  }
+  std::filesystem::remove(folder + "/build/canary");
+  const Said missing = run("rude.ControlHolds");
+  EXPECT_EQ(missing.code, 7) << missing.out;
+  EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
+}
+
+// The canary itself, on a driver that does as it is told.
+TEST_F(Processes, TheCanaryAsksEveryGpu) {
+  std::filesystem::create_directories(folder + "/lib");
+  for (const char* name : {"/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"}) {
+    std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/libfake_driver.so", folder + name);
+  }
+  const auto canary = [&](const std::string& variables, const std::string& arguments = "") {
+    const Said said =
+        shell("LD_LIBRARY_PATH='" + folder + "/lib' " + variables + " '" RECAPTURE_BUILD "/canary' " + arguments);
+    return std::pair(said.code, Json::parse(said.out, nullptr, false));
+  };
+  const auto [code, well] = canary("FAKE_OTHERS=1");
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(well.value("canary", ""), "ok");
+  EXPECT_EQ(well.value("gpus", 0), 2);
+  EXPECT_EQ(well.value("driver", ""), "580.1");
+  EXPECT_EQ(well.value("compute_capability", ""), "9.0");
+  EXPECT_EQ(well.value("mig", ""), "off");
+  EXPECT_EQ(well.value("others", 0), 2) << "one on each";
+  EXPECT_EQ(canary("FAKE_MIG=1").second.value("mig", ""), "on");
+  EXPECT_EQ(canary("FAKE_BROKEN=1").second.value("canary", ""), "GPU 1: cuLaunchKernel 700");
+  EXPECT_EQ(canary("FAKE_BROKEN=1").first, 1);
+  EXPECT_EQ(canary("FAKE_BROKEN=0", "--context").first, 0) << "no kernel";
+  EXPECT_EQ(canary("FAKE_BROKEN=0 FAKE_GPUS=1").second.value("canary", ""), "cuLaunchKernel 700");
+  for (const char* none : {"FAKE_INIT=100", "FAKE_INIT=34", "FAKE_GPUS=0"}) {
+    EXPECT_EQ(canary(none).first, 77) << none;
+    EXPECT_EQ(canary(none).second.value("canary", ""), "none") << none;
+  }
+  for (const char* dead : {"FAKE_INIT=999", "FAKE_INIT=3", "FAKE_INIT=803"}) {
+    EXPECT_EQ(canary(dead).first, 1) << dead;
+    EXPECT_THAT(canary(dead).second.value("canary", ""), HasSubstr("cuInit ")) << dead;
+  }
+}
+
+TEST_F(Processes, OthersOnTheGpuAndADividedGpuAreSaidAndRecorded) {
+  script("build/canary", R"(echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok","mig":"on","others":2}')");
+  const Said said = run("rude.ControlHolds");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("note: 2 other processes compute on the GPU"));
+  EXPECT_THAT(said.out, HasSubstr("note: the GPU is divided (MIG)"));
+  const Record seen = read_record(record());
+  EXPECT_EQ(seen.where("mig"), "on");
+  EXPECT_EQ(seen.environment.at("volatile").at("others"), 2);
+}
+
+TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
+  const auto stop = [&](const std::string& arguments) {
+    const pid_t runner = start(arguments);
+    kill(runner, SIGINT);
+    EXPECT_EQ(ended_within(runner, 1), 130) << arguments << out();
+    EXPECT_THAT(left(), IsEmpty()) << arguments;
+    EXPECT_THAT(files_left(), IsEmpty()) << arguments;
+    std::filesystem::remove(record());
+  };
+  stop("run rude.ReproducesAndHangs --record " + record());
+  stop("run rude.ReproducesAndHangs --exec --record " + record());
+  stop("run rude.ReproducesAndHangsOnceMore --record " + record());
+  add("rude_server", "never_ready");
+  stop("run never_ready --record " + record());
+  script("build/canary", "echo h >'" + pipe() + "'; exec sleep 1000");
+  stop("run rude.ControlHolds --record " + record());
+}
+
+TEST_F(Processes, CtrlCWhileACaseDescribesItselfLeavesNothing) {
+  add("rude_server", "hangs_in_describe");
+  const pid_t runner = start("run rude.ControlHolds --record " + record());
+  kill(runner, SIGINT);
+  EXPECT_NE(ended_within(runner, 1), 0);
+  EXPECT_THAT(left(), IsEmpty());
+  EXPECT_THAT(files_left(), IsEmpty());
+}
+
+TEST_F(Processes, AHangUpLeavesNothingBehind) {
+  const pid_t runner = start("run rude.ReproducesAndHangs --record " + record());
+  kill(runner, SIGHUP);
+  EXPECT_EQ(ended_within(runner, 1), 130);
+  EXPECT_EQ(read_record(record()).end, "interrupted");
+  EXPECT_THAT(left(), IsEmpty());
+  EXPECT_THAT(files_left(), IsEmpty());
+}
+
+TEST_F(Processes, ATestEndsAtItsDeadlineWhateverItDoesToItsGroupAndItsServer) {
+  for (const char* test : {"rude.FixStopsItsServer", "rude.FixMovesToAnotherGroup"}) {
+    const pid_t runner = fork();
+    if (runner == 0) {
+      const std::string where = record();
+      execl("/bin/sh", "sh", "-c",
+            ("exec env " + command(std::string("run ") + test + " rude.ControlHolds --record " + where) +
+             " >/dev/null 2>&1")
+                .c_str(),
+            nullptr);
+      _exit(126);
+    }
+    EXPECT_EQ(ended_within(runner, 20), 1) << test;  // Hung, which is a change, and confirmed twice.
+    EXPECT_EQ(line_of(test).value("ending", ""), "deadline") << test;
+    EXPECT_EQ(line_of("rude.ControlHolds").value("ended", ""), "passed") << "the run went on after " << test;
+    EXPECT_THAT(left(), IsEmpty()) << test;
+    std::filesystem::remove(record());
+  }
+}
+
+TEST_F(Processes, AWorkerThatATestStopsGoesOn) {
+  const Said said = run("rude.FixStopsWhatRunsIt rude.ControlHolds");
+  EXPECT_EQ(said.code, 0) << said.out;
+}
+
+TEST_F(Processes, DaemonsOfDaemonsAreGoneWithTheirTest) {
+  for (const char* how : {"", "--exec"}) {
+    EXPECT_EQ(run("rude.FixLeavesDaemonsOfDaemons", how).code, 0);
+    EXPECT_THAT(left(), IsEmpty()) << how;
+  }
+}
+
+TEST_F(Processes, DaemonsOfADescriptionAreGoneWithIt) {
+  add("rude_server", "describes_with_a_daemon");
+  const Said said = recapture("list --built");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(left(), IsEmpty());
+  EXPECT_THAT(files_left(), IsEmpty());
+}
+
+TEST_F(Processes, AServersWordIsNoProcess) {
+  for (const char* how : {"says_words", "ends_with_much", "says_nothing"}) {
+    add("rude_server", how);
+    const Said said = run(how);
+    EXPECT_EQ(said.code, 6) << how << said.out;
+    EXPECT_EQ(line_of(std::string(how) + ".ControlHolds").value("ending", ""), "not started") << how;
+    EXPECT_THAT(left(), IsEmpty()) << how;
+  }
+  // Somebody's process group that has nothing to do with it.
+  const pid_t another = fork();
+  if (another == 0) {
+    setpgid(0, 0);
+    for (;;) pause();
+  }
+  setpgid(another, another);
+  std::ofstream(folder + "/another") << another;
+  add("rude_server", "names_another");
+  const Said said = run("names_another");
+  EXPECT_NE(said.code, 0) << said.out;
+  EXPECT_EQ(line_of("names_another.ControlHolds").value("ending", ""), "deadline");
+  EXPECT_EQ(kill(another, 0), 0);
+  int status = 0;
+  EXPECT_EQ(waitpid(another, &status, WNOHANG), 0) << "it was killed";
+  kill(another, SIGKILL);
+  waitpid(another, nullptr, 0);
+}
+
+// A process that somebody traces stays with its tracer after SIGKILL, as one in a driver stays with the driver.
+TEST_F(Processes, WhatCannotBeKilledStopsTheRunAndNotTheRunner) {
+  for (const std::string how : {"", "--exec"}) {
+    const pid_t runner = start("run rude.ReproducesAndHangs rude.ControlHolds " + how + " --record " + record());
+    pid_t hanging = 0;
+    for (pid_t one : left()) {
+      const std::string words = text_of("/proc/" + std::to_string(one) + "/cmdline");
+      if (words.find("/lies/rude") != std::string::npos)
+        hanging = std::max(hanging, one);  // The server came before it.
+    }
+    ASSERT_GT(hanging, 0);
+    if (ptrace(PTRACE_SEIZE, hanging, nullptr, nullptr) != 0) {
+      kill(runner, SIGKILL);
+      waitpid(runner, nullptr, 0);
+      GTEST_SKIP() << "this machine lets nobody trace";
+    }
+    EXPECT_EQ(ended_within(runner, 30), 7) << out();
+    EXPECT_THAT(out(), HasSubstr("cannot be killed"));
+    EXPECT_EQ(line_of("rude.ReproducesAndHangs").value("ending", ""), "deadline");
+    EXPECT_THAT(line_of("rude.ReproducesAndHangs").value("contradiction", ""), HasSubstr("could not be killed"));
+    waitpid(hanging, nullptr, __WALL);  // Lets it go.
+    std::filesystem::remove(record());
+  }
+}
+
+TEST_F(Processes, OnlyWhatWasStartedIsKilled) {
+  const Said said = shell("sh -c 'sleep 1000 >/dev/null 2>&1 & echo $! >\"" + folder + "/job\"; exec env " +
+                          command("run rude.FixLeavesDaemonsOfDaemons --record " + record()) + "'");
+  EXPECT_EQ(said.code, 0) << said.out;
+  const pid_t job = std::stoi(text_of(folder + "/job"));
+  EXPECT_EQ(kill(job, SIGTERM), 0) << "the job was killed with the tests";
+}
+
+TEST_F(Processes, ACrashIsACrashWhereChildrenAreIgnored) {
+  for (const char* how : {"--jobs=1", "--exec"}) {
+    std::filesystem::remove(record());
+    const pid_t runner = fork();
+    if (runner == 0) {
+      signal(SIGCHLD, SIG_IGN);  // Not by a shell, which would undo it.
+      setenv("TMPDIR", (folder + "/tmp").c_str(), 1);
+      const int nothing = open("/dev/null", O_WRONLY);
+      dup2(nothing, 1);
+      dup2(nothing, 2);
+      const std::string program = folder + "/build/recapture", where = record();
+      execl(program.c_str(), "recapture", "run", "rude.ReproducesAndCrashes", "--record", where.c_str(), how, nullptr);
+      _exit(126);
+    }
+    EXPECT_EQ(ended_within(runner, 20), 1) << how;
+    EXPECT_EQ(line_of("rude.ReproducesAndCrashes").value("ending", ""), "signal") << how;
+  }
+}
+
+TEST_F(Processes, WhatATestSaysThatCannotBeRightIsInItsLine) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"ControlHasManyFacts", "more than 1000 facts"},
+      {"ReproducesWithHitsAlone", "one of hits and tries"},
+      {"ReproducesWithWordsForNumbers", "its hits is 'three', which is no number"},
+      {"ReproducesTwice", "it said twice what it had seen"},
+      {"FixEndsTwice", "it said ended=passed after its end"},
+      {"ReproducesAfterItsEnd", "it said seen=documented after its end"},
+  };
+  for (const auto& [test, words] : table) {
+    const Said said = run("rude." + test);
+    EXPECT_THAT(line_of("rude." + test).value("contradiction", ""), HasSubstr(words)) << said.out;
+    EXPECT_EQ(said.out.find("please report"), std::string::npos) << said.out;
+    EXPECT_NE(recapture("show " + record()).code, 7) << "it can be read again";
+  }
+  run("rude.ReproducesWithACulpritOfNumbers");
+  EXPECT_FALSE(line_of("rude.ReproducesWithACulpritOfNumbers").contains("culprit"));
+  EXPECT_THAT(fact_of("rude.ReproducesWithACulpritOfNumbers", "culprit"), HasSubstr("\"api\":7"));
+  run("rude.ControlIsFollowedByFacts");
+  const Json line = line_of("rude.ControlIsFollowedByFacts");
+  EXPECT_FALSE(line.contains("contradiction"));
+  EXPECT_FALSE(line.contains("facts")) << "it came after the end";
+  EXPECT_EQ(line.value("ended", ""), "passed");
+  EXPECT_EQ(line.value("ending", ""), "signal") << "the record has both";
+}
+
+TEST_F(Processes, VariablesOfGoogleTestAndAHomeOfTwoLettersChangeNothing) {
+  const std::string tests =
+      " rude.ControlBreaks rude.ControlHolds rude.FixSaysPassOnly --record " + record() + " --exec >/dev/null";
+  shell(
+      "GTEST_BREAK_ON_FAILURE=1 GTEST_THROW_ON_FAILURE=1 GTEST_CATCH_EXCEPTIONS=0 GTEST_TOTAL_SHARDS=5 "
+      "GTEST_SHARD_INDEX=1 GTEST_SHARD_STATUS_FILE=" +
+      folder + "/shard GTEST_STREAM_RESULT_TO=localhost:1 TESTBRIDGE_TEST_ONLY=x GTEST_REPEAT=2 HOME=ed " +
+      command("run" + tests));
+  EXPECT_EQ(line_of("rude.ControlBreaks").value("ended", ""), "failed");
+  EXPECT_EQ(line_of("rude.ControlBreaks").value("ending", ""), "exited");
+  EXPECT_EQ(line_of("rude.ControlHolds").value("ended", ""), "passed");
+  EXPECT_EQ(fact_of("rude.FixSaysPassOnly", "ed"), "passed, edited in (scratch)/home");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/shard"));
+}
+
+TEST_F(Processes, WhatTheMachineRefusesIsOneLine) {
+  const std::vector<std::tuple<std::string, std::string>> table = {
+      {"ulimit -n 8; exec env " + command("run rude.ControlHolds --record " + record()), "open files"},
+      {"exec env TMPDIR=/nowhere '" + folder + "/build/recapture' run rude.ControlHolds --record " + record(),
+       "TMPDIR names another place"},
+      {"exec env TMPDIR=/proc '" + folder + "/build/recapture' run rude.ControlHolds --record " + record(),
+       "TMPDIR names another place"},
+      {"ulimit -f 0; exec env " + command("run rude.ControlHolds --record " + record()), "File too large"},
+  };
+  for (const auto& [line, words] : table) {
+    const Said said = shell("sh -c '" + line + "'");
+    EXPECT_EQ(said.code, 7) << line << said.out;
+    EXPECT_THAT(said.out, HasSubstr("recapture: ")) << line;
+    EXPECT_EQ(said.out.find("please report"), std::string::npos) << said.out;
+    std::filesystem::remove(record());
+  }
+}
+
+TEST_F(Processes, AFolderThatIsGoneIsNoHindrance) {
+  const Said said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir '" + folder + "/gone' && " +
+                          command("run rude.ControlHolds --record " + record()));
+  EXPECT_EQ(said.code, 0) << said.out;
+}
+
+TEST(Anonymous, HidesFoldersAndNothingElse) {
+  Anonymous anonymous;
+  anonymous.hide("ed", "~");
+  anonymous.hide("/", "~");
+  anonymous.hide("/home/ed", "~");
+  anonymous.hide("/home/ed/tree/", "");
+  anonymous.hide("/tmp/x", "(scratch)");
+  EXPECT_EQ(anonymous("passed /home/ed /home/eddy /home/ed/a -I/home/ed/b"), "passed ~ /home/eddy ~/a -I~/b");
+  EXPECT_EQ(anonymous("/home/ed/tree/cases/a.cpp"), "cases/a.cpp") << "the longer folder first";
+  EXPECT_EQ(anonymous("/tmp/x/y /tmp/xy"), "(scratch)/y /tmp/xy");
+}
+
+}  // namespace
+}  // namespace recapture

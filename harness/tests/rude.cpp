@@ -1,0 +1,159 @@
+// A case whose tests do to their runner and to each other what no test should. Only the harness's tests run it.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "harness/case/case.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration)
+
+using namespace recapture;
+namespace fs = std::filesystem;
+
+RECAPTURE_CASE = {
+    .title = "A case is rude",
+    .sources = {{"none", "none"}},
+    .documented = "documented",
+    .nature = Nature::Defect,
+    .fidelity = Fidelity::Modelled,
+    .needs = "host",
+    .deadline_s = 2,
+};
+
+namespace recapture {
+std::map<std::string, std::string> environment() {
+  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}};
+}
+}  // namespace recapture
+
+namespace {
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+// Says in the pipe of the test that runs this that we have got here.
+void tell() {
+  const int pipe = open((variable("RECAPTURE_TEST") + "/pipe").c_str(), O_WRONLY);
+  [[maybe_unused]] const ssize_t written = write(pipe, "h", 1);
+  close(pipe);
+}
+[[noreturn]] void wait_for_ever() {
+  for (;;) pause();
+}
+// In a process of its own, which has left its parent's session and has no parent left.
+void daemonise(int generations) {
+  if (fork() != 0) return;
+  setsid();
+  if (generations > 1) daemonise(generations - 1);
+  if (fork() != 0) _exit(0);
+  wait_for_ever();
+}
+}  // namespace
+
+TEST(Rude, ControlHolds) {}
+
+TEST(Rude, ControlNamesItsEnvironment) {
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string text = *one;
+    const size_t equals = text.find('=');
+    record("env." + text.substr(0, equals), text.substr(equals + 1));
+  }
+}
+// Writes a file wherever it may, and says where it has found one already. Then it closes its folder.
+TEST(Rude, ControlWritesEverywhere) {
+  std::string found;
+  for (const char* name :
+       {"HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "CUDA_CACHE_PATH",
+        "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"}) {
+    const std::string folder = variable(name), file = folder + "/left";
+    if (fs::exists(file)) found += std::string(" ") + name;
+    fs::create_directories(folder);
+    std::ofstream(file) << "left";
+    EXPECT_TRUE(fs::exists(file)) << name;
+  }
+  if (fs::exists("left")) found += " the working folder";
+  std::ofstream("left") << "left";
+  fs::create_directories(variable("HOME") + "/closed/below");
+  chmod((variable("HOME") + "/closed").c_str(), 0);
+  record("found", found);
+  record("wrote", "in " + variable("TMPDIR") + "/left");
+  std::string home;
+  if (FILE* out = popen("printf %s \"$HOME\"", "r")) {
+    char part[4096];
+    home.assign(part, std::fread(part, 1, sizeof part, out));
+    pclose(out);
+  }
+  EXPECT_EQ(home, variable("HOME")) << "of a child";
+}
+TEST(Rude, ControlWritesEverywhereAgain) {
+  EXPECT_FALSE(fs::exists(variable("HOME") + "/left"));
+  EXPECT_FALSE(fs::exists("left"));
+}
+TEST(Rude, ReproducesAndHangs) {
+  std::ofstream(variable("HOME") + "/left") << "left";
+  tell();
+  wait_for_ever();
+}
+// Healthy, which is a surprise; once that is to be confirmed, it hangs.
+TEST(Rude, ReproducesAndHangsOnceMore) {
+  const std::string mark = variable("RECAPTURE_TEST") + "/once";
+  if (fs::exists(mark)) {
+    tell();
+    wait_for_ever();
+  }
+  std::ofstream(mark) << "once";
+  REPRODUCES("healthy", "documented", "healthy");
+}
+TEST(Rude, FixStopsItsServer) {
+  kill(getppid(), SIGSTOP);
+  wait_for_ever();
+}
+TEST(Rude, FixStopsWhatRunsIt) {
+  std::ifstream stat("/proc/" + std::to_string(getppid()) + "/stat");
+  std::string id, name, state;
+  pid_t parent = 0;
+  stat >> id >> name >> state >> parent;
+  if (name == "(recapture)") parent = 0;  // By plain exec there is no server between.
+  kill(parent > 0 ? parent : getppid(), SIGSTOP);
+}
+TEST(Rude, FixMovesToAnotherGroup) {
+  setpgid(0, getpgid(getppid()));
+  for (;;) continue;
+}
+TEST(Rude, FixLeavesDaemonsOfDaemons) { daemonise(3); }
+TEST(Rude, ControlHasManyFacts) {
+  for (int i = 0; i < 150000; ++i) record("f" + std::to_string(i), "");
+}
+TEST(Rude, ReproducesWithHitsAlone) { record("hits", "3"); }
+TEST(Rude, ReproducesWithWordsForNumbers) {
+  record("hits", "three");
+  record("tries", "99999999999999");
+}
+TEST(Rude, ReproducesWithACulpritOfNumbers) {
+  record("culprit", R"({"api":7,"thread":[[[[]]]]})");
+  REPRODUCES("documented", "documented", "healthy");
+}
+TEST(Rude, ReproducesTwice) {
+  REPRODUCES("documented", "documented", "healthy");
+  REPRODUCES("documented", "documented", "healthy");
+}
+TEST(Rude, FixEndsTwice) { record("ended", "passed"); }
+TEST(Rude, ReproducesAfterItsEnd) {
+  record("ended", "passed");
+  record("seen", "documented");
+}
+TEST(Rude, ControlIsFollowedByFacts) {
+  record("ended", "passed");
+  record("another", "thread");
+  raise(SIGKILL);
+}
+TEST(Rude, ReproducesAndCrashes) { raise(SIGSEGV); }
+TEST(Rude, FixSaysPassOnly) { record("ed", "passed, edited in " + variable("HOME")); }
+TEST(Rude, ControlBreaks) { EXPECT_EQ(1, 2); }
