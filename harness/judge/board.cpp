@@ -46,6 +46,7 @@ std::vector<Verdict> Board::verdicts() const {
   std::vector<Verdict> all;
   for (const Judged& judged : records_) {
     for (const Row& row : judged.rows) all.push_back(row.verdict);
+    if (!judged.record.whole()) all.push_back(Verdict::NotRun);
   }
   return all;
 }

@@ -22,6 +22,7 @@ class Board {
   Board(std::vector<Record> records, const Rules& rules);
 
   const std::vector<Judged>& records() const { return records_; }
+  // Of all rows; a record that is not whole counts as one more test that has not run.
   std::vector<Verdict> verdicts() const;
 
   // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. Runs broken on purpose belong to none.

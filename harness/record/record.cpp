@@ -3,65 +3,160 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <set>
 
 #include "harness/record/exit.h"
+#include "harness/record/file.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.good() && !file.eof()) {
-    throw Stop(Exit::Usage, fmt::format("{}: cannot read it: {}", path, std::strerror(errno)));
+// The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
+constexpr std::array kTexts = {"test",      "ending",  "ended",   "seen",         "documented", "healthy",
+                               "raised_by", "message", "skipped", "inapplicable", "exception",  "contradiction",
+                               "stopping",  "how",     "release", "gpu",          "driver",     "cuda_runtime",
+                               "break",     "shard",   "case",    "hash",         "end"};
+constexpr std::array kNumbers = {"code", "error", "hits", "tries", "confirms"};
+constexpr std::array kObjects = {"culprit", "facts", "probes", "volatile", "effects", "fixes"};
+constexpr std::array kLists = {"plan", "whole", "assertions", "tests", "sources"};
+
+void require_kinds(const Json& line) {
+  const auto wrong = [](const char* key, const char* kind) {
+    return std::runtime_error(fmt::format("'{}' is no {}", key, kind));
+  };
+  for (const char* key : kTexts) {
+    if (line.contains(key) && !line.at(key).is_string()) throw wrong(key, "text");
   }
-  return text;
+  for (const char* key : kNumbers) {
+    if (line.contains(key) && !int_at(line, key)) throw wrong(key, "whole number");
+  }
+  for (const char* key : kObjects) {
+    if (line.contains(key) && !line.at(key).is_object()) throw wrong(key, "object");
+  }
+  for (const char* key : kLists) {
+    if (line.contains(key) && !line.at(key).is_array()) throw wrong(key, "list");
+  }
+  if (line.contains("packed") && !line.at("packed").is_boolean()) throw wrong("packed", "truth value");
+}
+
+// "item_in_capture.Reproduces", in what a terminal shows.
+std::string test_id(const Json& json) {
+  const auto id = json.get<std::string>();
+  const size_t dot = id.find('.');
+  if (dot == 0 || dot == std::string::npos) throw std::runtime_error("a test without a case");
+  if (visible(id) != id) throw std::runtime_error("a test with control characters in its name");
+  return id;
+}
+
+std::vector<std::string> tests_in(const Json& list) {
+  std::vector<std::string> tests;
+  std::set<std::string> known;
+  for (const Json& test : list) {
+    tests.push_back(test_id(test));
+    if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
+  }
+  return tests;
+}
+
+// "2/4": one shard of several.
+bool is_shard(const Record& record) {
+  const std::string shard = record.where("shard");
+  const size_t slash = shard.find('/');
+  return !record.whole_plan.empty() || (slash != std::string::npos && shard.substr(slash + 1) != "1");
+}
+
+void take_environment(Record& record, const Json& line) {
+  const Json& format = line.at("recapture");
+  if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
+    throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
+                                         format.dump(), kRecordFormat));
+  }
+  if (!record.environment.is_null()) throw std::runtime_error("a second environment");
+  if (line.contains("break") && !break_of(text_at(line, "break"))) {
+    throw std::runtime_error(fmt::format("nothing can be broken by '{}'", text_at(line, "break")));
+  }
+  record.environment = line;
+}
+
+void take_test(Record& record, const Json& line) {
+  const TestRecord test{line};
+  const std::string id = test_id(line.at("test"));
+  if (record.cases.count(case_of(id)) == 0) throw std::runtime_error("a test before its case");
+  if (line.contains("confirms")) {
+    if (record.find(id) == nullptr) throw std::runtime_error("a confirmation before its test");
+    record.confirmations[id].push_back(test);
+  } else if (record.find(id) != nullptr) {
+    throw std::runtime_error("the same test twice");
+  } else {
+    record.add(test);
+  }
 }
 
 void take_line(Record& record, const Json& line) {
+  if (!line.is_object()) throw std::runtime_error("it is no object");
+  require_kinds(line);
+  if (!record.end.empty() && !line.contains("resumed")) throw std::runtime_error("a line after the end");
   if (line.contains("recapture")) {
-    const Json& format = line.at("recapture");
-    if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
-      throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
-                                           format.dump(), kRecordFormat));
-    }
-    record.environment = line;
+    take_environment(record, line);
   } else if (line.contains("plan")) {
-    for (const auto& test : line.at("plan")) record.plan.push_back(test);
-    for (const auto& test : line.value("whole", Json::array())) record.whole_plan.push_back(test);
+    if (!record.plan.empty()) throw std::runtime_error("a second plan");
+    record.plan = tests_in(line.at("plan"));
+    if (line.contains("whole")) record.whole_plan = tests_in(line.at("whole"));
   } else if (line.contains("case")) {
     const CaseInfo info = CaseInfo::from(line);
     record.cases[info.id] = info;
   } else if (line.contains("test")) {
-    const TestRecord test{line};
-    if (test.id().find('.') == std::string::npos) throw std::runtime_error("a test without a case");
-    if (record.cases.count(test.case_id()) == 0) throw std::runtime_error("a test before its case");
-    if (line.contains("confirms")) {
-      record.confirmations[test.id()].push_back(test);
-    } else if (record.find(test.id()) != nullptr) {
-      throw std::runtime_error("the same test twice");
-    } else {
-      record.add(test);
-    }
+    take_test(record, line);
   } else if (line.contains("end")) {
     record.end = line.at("end");
-  } else if (!line.contains("resumed")) {
+    if (record.end.empty()) throw std::runtime_error("an end without a word");
+  } else if (line.contains("resumed")) {
+    record.end.clear();
+  } else {
     throw std::runtime_error("a line of no known kind");
   }
+}
+
+// What the reader should know of a run that did not find out all that it was to.
+void note_what_is_missing(Record& record) {
+  const auto lost = std::find_if(record.plan.begin(), record.plan.end(),
+                                 [&](const std::string& test) { return record.find(test) == nullptr; });
+  if (record.end.empty()) {
+    record.notes.push_back(lost == record.plan.end()
+                               ? "the run did not come to its end"
+                               : "the run did not come to its end; lost in flight or not run from " + *lost +
+                                     " on. `recapture run --resume` runs the rest");
+  }
+  if (record.plan.empty()) record.notes.emplace_back("it has no plan: what should have run is not known");
+  if (record.end == "complete" && lost != record.plan.end()) {
+    record.notes.push_back("it is called complete, and " + *lost + " has not run");
+  }
+  if (!is_shard(record)) return;
+  std::string rest = "which tests those have is not on record";
+  if (!record.whole_plan.empty()) {
+    const std::set<std::string> here(record.plan.begin(), record.plan.end());
+    const auto first = std::find_if(record.whole_plan.begin(), record.whole_plan.end(),
+                                    [&](const std::string& test) { return here.count(test) == 0; });
+    const size_t missing = record.whole_plan.size() - std::min(here.size(), record.whole_plan.size());
+    rest = fmt::format("{} of {} tests are in the others{}", missing, record.whole_plan.size(),
+                       first == record.whole_plan.end() ? "" : ", " + *first + " among them");
+  }
+  record.notes.push_back(
+      fmt::format("shard {} alone: {}; `recapture merge` makes one record of all", record.where("shard"), rest));
 }
 
 }  // namespace
 
 CaseInfo CaseInfo::from(const Json& json) {
   CaseInfo info;
-  info.id = json.value("case", "");
-  info.family = json.value("family", "");
+  if (!json.is_object()) throw std::runtime_error("a case that is no object");
+  require_kinds(json);
+  info.id = text_at(json, "case");
+  info.family = text_at(json, "family");
   info.hash = json.at("hash");
   info.title = json.at("title");
   info.documented = json.at("documented");
@@ -72,12 +167,16 @@ CaseInfo CaseInfo::from(const Json& json) {
   if (!needs) throw std::runtime_error(fmt::format("a case that needs '{}', which is not known", info.needs_words));
   info.needs = *needs;
   info.sources = json.at("sources");
-  info.deadline_s = json.at("deadline_s");
-  info.effect = json.value("effect", "");
-  info.stopping = json.value("stopping", "");
+  info.deadline_s = int_at(json, "deadline_s").value_or(0);
+  if (info.deadline_s < 1) throw std::runtime_error("a case without a deadline");
+  info.effect = text_at(json, "effect");
+  info.stopping = text_at(json, "stopping");
   info.effects = json.value("effects", Json::object());
   info.fixes = json.value("fixes", Json::object());
   for (const auto& test : json.at("tests")) info.tests.push_back(test);
+  if (visible(info.id + info.family) != info.id + info.family) {
+    throw std::runtime_error("a case with control characters in its name");
+  }
   return info;
 }
 
@@ -86,6 +185,13 @@ Json CaseInfo::to_json() const {
               {"sources", sources},   {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
               {"needs", needs_words}, {"deadline_s", deadline_s}, {"effect", effect}, {"effects", effects},
               {"fixes", fixes},       {"stopping", stopping},     {"tests", tests}};
+}
+
+double TestRecord::seconds() const {
+  if (!has("volatile")) return 0;
+  const Json& changing = line.at("volatile");
+  const auto found = changing.find("seconds");
+  return found != changing.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 void Record::add(TestRecord test) {
@@ -98,8 +204,11 @@ const TestRecord* Record::find(const std::string& test) const {
   return found == index_.end() ? nullptr : &tests[found->second];
 }
 
-std::string Record::where(const std::string& key) const {
-  return environment.contains(key) && environment.at(key).is_string() ? environment.at(key).get<std::string>() : "";
+std::string Record::where(const std::string& key) const { return visible(text_at(environment, key.c_str())); }
+
+bool Record::whole() const {
+  return end == "complete" && !plan.empty() && !is_shard(*this) &&
+         std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
 }
 
 std::string Record::machine() const {
@@ -110,7 +219,7 @@ std::string Record::machine() const {
 Record read_record(const std::string& path) {
   Record record;
   record.path = path;
-  const std::string text = contents(path);
+  const std::string text = contents_of(path);
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     size_t end = text.find('\n', at);
@@ -120,9 +229,10 @@ Record read_record(const std::string& path) {
       break;
     }
     try {
-      take_line(record, Json::parse(text.substr(at, end - at)));
+      take_line(record, parse_json(std::string_view(text).substr(at, end - at)));
     } catch (const std::exception& e) {
-      throw Stop(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", path, number, e.what()));
+      throw Stop(Exit::Usage,
+                 fmt::format("{}:{}: not a line of a record: {}", visible(path), number, visible(e.what())));
     }
     if (number == 1 && record.environment.is_null()) {
       throw Stop(Exit::Usage, path + ":1: not a record: the first line is not an environment");
@@ -130,14 +240,7 @@ Record read_record(const std::string& path) {
     at = end + 1;
   }
   if (record.environment.is_null()) throw Stop(Exit::Usage, path + ": not a record: it is empty");
-  if (record.end.empty()) {
-    const auto lost = std::find_if(record.plan.begin(), record.plan.end(),
-                                   [&](const std::string& test) { return record.find(test) == nullptr; });
-    record.notes.push_back(lost == record.plan.end()
-                               ? "the run did not come to its end"
-                               : "the run did not come to its end; lost in flight or not run from " + *lost +
-                                     " on. `recapture run --resume` runs the rest");
-  }
+  note_what_is_missing(record);
   return record;
 }
 

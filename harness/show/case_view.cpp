@@ -10,13 +10,14 @@
 #include "harness/case/events.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
 
 constexpr size_t kWidth = 110;
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) { return visible(text.substr(0, text.find('\n'))); }
 
 // Words, broken into lines that are indented by so much; the first stands where the text is put.
 std::string wrapped(const std::string& text, size_t indent) {
@@ -154,17 +155,18 @@ std::string machine_line(const Record& record, const std::string& machine) {
 std::string details(const TestRecord& test) {
   std::string text;
   const auto add = [&](const char* label, const std::string& value) {
-    text += fmt::format("      {:<9}{}\n", label, value);
+    text += fmt::format("      {:<9}{}\n", label, visible(value));
   };
   if (test.has(key::culprit)) {
     const Json& culprit = test.line.at(key::culprit);
-    std::string call = culprit.value("api", "");
-    if (const int code = culprit.value("code", 0); code != 0) call += fmt::format(" returned {}", code);
-    if (const std::string thread = culprit.value("thread", ""); !thread.empty()) call += ", " + thread + " thread";
-    if (const std::string mode = culprit.value("mode", ""); !mode.empty()) call += ", capture mode " + mode;
+    std::string call = text_at(culprit, "api");
+    if (const int code = int_at(culprit, "code").value_or(0); code != 0) call += fmt::format(" returned {}", code);
+    if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) call += ", " + thread + " thread";
+    if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) call += ", capture mode " + mode;
     add("call", call);
     const char* label = "stack";
-    for (const Json& frame : culprit.value("frames", Json::array())) {
+    for (const Json& frame : culprit.contains("frames") ? culprit.at("frames") : Json::array()) {
+      if (!frame.is_string()) continue;
       add(label, frame.get<std::string>());
       label = "";
     }
@@ -202,7 +204,7 @@ std::string signatures_text(const CaseView& view) {
   for (const auto& [test, named] : named_values(view)) {
     std::string line = fmt::format("{}: {}; healthy: {}", test, named.documented, named.healthy);
     if (!named.raised_by.empty()) line += "; raised by " + named.raised_by;
-    lines.push_back(line);
+    lines.push_back(visible(line));
   }
   return labelled("signature", lines);
 }

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/record/visible.h"
 #include "harness/show/text.h"
 
 namespace recapture {
@@ -66,7 +68,7 @@ std::string machines_text(const std::vector<OnMachine>& all) {
       }
       const std::string& end = latest.judged->record.end;
       if (!end.empty() && end != "complete") {
-        text += fmt::format("  note: {}: the run ended early: {}\n", latest.judged->record.path, end);
+        text += fmt::format("  note: {}: the run ended early: {}\n", latest.judged->record.path, visible(end));
       }
     }
   }
@@ -110,14 +112,19 @@ std::string last_line(const std::vector<OnMachine>& all) {
   }
   const std::string of =
       fmt::format("{} results on {} {}", results, machines.size(), machines.size() == 1 ? "machine" : "machines");
-  if (surprised == 0) return of + ", no surprises\n";
-  return fmt::format("{}, {} {}: {}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising));
+  const auto cut =
+      std::count_if(all.begin(), all.end(), [](const OnMachine& one) { return !one.newest->record.whole(); });
+  const std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  if (surprised == 0) return of + ", no surprises" + rest + "\n";
+  return fmt::format("{}, {} {}: {}{}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising),
+                     rest);
 }
 
 std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {
   std::vector<Verdict> verdicts;
   for (const OnMachine& one : all) {
     for (const Latest& latest : one.rows) verdicts.push_back(latest.row->verdict);
+    if (!one.newest->record.whole()) verdicts.push_back(Verdict::NotRun);
   }
   return verdicts;
 }
