@@ -143,12 +143,16 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const Catalogue cases = selected(read_catalogue(places.root), names);
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
-  const Board board(newest_records(places.reports()).records, rules_of(places.root));
+  const Rules rules = rules_of(places.root);
+  const Board board(newest_records(places.reports()).records, rules);
   const auto all = latest(board);
+  const bool has_race = std::any_of(cases.begin(), cases.end(),
+                                    [](const CatalogueCase& one) { return one.nature == word(Nature::Race); });
+  const auto rates = has_race ? rate_pools(read_rates_below(places.reports()), rules) : std::vector<RatePool>();
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {
-    const CaseView view{one, sources, changes, all};
+    const CaseView view{one, sources, changes, all, rates};
     if (options.json) {
       json.push_back(as_json(view));
     } else {
@@ -156,7 +160,7 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
-  if (options.json) fmt::print("{}\n", json.dump(1));
+  if (options.json) fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   return exit_for(verdicts);
 }
 
@@ -197,7 +201,7 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
   const Board board(std::move(read.records), rules);
   if (options.markdown) {
     fmt::print("{}", as_markdown(board));
-    return Exit::AsExpected;
+    return exit_for(verdicts_of(latest(board)));
   }
   if (!options.junit.empty()) {
     if (board.records().size() > 1) throw Stop(Exit::Usage, "--junit takes one record; name it");
@@ -210,9 +214,9 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
   if (options.json) {
     Json json = Json::array();
     for (const Judged& judged : board.records()) {
-      for (const Json& row : as_json(judged.rows)) json.push_back(row);
+      for (const Json& row : as_json(judged)) json.push_back(row);
     }
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else if (test_by_test) {
     print_rows(board, asked.folder);
     if (board.records().size() > 1) print_last_words(all);

@@ -18,10 +18,16 @@ std::string place_of(const std::string& path, const toml::node& node);
 // Throws Stop(Usage) where the table has another key.
 void only_keys(const toml::table& table, std::initializer_list<std::string_view> known, const std::string& place);
 
-// A text member; "" where it may be absent. Throws Stop(Usage) where it may not.
+// A text member; "" where it may be absent and is. Throws Stop(Usage) where it may not, and where it is empty or no
+// text.
 std::string text_in(const toml::table& table, const char* key, const std::string& place, bool required = true);
 
-// A list of texts; empty where it is absent.
-std::vector<std::string> texts_in(const toml::table& table, const char* key);
+// A list of texts; empty where it is absent. Throws Stop(Usage) where it is something else.
+std::vector<std::string> texts_in(const toml::table& table, const char* key, const std::string& place);
+
+// The tables below a header such as [[change]]; nullptr where there is none. Throws Stop(Usage) where the key holds
+// anything else.
+const toml::array* tables_in(const toml::table& table, const char* key, const std::string& place,
+                             const std::string& header);
 
 }  // namespace recapture

@@ -173,10 +173,8 @@ std::optional<Result> result_from(std::string_view word) {
 std::string contradiction(Kind kind, const TestRecord& test) {
   if (test.has("contradiction")) return test.text("contradiction");
   const std::string ending = test.ending(), ended = test.text(key::ended);
-  if (ending == "exited") {
-    const std::string words = contradiction_at_exit(kind, test);
-    return words.empty() ? contradiction_in_rate(test) : words;
-  }
+  if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
+  if (ending == "exited") return contradiction_at_exit(kind, test);
   if (ending != "signal" && ending != "deadline" && ending != "not started") {
     return fmt::format("its process ended by '{}', which is no end", ending);
   }
@@ -185,7 +183,7 @@ std::string contradiction(Kind kind, const TestRecord& test) {
     return "it said what it saw, and was not started";
   }
   if (ending == "signal" && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
-  return contradiction_in_rate(test);
+  return "";
 }
 
 std::string said(Kind kind, const TestRecord& test) {

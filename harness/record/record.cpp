@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
+#include "harness/case/source_hash.h"
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
 #include "harness/record/visible.h"
@@ -60,13 +62,6 @@ std::vector<std::string> tests_in(const Json& list) {
     if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
   }
   return tests;
-}
-
-// "2/4": one shard of several.
-bool is_shard(const Record& record) {
-  const std::string shard = record.where("shard");
-  const size_t slash = shard.find('/');
-  return !record.whole_plan.empty() || (slash != std::string::npos && shard.substr(slash + 1) != "1");
 }
 
 void take_environment(Record& record, const Json& line) {
@@ -135,7 +130,7 @@ void note_what_is_missing(Record& record) {
   if (record.end == "complete" && lost != record.plan.end()) {
     record.notes.push_back("it is called complete, and " + *lost + " has not run");
   }
-  if (!is_shard(record)) return;
+  if (!record.is_shard()) return;
   std::string rest = "which tests those have is not on record";
   if (!record.whole_plan.empty()) {
     const std::set<std::string> here(record.plan.begin(), record.plan.end());
@@ -206,17 +201,28 @@ const TestRecord* Record::find(const std::string& test) const {
 
 std::string Record::where(const std::string& key) const { return visible(text_at(environment, key.c_str())); }
 
+bool Record::is_shard() const {
+  const std::string shard = where("shard");
+  const size_t slash = shard.find('/');
+  return !whole_plan.empty() || (slash != std::string::npos && shard.substr(slash + 1) != "1");
+}
+
 bool Record::whole() const {
-  return end == "complete" && !plan.empty() && !is_shard(*this) &&
+  return end == "complete" && !plan.empty() && !is_shard() &&
          std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
 }
 
 std::string Record::machine() const {
   const std::string gpu = where("gpu");
-  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu);
+  const std::string axis = visible(axis_of(environment));
+  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + (axis.empty() ? "" : ", " + axis);
 }
 
-Record read_record(const std::string& path) {
+namespace {
+
+// Those lines of a record that `wanted` says are wanted.
+template <class Wanted>
+Record read_lines(const std::string& path, Wanted&& wanted) {
   Record record;
   record.path = path;
   const std::string text = contents_of(path);
@@ -228,8 +234,9 @@ Record read_record(const std::string& path) {
       record.notes.push_back(fmt::format("line {} is cut: the run was stopped while it wrote it", number));
       break;
     }
+    const std::string_view line = std::string_view(text).substr(at, end - at);
     try {
-      take_line(record, parse_json(std::string_view(text).substr(at, end - at)));
+      if (wanted(line)) take_line(record, parse_json(line));
     } catch (const std::exception& e) {
       throw Stop(Exit::Usage,
                  fmt::format("{}:{}: not a line of a record: {}", visible(path), number, visible(e.what())));
@@ -240,6 +247,13 @@ Record read_record(const std::string& path) {
     at = end + 1;
   }
   if (record.environment.is_null()) throw Stop(Exit::Usage, path + ": not a record: it is empty");
+  return record;
+}
+
+}  // namespace
+
+Record read_record(const std::string& path) {
+  Record record = read_lines(path, [](std::string_view) { return true; });
   note_what_is_missing(record);
   return record;
 }
@@ -261,13 +275,58 @@ std::vector<Record> read_records_below(const std::string& folder) {
   return records;
 }
 
+std::vector<Record> read_rates_below(const std::string& folder) {
+  const auto of_rates = [](std::string_view line) {
+    const auto starts = [&](std::string_view start) { return line.substr(0, start.size()) == start; };
+    return starts(R"({"recapture")") || starts(R"({"plan")") || starts(R"({"case")") ||
+           line.find(R"("tries")") != std::string_view::npos;
+  };
+  std::vector<Record> records;
+  for (const std::string& path : records_below(folder)) records.push_back(read_lines(path, of_rates));
+  return records;
+}
+
+std::string axis_of(const Json& environment) {
+  const auto env = environment.find("env");
+  std::string axis;
+  if (env == environment.end() || !env->is_object()) return axis;
+  for (const auto& [name, value] : env->items()) {
+    axis += (axis.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return axis;
+}
+
+std::string kind_of_machine(const Json& environment) {
+  return fmt::format("{}|{}|{}|{}|{}|{}", text_at(environment, "release"), text_at(environment, "gpu"),
+                     text_at(environment, "driver"), text_at(environment, "cuda_runtime"),
+                     environment.value("packed", false), axis_of(environment));
+}
+
 std::string report_path(const Json& environment) {
-  std::string machine = environment.value("gpu", "");
-  for (char& c : machine) c = c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto is_of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  std::string machine = text_at(environment, "gpu"), release = text_at(environment, "release");
+  for (char& c : machine) c = is_of_a_name(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
+  for (char& c : release) c = is_of_a_name(c) || c == '.' ? c : '-';
   if (machine.empty()) machine = "host";
-  const std::string broken = environment.value("break", "nothing");
-  return fmt::format("{}/{}{}.jsonl", environment.value("release", ""), machine,
-                     broken == word(Break::Nothing) ? "" : "." + broken);
+  if (const std::string axis = axis_of(environment); !axis.empty()) {
+    machine += ".";
+    for (char c : axis.substr(0, 60)) machine += is_of_a_name(c) ? c : '-';
+    machine += "-" + hash_of(axis).substr(0, 4);
+  }
+  const std::string broken = text_at(environment, "break");
+  const bool is_broken = !broken.empty() && broken != word(Break::Nothing);
+  return fmt::format("{}/{}{}.jsonl", release, machine, is_broken ? "." + broken : "");
+}
+
+bool is_report_path(const std::string& path, const Json& environment) {
+  const std::string first = report_path(environment),
+                    stem = first.substr(0, first.size() - std::string(".jsonl").size());
+  if (path == first) return true;
+  int number = 0;
+  const std::string pattern = stem + ".run-";
+  if (path.rfind(pattern, 0) != 0) return false;
+  const std::string rest = path.substr(pattern.size());
+  return std::sscanf(rest.c_str(), "%3d", &number) == 1 && number > 1 && rest == fmt::format("{}.jsonl", number);
 }
 
 }  // namespace recapture

@@ -73,12 +73,15 @@ struct Record {
   // Whether it holds all that its run was to find out: a run that was cut short, and one shard of several, do not.
   bool whole() const;
 
+  // One of several that ran, each with its own record: "2/4".
+  bool is_shard() const;
+
   void add(TestRecord test);
   const TestRecord* find(const std::string& test) const;
 
   // A member of the environment as it may be shown; "" where it is absent or no text.
   std::string where(const std::string& key) const;
-  // The kind of machine that it is of: "2.11.0, NVIDIA H200".
+  // What it was run on, in short: "2.11.0, NVIDIA H200", and the axis, if there is one.
   std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
@@ -96,8 +99,22 @@ Record read_record(const std::string& path);
 std::vector<std::string> records_below(const std::string& folder);
 std::vector<Record> read_records_below(const std::string& folder);
 
+// Of all records below a folder the environments, plans, cases, and those tests that have a rate.
+std::vector<Record> read_rates_below(const std::string& folder);
+
+// The variables that tests had on purpose: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"; "" if none.
+std::string axis_of(const Json& environment);
+
+// Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
+// not, axis.
+std::string kind_of_machine(const Json& environment);
+
 // Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
-// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl".
+// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". An axis follows the GPU, spelt as
+// a file's name and with a hash of it.
 std::string report_path(const Json& environment);
+
+// Further runs of one kind of machine stand beside its first: "2.11.0/nvidia-h200.run-2.jsonl".
+bool is_report_path(const std::string& path, const Json& environment);
 
 }  // namespace recapture

@@ -144,7 +144,8 @@ std::string date_of(const Record& record) { return started(record.environment).s
 
 std::string machine_line(const Record& record, const std::string& machine) {
   std::string line = is_version(machine) ? "LibTorch " + machine : machine;
-  if (!record.where("driver").empty()) line += ", driver " + record.where("driver");
+  const bool has_driver = machine.find(", driver ") != std::string::npos;
+  if (!record.where("driver").empty() && !has_driver) line += ", driver " + record.where("driver");
   line += ", CUDA runtime " + record.where("cuda_runtime");
   if (record.environment.value("packed", false)) line += " (packed)";
   if (!date_of(record).empty()) line += ", " + date_of(record);
@@ -271,6 +272,25 @@ std::string fixes_text(const CaseView& view) {
   return text.empty() ? "" : "\nfixes\n" + text;
 }
 
+// What is known of each race there, and whether its rate changes from one kind of machine to the next.
+std::string rates_text(const CaseView& view) {
+  std::string text;
+  const RatePool* before = nullptr;
+  for (const RatePool& pool : view.rates) {
+    if (!has_test(view.one, pool.test)) continue;
+    if (before == nullptr || before->test != pool.test) text += "  " + name_of(pool.test) + "\n";
+    text += fmt::format("    {}: {}\n", pool.machine, words_of(pool.runs));
+    if (before != nullptr && before->test == pool.test) {
+      if (const auto differs = changed(before->runs, pool.runs)) {
+        text += fmt::format("      the runs {} those of {}\n", *differs ? "differ from" : "cannot be told from",
+                            before->machine);
+      }
+    }
+    before = &pool;
+  }
+  return text.empty() ? "" : "\nrates\n" + text;
+}
+
 std::string expectations_text(const CaseView& view) {
   std::string text;
   for (const Change& change : view.changes) {
@@ -308,7 +328,7 @@ std::string as_text(const CaseView& view) {
   text += labelled("needs", {one.needs});
   text += sources_text(view);
   text += labelled("file", {fmt::format("cases/{}/{}.cpp", one.family, one.id)});
-  return text + results_text(view) + fixes_text(view) + expectations_text(view);
+  return text + results_text(view) + rates_text(view) + fixes_text(view) + expectations_text(view);
 }
 
 Json as_json(const CaseView& view) {
@@ -349,6 +369,20 @@ Json as_json(const CaseView& view) {
                         {"tests", tests}});
   }
   json["results"] = machines;
+  Json rates = Json::array();
+  for (const RatePool& pool : view.rates) {
+    if (!has_test(view.one, pool.test)) continue;
+    Json runs = Json::array();
+    for (const RateRun& run : pool.runs) runs.push_back({{"hits", run.hits}, {"tries", run.tries}});
+    Json one = {{"test", name_of(pool.test)}, {"machine", pool.machine}, {"runs", runs}};
+    if (const auto rate = rate_of(pool.runs)) {
+      one["share"] = rate->share;
+      one["low"] = rate->low;
+      one["high"] = rate->high;
+    }
+    rates.push_back(one);
+  }
+  json["rates"] = rates;
   Json expectations = Json::array();
   for (const Change& change : view.changes) {
     for (const Expectation& e : change.expectations) {

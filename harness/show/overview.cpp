@@ -20,6 +20,11 @@ std::string name_of_machine(const OnMachine& one) {
   return name;
 }
 
+// Where the name does not say it already.
+std::string driver_of(const OnMachine& one) {
+  return one.machine.find(", driver ") == std::string::npos ? one.newest->record.where("driver") : "";
+}
+
 bool surprises_in(const Row& row) {
   const Tone tone = tone_of(row.verdict);
   return tone == Tone::Red || tone == Tone::Error;
@@ -51,7 +56,7 @@ std::string machines_text(const std::vector<OnMachine>& all) {
       OnMachine plain = one;
       plain.broken = Break::Nothing;
       text += name_of_machine(plain);
-      if (const std::string driver = record.where("driver"); !driver.empty()) text += ", driver " + driver;
+      if (const std::string more = driver_of(one); !more.empty()) text += ", driver " + more;
       text += ", CUDA runtime " + record.where("cuda_runtime");
       if (record.environment.value("packed", false)) text += " (packed)";
       if (const std::string date = started(record.environment).substr(0, 10); !date.empty()) text += ", " + date;
