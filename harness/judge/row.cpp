@@ -183,7 +183,7 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
     }
     rows.push_back(row);
   }
-  doubt_without_control(rows);
+  if (record.broken() == Break::Nothing) doubt_without_control(rows);  // Otherwise no control was to run.
   return rows;
 }
 

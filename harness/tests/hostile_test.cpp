@@ -179,7 +179,7 @@ TEST_F(Hostile, WhatIsShownHasNoControlCharacters) {
   std::istringstream lines(all);
   for (std::string line; std::getline(lines, line);) {
     EXPECT_EQ(visible(line), line);
-    EXPECT_THAT(line, Not(HasSubstr("  c.Control   holds"))) << "a forged line";
+    EXPECT_NE(line.rfind("  c.Control   holds", 0), 0U) << "a forged line";
   }
   EXPECT_THAT(as_markdown(board), Not(HasSubstr("<b>")));
   EXPECT_THAT(as_markdown(board), HasSubstr("&lt;b&gt;\\|x\\|&amp;\\x01"));
