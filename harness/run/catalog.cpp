@@ -40,7 +40,7 @@ std::string telling_line(const std::string& words) {
 Json describe(const Program& program) {
   constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
   const auto [seen, answer] = ask(program, kDeadline_s);
-  Json json = Json::parse(answer, nullptr, false);
+  Json json = try_parse_json(answer).value_or(Json());
   if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
   throw Stop(
       Exit::Infrastructure,

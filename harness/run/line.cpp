@@ -43,8 +43,8 @@ void take(Json& line, const std::string& name, const std::string& value, std::st
       if (!line.contains(member)) line[member] = std::atoi(value.c_str());
       break;
     case Keep::FirstObject:
-      if (const Json object = Json::parse(value, nullptr, false); object.is_object() && !line.contains(member)) {
-        line[member] = object;
+      if (const auto object = try_parse_json(value); object && object->is_object() && !line.contains(member)) {
+        line[member] = *object;
       }
       break;
     case Keep::Each:
