@@ -47,7 +47,7 @@ std::string summary(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     ++counts[row.verdict];
     if (row.verdict == Verdict::Unavailable || row.verdict == Verdict::Missing ||
-        row.verdict == Verdict::NotApplicable) {
+        row.verdict == Verdict::NotApplicable || row.verdict == Verdict::Insufficient) {
       reasons[std::string(word(row.verdict)) + ": " + visible(row.seen)].push_back(row.test);
     }
   }
