@@ -191,7 +191,7 @@ std::string said(Kind kind, const TestRecord& test) {
   if (test.has(key::inapplicable)) return "inapplicable";
   if (test.has(key::skipped)) return "skipped";
   if (kind != Kind::Reproduces) return test.has(key::ended) ? test.text(key::ended) : "nothing";
-  const std::string judged = judged_by_itself(test);
+  std::string judged = judged_by_itself(test);
   if (judged != "reproduced") return judged;
   if (assertions_of(test) > 0 || test.text(key::ended) == "failed") return "mixed";
   return raised_elsewhere(test) ? "different" : judged;

@@ -47,7 +47,7 @@ void require_kinds(const Json& line) {
 
 // "item_in_capture.Reproduces", in what a terminal shows.
 std::string test_id(const Json& json) {
-  const auto id = json.get<std::string>();
+  auto id = json.get<std::string>();
   const size_t dot = id.find('.');
   if (dot == 0 || dot == std::string::npos) throw std::runtime_error("a test without a case");
   if (visible(id) != id) throw std::runtime_error("a test with control characters in its name");
