@@ -16,6 +16,8 @@ toml::table parse_toml(const std::string& path) {
     return toml::parse(std::string_view(text), std::string_view(path));
   } catch (const toml::parse_error& e) {
     throw Stop(Exit::Usage, fmt::format("{}:{}: {}", path, e.source().begin.line, visible(e.description())));
+  } catch (const std::exception& e) {
+    throw Stop(Exit::Usage, fmt::format("{}: {}", path, visible(e.what())));
   }
 }
 

@@ -1,5 +1,13 @@
 // The tree's TOML files, read so that every mistake in them is one line with its place.
 #pragma once
+#include <stdexcept>
+
+namespace recapture::detail {
+[[noreturn]] inline void throw_unreadable() { throw std::runtime_error("it cannot be read as TOML"); }
+}  // namespace recapture::detail
+
+// What the parser asserts of itself does not hold for every file: "[&" would end the program.
+#define TOML_ASSERT(expr) ((expr) ? void() : ::recapture::detail::throw_unreadable())
 #include <toml++/toml.h>
 
 #include <filesystem>

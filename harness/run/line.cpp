@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "harness/case/events.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -81,7 +82,8 @@ std::string Anonymous::operator()(std::string text) const {
 Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous) {
   Json said = Json::object();
   std::string probing;
-  for (const auto& [name, value] : seen.events) take(said, name, anonymous(value), probing);
+  // Two names that are no UTF-8 must not become the same one when the line is written.
+  for (const auto& [name, value] : seen.events) take(said, visible(name), anonymous(value), probing);
   if (!probing.empty()) {
     said["probes"][probing] = std::string("did not come back: ") + std::string(ending_word(seen.ending));
   }

@@ -15,6 +15,7 @@
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/record/visible.h"
+#include "harness/run/line.h"
 #include "harness/show/json.h"
 #include "harness/show/junit.h"
 #include "harness/show/markdown.h"
@@ -130,6 +131,18 @@ TEST_F(Hostile, RecordsAreRefusedWithTheirLine) {
   for (const auto& [text, words] : table) EXPECT_THAT(refusal(text), HasSubstr(words)) << text.substr(0, 400);
 }
 
+// Whatever a test says, the line that the runner writes of it can be read.
+TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
+  Observation seen;
+  seen.ending = Observation::Ending::Exited;
+  const std::string deep(3000, '[');
+  seen.events = {{"a\xff", "1"},         {"a\xfe", "2"},    {"probe.\xff", "1"},
+                 {"probe.\xfe", "\xff"}, {"culprit", deep}, {"culprit", "{\"api\":{\"api\":1}}"},
+                 {"tries", "x"},         {"hits", ""}};
+  const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
+  EXPECT_EQ(refusal(known + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"), "");
+}
+
 TEST_F(Hostile, WhatIsNoFileIsNotWaitedFor) {
   mkfifo((root + "/r.jsonl").c_str(), 0600);
   EXPECT_THAT(refusal_of([this] { read_record(root + "/r.jsonl"); }), HasSubstr("it is not a regular file"));
@@ -230,6 +243,7 @@ TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"[change]\nwhat='w'\n", "write [[change]]"},
       {"change = 5\n", "write [[change]]"},
+      {"[&", "it cannot be read as TOML"},
       {change_head + "expect = 5\n", "write [[change.expect]]"},
       {change_head + "[change.expect]\ntests=['c.R']\n", "write [[change.expect]]"},
       {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
