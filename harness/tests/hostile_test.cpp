@@ -244,6 +244,7 @@ TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
       {"[change]\nwhat='w'\n", "write [[change]]"},
       {"change = 5\n", "write [[change]]"},
       {"[&", "it cannot be read as TOML"},
+      {"\u00fc = 5\n", "changes.toml"},
       {change_head + "expect = 5\n", "write [[change.expect]]"},
       {change_head + "[change.expect]\ntests=['c.R']\n", "write [[change.expect]]"},
       {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
