@@ -13,13 +13,20 @@
 namespace recapture {
 namespace {
 
-// Whether a release of the matrix and a GPU exist on which both apply.
-bool can_meet(const Expectation& a, const Expectation& b, const std::vector<std::string>& matrix) {
+// Whether there may be a machine on which both apply: a release of the matrix, a GPU whose name has both parts as far
+// as the records know any, and versions of driver and CUDA runtime.
+bool both_apply(const Expectation& a, const Expectation& b, const std::vector<std::string>& matrix,
+                const std::set<std::string>& gpus) {
   if (a.test != b.test) return false;
-  return std::any_of(matrix.begin(), matrix.end(), [&](const std::string& release) {
-    return satisfies(release, a.where.release) && satisfies(release, b.where.release) &&
-           (a.where.gpu.empty() || b.where.gpu.empty() || a.where.gpu == b.where.gpu);
-  });
+  const auto has_both = [&](const std::string& gpu) {
+    return gpu.find(a.where.gpu) != std::string::npos && gpu.find(b.where.gpu) != std::string::npos;
+  };
+  const bool same_gpu =
+      has_both(a.where.gpu) || has_both(b.where.gpu) || std::any_of(gpus.begin(), gpus.end(), has_both);
+  return same_gpu && can_meet(a.where.driver, b.where.driver) && can_meet(a.where.cuda_runtime, b.where.cuda_runtime) &&
+         std::any_of(matrix.begin(), matrix.end(), [&](const std::string& release) {
+           return in_range(release, a.where.release) && in_range(release, b.where.release);
+         });
 }
 
 // "" if the record shows it.
@@ -42,8 +49,9 @@ std::string what_is_wrong(const Expectation& e, const Record& record, const std:
 std::vector<std::string> expectation_errors(const std::vector<Expectation>& all, const std::vector<std::string>& matrix,
                                             const std::vector<Record>& records, const std::string& reports) {
   std::vector<std::string> errors;
-  std::set<std::string> known;
+  std::set<std::string> known, gpus;
   for (const Record& record : records) {
+    gpus.insert(record.where("gpu"));
     for (const auto& [id, info] : record.cases) {
       for (const std::string& test : info.tests) known.insert(fmt::format("{}.{}", id, test));
     }
@@ -52,10 +60,10 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
     const Expectation& e = all[i];
     if (known.count(e.test) == 0) errors.push_back(e.place + ": no record knows the test " + e.test);
     const bool somewhere = std::any_of(matrix.begin(), matrix.end(),
-                                       [&](const std::string& release) { return satisfies(release, e.where.release); });
+                                       [&](const std::string& release) { return in_range(release, e.where.release); });
     if (!somewhere) errors.push_back(e.place + ": unused: no release of the matrix is " + e.where.release);
     for (size_t j = 0; j < i; ++j) {
-      if (!can_meet(e, all[j], matrix)) continue;
+      if (!both_apply(e, all[j], matrix, gpus)) continue;
       errors.push_back(e.place + ": shadowed by " + all[j].place + ": both can apply to " + e.test);
     }
     for (const std::string& name : e.records) {

@@ -22,11 +22,10 @@ std::map<std::string, std::string> entries(const std::string& path, std::vector<
   std::map<std::string, std::string> ids;
   const toml::table file = parse_toml(path);
   only_keys(file, {"source"}, path);
-  if (const auto* list = file["source"].as_array()) {
+  if (const auto* list = tables_in(file, "source", path, "[[source]]")) {
     for (const auto& node : *list) {
       const std::string place = place_of(path, node);
       const auto* entry = node.as_table();
-      if (entry == nullptr) continue;
       only_keys(*entry, {"id", "kind", "title", "url"}, place);
       const std::string id = text_in(*entry, "id", place), kind = text_in(*entry, "kind", place);
       text_in(*entry, "title", place);

@@ -197,12 +197,16 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
   Wrong wrong;
-  const Board board(read_below(places.reports(), false, wrong).records, rules_as_in_a_run(places, wrong));
+  const Rules rules = rules_as_in_a_run(places, wrong);
+  const Board board(read_below(places.reports(), false, wrong).records, rules);
   const auto all = latest(board);
+  const bool has_race = std::any_of(cases.begin(), cases.end(),
+                                    [](const CatalogueCase& one) { return one.nature == word(Nature::Race); });
+  const auto rates = has_race ? rate_pools(read_rates_below(places.reports()), rules) : std::vector<RatePool>();
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {
-    const CaseView view{one, sources, changes, all};
+    const CaseView view{one, sources, changes, all, rates};
     if (options.json) {
       json.push_back(as_json(view));
     } else {
@@ -210,7 +214,7 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
-  if (options.json) print("{}\n", json.dump(1));
+  if (options.json) print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   wrong.tell();
   return exit_for(verdicts);
 }
@@ -268,9 +272,9 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
   } else if (options.json) {
     Json json = Json::array();
     for (const Judged& judged : board.records()) {
-      for (const Json& row : as_json(judged.rows)) json.push_back(row);
+      for (const Json& row : as_json(judged)) json.push_back(row);
     }
-    print("{}\n", json.dump(1));
+    print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else if (test_by_test) {
     print_rows(board, asked.folder);
     if (board.records().size() > 1) print_last_words(all);

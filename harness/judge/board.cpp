@@ -1,6 +1,7 @@
 #include "harness/judge/board.h"
 
 #include <algorithm>
+#include <set>
 
 #include "harness/judge/version.h"
 
@@ -13,16 +14,41 @@ bool comes_before(const std::string& a, const std::string& b) {
   return is_version(a) && !is_version(b);
 }
 
+// By kind of machine its name, as short as it can be without two of the same.
+std::map<std::string, std::string> names_of(const std::vector<Record>& records) {
+  struct Differences {
+    std::set<std::string> drivers, runtimes;
+    std::set<bool> packed;
+  };
+  std::map<std::string, Differences> known;
+  for (const Record& record : records) {
+    Differences& here = known[record.machine()];
+    here.drivers.insert(record.where("driver"));
+    here.runtimes.insert(record.where("cuda_runtime"));
+    here.packed.insert(record.environment.value("packed", false));
+  }
+  std::map<std::string, std::string> names;
+  for (const Record& record : records) {
+    const Differences& here = known.at(record.machine());
+    std::string name = record.machine();
+    if (here.drivers.size() > 1) name += ", driver " + record.where("driver");
+    if (here.runtimes.size() > 1) name += ", CUDA runtime " + record.where("cuda_runtime");
+    if (here.packed.size() > 1) name += record.environment.value("packed", false) ? ", packed" : ", not packed";
+    names[kind_of_machine(record.environment)] = name;
+  }
+  return names;
+}
+
 }  // namespace
 
-Board::Board(std::vector<Record> records, const Rules& rules) {
+Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {
   for (Record& record : records) {
     std::vector<Row> rows = judge_record(record, rules);
     records_.push_back({std::move(record), std::move(rows)});
   }
   for (const Judged& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
-    const std::string machine = judged.record.machine();
+    const std::string& machine = machine_of(judged.record);
     if (std::find(machines_.begin(), machines_.end(), machine) == machines_.end()) machines_.push_back(machine);
     for (const auto& [id, info] : judged.record.cases) {
       cases_[id] = info;
@@ -46,6 +72,7 @@ std::vector<Verdict> Board::verdicts() const {
   std::vector<Verdict> all;
   for (const Judged& judged : records_) {
     for (const Row& row : judged.rows) all.push_back(row.verdict);
+    if (!judged.record.whole()) all.push_back(Verdict::NotRun);
   }
   return all;
 }

@@ -22,10 +22,14 @@ class Board {
   Board(std::vector<Record> records, const Rules& rules);
 
   const std::vector<Judged>& records() const { return records_; }
+  // Of all rows; a record that is not whole counts as one more test that has not run.
   std::vector<Verdict> verdicts() const;
 
-  // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. Runs broken on purpose belong to none.
+  // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. Where two kinds are called the same, their
+  // names say what tells them apart: "2.11.0, NVIDIA H200, driver 575.57.08". Runs broken on purpose belong to none.
   const std::vector<std::string>& machines() const { return machines_; }
+  // Of one of the board's records.
+  const std::string& machine_of(const Record& record) const { return names_.at(kind_of_machine(record.environment)); }
   // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
   // The newest result of each test of a case there, in the tests' order. A stale one only where there is no other; none
@@ -35,6 +39,7 @@ class Board {
  private:
   std::vector<Judged> records_;
   std::vector<std::string> machines_;
+  std::map<std::string, std::string> names_;  // By kind of machine.
   std::map<std::string, CaseInfo> cases_;
   std::map<std::string, std::map<std::string, std::vector<Row>>> newest_;  // By case, by machine.
 };

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
 #include "harness/judge/toml.h"
 #include "harness/record/exit.h"
+#include "harness/record/file.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -26,8 +26,10 @@ CatalogueCase case_from(const Json& json) {
   one.nature = json.at("nature");
   one.fidelity = json.at("fidelity");
   one.needs = json.at("needs");
-  one.deadline_s = json.at("deadline_s");
+  one.deadline_s = int_at(json, "deadline_s").value_or(0);
+  if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is no number of seconds");
   one.effect = json.at("effect");
+  if (!one.sources.is_array()) throw std::runtime_error("'sources' is no list");
   for (const Json& source : one.sources) {
     if (!source.at("document").is_string() || !source.at("heading").is_string()) throw std::runtime_error("a source");
   }
@@ -43,20 +45,18 @@ std::string catalogue_path(const std::string& root) { return root + "/cases/cata
 
 Catalogue read_catalogue(const std::string& root) {
   const std::string path = catalogue_path(root);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  if (!std::filesystem::exists(path)) {
     throw Stop(Exit::Usage, path + " is not there; where cases are built, `recapture catalogue` prints it");
   }
   Catalogue catalogue;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = contents_of(path);
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     if (!json.is_array()) throw std::runtime_error("it is no array");
     for (const Json& one : json) catalogue.push_back(case_from(one));
   } catch (const std::exception& e) {
-    std::string why = e.what();
-    std::replace(why.begin(), why.end(), '\n', ' ');
-    throw Stop(Exit::Usage, fmt::format("{}: not a catalogue: case {}: {}", path, catalogue.size() + 1, why));
+    throw Stop(Exit::Usage,
+               fmt::format("{}: not a catalogue: case {}: {}", path, catalogue.size() + 1, visible(e.what())));
   }
   return catalogue;
 }
@@ -173,11 +173,10 @@ std::vector<CitedSource> read_sources(const std::string& root) {
   std::vector<CitedSource> sources;
   if (!std::filesystem::exists(path)) return sources;
   const toml::table file = parse_toml(path);
-  if (const auto* list = file["source"].as_array()) {
+  if (const auto* list = tables_in(file, "source", path, "[[source]]")) {
     for (const auto& node : *list) {
       const std::string place = place_of(path, node);
       const auto* entry = node.as_table();
-      if (entry == nullptr) throw Stop(Exit::Usage, place + ": not a table; write [[source]]");
       sources.push_back({text_in(*entry, "id", place), text_in(*entry, "title", place), text_in(*entry, "url", place)});
     }
   }

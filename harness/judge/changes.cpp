@@ -2,20 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "harness/judge/toml.h"
 #include "harness/judge/verdict.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
-
-bool in_range(const std::string& version, const std::string& range) {
-  return range.empty() || (is_version(version) && satisfies(version, range));
-}
 
 Where where_from(const toml::table& entry, const std::string& place) {
   const auto* table = entry["where"].as_table();
@@ -27,7 +23,7 @@ Where where_from(const toml::table& entry, const std::string& place) {
   where.driver = text_in(*table, "driver", place, false);
   where.cuda_runtime = text_in(*table, "cuda_runtime", place, false);
   for (const std::string& range : {where.release, where.driver, where.cuda_runtime}) {
-    satisfies("2.0.0", range);  // Throws if it cannot be read.
+    if (!range.empty()) satisfies("2.0.0", range);  // Throws if it cannot be read.
   }
   return where;
 }
@@ -43,11 +39,14 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
   e.where = where_from(entry, place);
   e.result = text_in(entry, "result", place);
   const auto result = result_from(e.result);
-  if (!result) throw Stop(Exit::Usage, fmt::format("{}: '{}' is not a result", place, e.result));
+  if (!result) throw Stop(Exit::Usage, fmt::format("{}: '{}' is not a result", place, visible(e.result)));
+  if (*result == Result::Unseen || *result == Result::Invalid) {
+    throw Stop(Exit::Usage, fmt::format("{}: nobody can expect '{}': it shows nothing", place, e.result));
+  }
   e.seen = text_in(entry, "seen", place, *result == Result::Different);
-  e.records = texts_in(entry, "records");
+  e.records = texts_in(entry, "records", place);
   if (e.records.empty()) throw Stop(Exit::Usage, place + ": needs 'records', the reports that show it");
-  const auto tests = texts_in(entry, "tests");
+  const auto tests = texts_in(entry, "tests", place);
   if (tests.empty()) throw Stop(Exit::Usage, place + ": needs 'tests'");
   for (const std::string& test : tests) {
     e.test = test;
@@ -68,26 +67,20 @@ std::vector<Change> read_changes(const std::string& root) {
   const toml::table file = parse_toml(path);
   only_keys(file, {"change"}, path);
   std::vector<Change> changes;
-  const auto* list = file["change"].as_array();
+  const auto* list = tables_in(file, "change", path, "[[change]]");
   if (list == nullptr) return changes;
   for (const auto& node : *list) {
     const std::string place = place_of(path, node);
     const auto* entry = node.as_table();
-    if (entry == nullptr) throw Stop(Exit::Usage, place + ": not a table; write [[change]]");
     only_keys(*entry, {"what", "number", "since", "expect"}, place);
     Change change;
     change.place = place;
     change.what = text_in(*entry, "what", place);
     change.number = text_in(*entry, "number", place);
     change.since = text_in(*entry, "since", place, false);
-    if (!change.since.empty()) older(change.since, change.since);  // Throws if it is no version.
-    if (const auto* expected = (*entry)["expect"].as_array()) {
-      for (const auto& below : *expected) {
-        const auto* table = below.as_table();
-        const std::string its_place = place_of(path, below);
-        if (table == nullptr) throw Stop(Exit::Usage, its_place + ": not a table; write [[change.expect]]");
-        take_expectations(*table, its_place, change);
-      }
+    if (!change.since.empty()) require_version(change.since);
+    if (const auto* expected = tables_in(*entry, "expect", place, "[[change.expect]]")) {
+      for (const auto& below : *expected) take_expectations(*below.as_table(), place_of(path, below), change);
     }
     if (change.expectations.empty()) throw Stop(Exit::Usage, place + ": needs a [[change.expect]]");
     changes.push_back(change);
@@ -105,9 +98,16 @@ std::vector<Expectation> expectations_of(const std::vector<Change>& changes) {
 
 const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test,
                                     const Record& record) {
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Expectation& e) { return e.test == test && e.where.covers(record); });
-  return found == all.end() ? nullptr : &*found;
+  const Expectation* found = nullptr;
+  for (const Expectation& e : all) {
+    if (e.test != test || !e.where.covers(record)) continue;
+    if (found != nullptr) {
+      throw Stop(Exit::Usage, fmt::format("{}: shadowed by {}: both apply to {} on {}", e.place, found->place, test,
+                                          record.machine()));
+    }
+    found = &e;
+  }
+  return found;
 }
 
 }  // namespace recapture

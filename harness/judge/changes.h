@@ -45,7 +45,7 @@ std::vector<Change> read_changes(const std::string& root);
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
 
-// The one that applies, or nullptr.
+// The one that applies, or nullptr. Throws Stop(Usage) if two do: nobody could say which of them counts.
 const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);
 
 }  // namespace recapture

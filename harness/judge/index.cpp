@@ -1,26 +1,20 @@
 #include "harness/judge/index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <unordered_set>
 
+#include "harness/record/visible.h"
+
 namespace recapture {
 namespace {
 
-std::string text_of(const Json& environment, const char* key) {
-  const auto found = environment.find(key);
-  return found != environment.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// On what, and whether broken on purpose.
-std::string kind_of_machine(const Json& environment) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", text_of(environment, "release"), text_of(environment, "gpu"),
-                     text_of(environment, "driver"), environment.value("packed", false), text_of(environment, "break"),
-                     axis_of(environment));
+// Runs that were broken on purpose are a kind of their own.
+std::string kind_of(const Json& environment) {
+  return kind_of_machine(environment) + "|" + text_at(environment, "break");
 }
 
 struct Head {
@@ -29,11 +23,15 @@ struct Head {
 
 // The first line of a record. The other reader finds the words for one that is none.
 Json environment_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
   std::ifstream file(path, std::ios::binary);
   std::string line;
   std::getline(file, line);
-  const Json environment = Json::parse(line, nullptr, false);
-  return environment.is_object() && environment.contains("recapture") ? environment : read_record(path).environment;
+  const auto environment = try_parse_json(line);
+  const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
+                      (!environment->contains("packed") || environment->at("packed").is_boolean());
+  return is_one ? *environment : read_record(path).environment;
 }
 
 // Its second line, if that is the plan, as every run and merge writes it.
@@ -56,7 +54,7 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
       ++newest.left_out;
       continue;
     }
-    const Json plan = Json::parse(line, nullptr, false);
+    const Json plan = try_parse_json(line).value_or(Json());
     const auto has_it = [&](const Json& test) { return test.is_string() && known.count(test.get<std::string>()) != 0; };
     const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
                              std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_it);
@@ -74,15 +72,12 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
 
 std::string started(const Json& environment) {
   const auto found = environment.find("volatile");
-  return found != environment.end() && found->is_object() ? text_of(*found, "started") : "";
+  return found != environment.end() && found->is_object() ? visible(text_at(*found, "started")) : "";
 }
 
 void sort_by_time(std::vector<Record>& records) {
   // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
-  const auto machine = [](const Record& record) {
-    return fmt::format("{}|{}|{}|{}", record.where("release"), record.where("gpu"), record.where("break"),
-                       axis_of(record.environment));
-  };
+  const auto machine = [](const Record& record) { return record.machine() + "|" + record.where("break"); };
   std::map<std::string, std::string> first;
   for (const Record& record : records) {
     const auto at = first.emplace(machine(record), record.path).first;
@@ -100,7 +95,7 @@ Newest newest_records(const std::string& folder) {
   std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
   for (const std::string& path : paths) {
     const Json environment = environment_of(path);
-    kinds[kind_of_machine(environment)].push_back({path, started(environment)});
+    kinds[kind_of(environment)].push_back({path, started(environment)});
   }
   Newest newest;
   for (auto& [kind, heads] : kinds) take_newest(std::move(heads), newest);

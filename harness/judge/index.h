@@ -19,10 +19,10 @@ struct Newest {
   size_t left_out = 0;          // How many were not read whole.
 };
 
-// The records below a folder that hold the newest result of at least one test on its kind of machine: release, GPU,
-// driver, packed or not, and broken on purpose or not. That is the newest record of each kind, and an older one only if
-// it planned a test that no newer one has a line of, as where the newest was cut short or ran a few cases only. Without
-// a date a record is older than all that have one. Throws Stop(Usage) as read_record() does.
+// The records below a folder that hold the newest result of at least one test on its kind of machine, as
+// kind_of_machine() has it, and broken on purpose or not. That is the newest record of each kind, and an older one only
+// if it planned a test that no newer one has a line of, as where the newest was cut short or ran a few cases only.
+// Without a date a record is older than all that have one. Throws Stop(Usage) as read_record() does.
 Newest newest_records(const std::string& folder);
 
 // All of them.

@@ -8,31 +8,34 @@
 
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
-#include "harness/judge/rate.h"
 
 namespace recapture {
 namespace {
 
+std::string first_assertion(const TestRecord& test) {
+  if (!test.has("assertions")) return "";
+  const Json& all = test.line.at("assertions");
+  return !all.empty() && all.front().is_string() ? all.front().get<std::string>() : "";
+}
+
 // What a reader wants to know of a test, in a few words.
-std::string seen_words(const TestRecord& test) {
+std::string seen_words(Kind kind, const TestRecord& test) {
+  if (std::string words = contradiction(kind, test); !words.empty()) return words;
+  if (said(kind, test) == "mixed")
+    return "it saw what is documented, and an assertion failed: " + first_assertion(test);
   for (const char* reason : {key::skipped, key::inapplicable}) {
     if (test.has(reason)) return test.text(reason);
   }
+  // Without an interval: the tries of one run are not independent of each other. See rate.h.
   if (test.has(key::tries)) {
-    const int hits = test.line.at(key::hits), tries = test.line.at(key::tries);
-    const auto [low, high] = wilson(hits, tries);
-    const auto percent = [](double share) {
-      return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
-    };
-    return fmt::format("{} of {} tries, {} to {} %", hits, tries, percent(low), percent(high));
+    return fmt::format("{} of {} tries", test.number(key::hits).value_or(0), test.number(key::tries).value_or(0));
   }
   std::string words = test.text(key::seen);
   if (test.has(key::culprit)) {
     words += fmt::format(" by {} on the {} thread", test.culprit("api"), test.culprit("thread"));
   }
-  if (words.empty() && test.has("assertions")) words = test.line.at("assertions").front();
-  if (words.empty() && test.has("last_words")) words = test.text("last_words");
-  return words;
+  if (words.empty()) words = first_assertion(test);
+  return words.empty() ? test.text("last_words") : words;
 }
 
 // Whether the record shows by itself that something was raised.
@@ -64,7 +67,10 @@ std::string effect_of(const Record& record, const Row& row, const TestRecord& te
   const auto declared = rules.effects.find(row.test);
   if (declared != rules.effects.end()) return declared->second;
   const CaseInfo& info = record.cases.at(row.case_id);
-  if (!info.effect.empty()) return info.effects.value(row.name, info.effect);
+  if (!info.effect.empty()) {
+    const std::string its = text_at(info.effects, row.name.c_str());
+    return its.empty() ? info.effect : its;
+  }
   return std::string(word(raised(test) ? Effect::Raises : Effect::SilentlyWrong));
 }
 
@@ -75,6 +81,11 @@ bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result r
   return std::all_of(found->second.begin(), found->second.end(), [&](const TestRecord& again) {
     return classify(kind, again) == result && (test.has(key::tries) || again.text(key::seen) == test.text(key::seen));
   });
+}
+
+bool twice_confirmed(const Record& record, const TestRecord& test) {
+  const auto found = record.confirmations.find(test.id());
+  return found != record.confirmations.end() && found->second.size() >= 2;
 }
 
 bool missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
@@ -88,12 +99,57 @@ bool missing(const Record& record, const Row& row, const TestRecord& test, const
   return demanded && needs_recorder && !test.has(key::culprit);
 }
 
-Verdict verdict_of(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
-  if (rules.stale(record, row.case_id)) return Verdict::Stale;
-  if (!confirmed(record, row.kind, test, row.result)) return Verdict::Inconclusive;
-  if (missing(record, row, test, rules)) return Verdict::Missing;
-  if (record.broken() != Break::Nothing) return judge_broken(record.broken(), row.kind, row.result, test);
-  return judge(row.kind, row.result, find_expectation(rules.expectations, row.test, record), test.text(key::seen));
+void judge_row(const Record& record, const TestRecord& test, const Rules& rules, Row& row) {
+  if (rules.stale(record, row.case_id)) {
+    row.verdict = Verdict::Stale;
+  } else if (!confirmed(record, row.kind, test, row.result)) {
+    row.verdict = Verdict::Inconclusive;
+    row.seen += "; another run of it gave another result";
+  } else if (missing(record, row, test, rules)) {
+    row.verdict = Verdict::Missing;
+  } else if (record.broken() != Break::Nothing) {
+    row.verdict = judge_broken(record.broken(), row.kind, row.result, test);
+  } else {
+    const Expectation* expected = find_expectation(rules.expectations, row.test, record);
+    row.verdict = judge(row.kind, row.result, expected, test.text(key::seen));
+    if (expected == nullptr) return;
+    row.reason = expected->why;
+    row.source = expected->source;
+    if (expected->open_question() && row.verdict == Verdict::AsExpected && !twice_confirmed(record, test)) {
+      row.verdict = Verdict::Inconclusive;  // The run was killed before it could ask again.
+      row.seen += "; an open question that was not asked again";
+    }
+  }
+}
+
+// Whether a Control says that the other tests of its case mean something. Where it could not run, the others of its
+// kind have to say so.
+enum class Ground { Firm, None, Broken };
+Ground ground_of(const Row& control) {
+  if (!control.ran) return Ground::None;
+  if (control.verdict == Verdict::Unavailable || control.verdict == Verdict::NotApplicable) return Ground::None;
+  return tone_of(control.verdict) == Tone::Green ? Ground::Firm : Ground::Broken;
+}
+
+// Where no control of a case holds, or one of them does not, its other tests mean nothing.
+void doubt_without_control(std::vector<Row>& rows) {
+  std::map<std::string, Ground> cases;
+  for (const Row& row : rows) {
+    if (row.kind != Kind::Control) continue;
+    const Ground ground = ground_of(row);
+    const auto [known, first] = cases.emplace(row.case_id, ground);
+    if (first || known->second == Ground::Broken) continue;
+    if (ground != Ground::None) known->second = ground;
+  }
+  for (Row& row : rows) {
+    const bool good = tone_of(row.verdict) == Tone::Green || row.verdict == Verdict::NewlyFixed;
+    const auto ground = cases.find(row.case_id);
+    if (!good || ground == cases.end() || ground->second == Ground::Firm) continue;
+    row.verdict = Verdict::Inconclusive;
+    row.seen += fmt::format("{}{} of its case {}", row.seen.empty() ? "" : "; ",
+                            ground->second == Ground::Broken ? "a control" : "no control",
+                            ground->second == Ground::Broken ? "does not hold" : "has run");
+  }
 }
 
 }  // namespace
@@ -105,7 +161,6 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
     if (planned.insert(test.id()).second) order.push_back(test.id());
   }
   std::vector<Row> rows;
-  std::set<std::string> control_fails;
   for (const std::string& id : order) {
     Row row;
     row.test = id;
@@ -123,20 +178,15 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
     if (const TestRecord* test = record.find(id)) {
       row.ran = true;
       row.result = classify(row.kind, *test);
-      row.seen = seen_words(*test);
+      row.seen = seen_words(row.kind, *test);
       row.code = test->error();
       row.seconds = test->seconds();
       row.effect = effect_of(record, row, *test, rules);
-      row.verdict = verdict_of(record, row, *test, rules);
-      if (row.verdict == Verdict::ControlFails) control_fails.insert(row.case_id);
+      judge_row(record, *test, rules, row);
     }
     rows.push_back(row);
   }
-  // Where a control does not hold, the other tests of the case mean nothing.
-  for (Row& row : rows) {
-    const bool good = tone_of(row.verdict) == Tone::Green || row.verdict == Verdict::NewlyFixed;
-    if (good && control_fails.count(row.case_id) != 0) row.verdict = Verdict::Inconclusive;
-  }
+  if (record.broken() == Break::Nothing) doubt_without_control(rows);  // Otherwise no control was to run.
   return rows;
 }
 

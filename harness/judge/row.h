@@ -17,6 +17,8 @@ struct Row {
   Verdict verdict = Verdict::NotRun;
   std::string seen;    // What was seen, or why not.
   int code = 0;        // CUDA's error number, 0 if none.
+  std::string reason;  // Where another result than the document's is expected: why,
+  std::string source;  // and the number of the change upstream.
   std::string effect;  // What this outcome does to a program; "" where nothing was observed.
   double seconds = 0;
 };

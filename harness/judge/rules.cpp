@@ -14,7 +14,9 @@ bool Rules::stale(const Record& record, const std::string& case_id) const {
   if (tree.empty()) return false;
   const auto now = tree.find(case_id);
   if (now == tree.end()) return true;
-  const std::string& then = record.cases.at(case_id).hash;
+  const auto its = record.cases.find(case_id);
+  if (its == record.cases.end()) return true;
+  const std::string& then = its->second.hash;
   if (record.format() >= 2) return now->second.code != then;
   const auto old = old_hashes.find(then);
   return now->second.hash != (old == old_hashes.end() ? then : old->second);

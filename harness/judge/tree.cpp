@@ -14,8 +14,10 @@ namespace fs = std::filesystem;
 namespace {
 
 std::optional<std::string> contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
+  std::error_code error;
+  std::ifstream file;
+  if (fs::is_regular_file(path, error)) file.open(path, std::ios::binary);
+  if (!file.is_open()) return std::nullopt;
   return std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -41,7 +43,7 @@ std::map<std::string, TreeCase> cases_in_tree(const std::string& root) {
 
 std::map<std::string, std::string> hashes_of_old_records(const std::string& root) {
   std::map<std::string, std::string> hashes;
-  std::ifstream file(root + "/reports/hashes.tsv");
+  std::istringstream file(contents(root + "/reports/hashes.tsv").value_or(""));
   std::string line;
   std::getline(file, line);  // The heading.
   while (std::getline(file, line)) {

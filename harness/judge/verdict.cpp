@@ -1,7 +1,10 @@
 #include "harness/judge/verdict.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <csignal>
 
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
@@ -20,7 +23,7 @@ struct VerdictRow {
   Exit exit;
 };
 // In the order of the enumeration.
-constexpr std::array<VerdictRow, 13> kVerdicts = {{
+constexpr std::array<VerdictRow, 14> kVerdicts = {{
     {Verdict::AsDocumented, "as documented", Tone::Green, Exit::AsExpected},
     {Verdict::AsExpected, "as expected", Tone::Green, Exit::AsExpected},
     {Verdict::NewlyFixed, "newly fixed", Tone::Red, Exit::NewlyFixed},
@@ -29,6 +32,7 @@ constexpr std::array<VerdictRow, 13> kVerdicts = {{
     {Verdict::ControlFails, "control fails", Tone::Red, Exit::Changed},
     {Verdict::FixFails, "fix fails", Tone::Red, Exit::Changed},
     {Verdict::Inconclusive, "inconclusive", Tone::Error, Exit::Inconclusive},
+    {Verdict::Insufficient, "insufficient data", Tone::Skipped, Exit::Inconclusive},
     {Verdict::Stale, "stale", Tone::Error, Exit::Inconclusive},
     {Verdict::NotRun, "not run", Tone::Skipped, Exit::Inconclusive},
     {Verdict::Unavailable, "unavailable", Tone::Skipped, Exit::NothingRan},
@@ -41,6 +45,7 @@ constexpr std::array<Exit, 6> kExits = {Exit::Infrastructure, Exit::Changed,    
                                         Exit::NewlyFixed,     Exit::AsExpected, Exit::NothingRan};
 
 const std::vector<ClassifyRow> kClassify = {
+    {"any", "contradictory", Result::Invalid, Result::Invalid},
     {"exited", "reproduced", Result::Reproduced, Result::Invalid},
     {"exited", "healthy", Result::Healthy, Result::Invalid},
     {"exited", "different", Result::Different, Result::Invalid},
@@ -62,7 +67,7 @@ const std::vector<JudgeRow> kJudge = {
     {Result::Reproduced, Verdict::AsDocumented, Verdict::AsExpected, Verdict::Regressed},
     {Result::Healthy, Verdict::NewlyFixed, Verdict::AsExpected, Verdict::Changed},
     {Result::Different, Verdict::Changed, Verdict::AsExpected, Verdict::Changed},
-    {Result::Unseen, Verdict::Inconclusive, Verdict::AsExpected, Verdict::Inconclusive},
+    {Result::Unseen, Verdict::Insufficient, Verdict::Insufficient, Verdict::Insufficient},
     {Result::Holds, Verdict::AsDocumented, Verdict::AsExpected, Verdict::NewlyFixed},
     {Result::Broken, Verdict::FixFails, Verdict::AsExpected, Verdict::Changed},
     {Result::Crashed, Verdict::Changed, Verdict::AsExpected, Verdict::Changed},
@@ -75,6 +80,79 @@ const std::vector<JudgeRow> kJudge = {
 // The documented call, where the test names one and the recorder saw one, must be the one that raised the failure.
 bool raised_elsewhere(const TestRecord& test) {
   return test.has(key::raised_by) && test.has(key::culprit) && !matches(test.text(key::raised_by), test.culprit("api"));
+}
+
+size_t assertions_of(const TestRecord& test) {
+  return test.has("assertions") && test.line.at("assertions").is_array() ? test.line.at("assertions").size() : 0;
+}
+
+// What a Reproduces test itself made of what it saw: it passes if and only if that is "reproduced".
+std::string judged_by_itself(const TestRecord& test) {
+  if (test.has(key::tries)) return test.number(key::hits).value_or(0) > 0 ? "reproduced" : "unseen";
+  if (!test.has(key::seen)) return "nothing";
+  return outcome(test.text(key::seen), test.text(key::documented), test.text(key::healthy));
+}
+
+// A probe of what the failure left behind took the process along, so the test could not come to its end.
+bool lost_in_probe(const TestRecord& test) {
+  if (!test.has(key::probing) || !test.has("probes") || test.has(key::ended)) return false;
+  const Json& probes = test.line.at("probes");
+  return probes.is_object() && std::any_of(probes.begin(), probes.end(), [](const Json& outcome) {
+           return outcome.is_string() && outcome.get_ref<const std::string&>().rfind("did not come back", 0) == 0;
+         });
+}
+
+// Signals that a user, a scheduler or a system short of memory sends; a fault of the test's own raises others.
+bool from_outside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+std::string words_of_end(const std::string& ended) { return ended == "skipped" ? "was skipped" : ended; }
+
+std::string words_of_ending(const TestRecord& test) {
+  const std::string ending = test.ending();
+  if (ending == "signal") return fmt::format("its process was killed by signal {}", test.code());
+  if (ending == "deadline") return "its process was still running at its deadline";
+  if (ending == "not started") return "it was not started";
+  return fmt::format("its process exited with {}", test.code());
+}
+
+std::string contradiction_in_rate(const TestRecord& test) {
+  if (!test.has(key::hits) && !test.has(key::tries)) return "";
+  if (test.has(key::seen)) return "it said what it saw, and a rate";
+  const auto hits = test.number(key::hits), tries = test.number(key::tries);
+  if (!hits || !tries) return "it said a rate without its hits or its tries";
+  if (*tries < 1 || *hits < 0 || *hits > *tries) return fmt::format("it said {} hits in {} tries", *hits, *tries);
+  return "";
+}
+
+// The test's own words, GoogleTest's result and the exit status of a process that was not killed.
+std::string contradiction_at_exit(Kind kind, const TestRecord& test) {
+  const std::string ended = test.text(key::ended);
+  const bool skipped = test.has(key::skipped) || test.has(key::inapplicable);
+  const bool saw = test.has(key::seen) || test.has(key::tries);
+  const std::string itself = kind == Kind::Reproduces ? judged_by_itself(test) : "nothing";
+  if (ended.empty()) {
+    if (!skipped && !saw) return "";  // It said nothing, which is a row of its own.
+    return fmt::format("it said {}, and {} before it came to its end", skipped ? "that it was skipped" : "what it saw",
+                       words_of_ending(test));
+  }
+  const int status = ended == "passed" ? 0 : ended == "failed" ? 1 : 77;
+  if (status == 77 && ended != "skipped") return fmt::format("it said that it ended as '{}', which is no end", ended);
+  if (test.code() != status)
+    return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
+  if (skipped != (ended == "skipped")) {
+    return skipped ? fmt::format("it said that it was skipped, and that it {}", ended)
+                   : "it said that it was skipped, and not why";
+  }
+  if (ended == "skipped" && saw) return "it said what it saw, and that it was skipped";
+  if (ended != "failed" && assertions_of(test) > 0) {
+    return fmt::format("an assertion failed, and it said that it {}", words_of_end(ended));
+  }
+  if (itself == "nothing" || itself == "reproduced" || ended == "skipped") return "";
+  if (ended == "passed") return fmt::format("it said that it passed, and what it saw is {}", itself);
+  if (assertions_of(test) > 1) return fmt::format("what it saw is {}, and another assertion failed as well", itself);
+  return "";
 }
 
 }  // namespace
@@ -92,30 +170,40 @@ std::optional<Result> result_from(std::string_view word) {
   return static_cast<Result>(found - kResults.begin());
 }
 
+std::string contradiction(Kind kind, const TestRecord& test) {
+  if (test.has("contradiction")) return test.text("contradiction");
+  const std::string ending = test.ending(), ended = test.text(key::ended);
+  if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
+  if (ending == "exited") return contradiction_at_exit(kind, test);
+  if (ending != "signal" && ending != "deadline" && ending != "not started") {
+    return fmt::format("its process ended by '{}', which is no end", ending);
+  }
+  if (!ended.empty()) return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
+  if (ending == "not started" && (test.has(key::seen) || test.has(key::tries))) {
+    return "it said what it saw, and was not started";
+  }
+  if (ending == "signal" && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
+  return "";
+}
+
 std::string said(Kind kind, const TestRecord& test) {
+  if (!contradiction(kind, test).empty()) return "contradictory";
   if (test.has(key::inapplicable)) return "inapplicable";
   if (test.has(key::skipped)) return "skipped";
-  const std::string ended = test.text(key::ended);
-  if (kind != Kind::Reproduces) return ended.empty() ? "nothing" : ended;
-  std::string judged = "nothing";
-  if (test.has(key::tries)) {
-    judged = test.line.at(key::hits).get<int>() > 0 ? "reproduced" : "unseen";
-  } else if (test.has(key::seen)) {
-    judged = outcome(test.text(key::seen), test.text(key::documented), test.text(key::healthy));
-    if (judged == "reproduced" && raised_elsewhere(test)) return "different";
-  }
-  // The test itself passes if and only if it reproduces. Otherwise another of its assertions has failed as well.
-  if (!ended.empty() && judged == "reproduced" && ended != "passed") return "mixed";
-  return judged;
+  if (kind != Kind::Reproduces) return test.has(key::ended) ? test.text(key::ended) : "nothing";
+  std::string judged = judged_by_itself(test);
+  if (judged != "reproduced") return judged;
+  if (assertions_of(test) > 0 || test.text(key::ended) == "failed") return "mixed";
+  return raised_elsewhere(test) ? "different" : judged;
 }
 
 Result classify(Kind kind, const TestRecord& test) {
   const std::string words = said(kind, test);
-  std::string ending = test.ending();
-  // What was seen was said before the probes; what happens to them is a fact of its own, not the test's end.
-  if (test.has(key::probing) && kind == Kind::Reproduces && words != "nothing") ending = "exited";
+  // What was seen was said before the probes. One that does not come back is a fact of its own, not the test's end.
+  const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && words != "nothing";
+  const std::string ending = in_probe ? "exited" : test.ending();
   for (const ClassifyRow& row : kClassify) {
-    if (row.ending == ending && (row.said == words || row.said == "any")) {
+    if ((row.ending == ending || row.ending == "any") && (row.said == words || row.said == "any")) {
       return kind == Kind::Reproduces ? row.reproduces : row.other;
     }
   }
@@ -138,10 +226,16 @@ Verdict judge_broken(Break broken, Kind kind, Result result, const TestRecord& t
   if (kind != breakable_kind(broken)) return Verdict::NotRun;
   if (result == Result::Unavailable) return Verdict::Unavailable;
   if (result == Result::Inapplicable) return Verdict::NotApplicable;
-  // The test says nothing that can be left out.
-  if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::NotApplicable;
+  // The test says nothing that can be left out, which shows nothing unless it holds as always.
+  if (broken == Break::Remedy && !test.has(key::remedy)) {
+    return result == Result::Holds ? Verdict::NotApplicable : Verdict::Inconclusive;
+  }
+  // With a false value, a rate is what it was, and its test fails on purpose.
+  const bool false_rate =
+      broken == Break::Value && test.has(key::tries) && said(kind, test) == "mixed" && assertions_of(test) < 2;
+  if (result == Result::Invalid && !false_rate) return Verdict::Inconclusive;
   const bool as_it_must = broken == Break::Trigger ? result == Result::Healthy || result == Result::Unseen
-                          : broken == Break::Value ? result == Result::Different || result == Result::Invalid
+                          : broken == Break::Value ? result == Result::Different || false_rate
                                                    : result == Result::Broken || result == Result::Crashed;
   return as_it_must ? Verdict::AsExpected : Verdict::Changed;
 }

@@ -36,8 +36,9 @@ enum class Verdict {
   ControlFails,
   FixFails,
   Inconclusive,
-  Stale,   // The case has changed since.
-  NotRun,  // Planned, and no line in the record.
+  Insufficient,  // A race that no try of this run showed: only more runs can tell.
+  Stale,         // The case has changed since.
+  NotRun,        // Planned, and no line in the record.
   Unavailable,
   Missing,  // Unavailable, where it was demanded or was there before.
   NotApplicable,
@@ -56,8 +57,13 @@ std::string_view word(Verdict verdict);
 Tone tone_of(Verdict verdict);
 std::optional<Result> result_from(std::string_view word);
 
+// In words where the parts of a test's line cannot all be true: the exit status or the signal, GoogleTest's result,
+// what the test said and how often. "" where they agree. A test's own word is not enough for any verdict.
+std::string contradiction(Kind kind, const TestRecord& test);
+
 // What a test's process said of itself, in one word: reproduced, healthy, different, ambiguous, unseen, inapplicable,
-// skipped, passed, failed, mixed, nothing. Recomputed from what was seen, so that a better rule re-judges old records.
+// skipped, passed, failed, mixed, contradictory, nothing. Recomputed from what was seen, so that a better rule
+// re-judges old records.
 std::string said(Kind kind, const TestRecord& test);
 
 // First table: (how the process ended, what it said) to a result.

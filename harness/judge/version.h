@@ -14,6 +14,15 @@ bool is_version(const std::string& text);
 // Whether a version satisfies ">=2.8, <2.13". Throws Stop(Usage) on anything else than < <= > >= == and a version.
 bool satisfies(const std::string& version, const std::string& range);
 
+// The same; an empty range holds every version and what is none, any other range no text that is no version.
+bool in_range(const std::string& version, const std::string& range);
+
+// Whether any version may lie in both.
+bool can_meet(const std::string& range, const std::string& other);
+
+// Throws Stop(Usage) on anything else than one to three numbers.
+void require_version(const std::string& text);
+
 // The LibTorch releases of ci/matrix.toml, oldest first.
 std::vector<std::string> read_matrix(const std::string& root);
 

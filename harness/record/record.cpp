@@ -3,58 +3,155 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <set>
 
 #include "harness/case/source_hash.h"
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
 
+// The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
+constexpr std::array kTexts = {"test",      "ending",  "ended",   "seen",         "documented", "healthy",
+                               "raised_by", "message", "skipped", "inapplicable", "exception",  "contradiction",
+                               "stopping",  "how",     "release", "gpu",          "driver",     "cuda_runtime",
+                               "break",     "shard",   "case",    "hash",         "end"};
+constexpr std::array kNumbers = {"code", "error", "hits", "tries", "confirms"};
+constexpr std::array kObjects = {"culprit", "facts", "probes", "volatile", "effects", "fixes"};
+constexpr std::array kLists = {"plan", "whole", "assertions", "tests", "sources"};
+
+void require_kinds(const Json& line) {
+  const auto wrong = [](const char* key, const char* kind) {
+    return std::runtime_error(fmt::format("'{}' is no {}", key, kind));
+  };
+  for (const char* key : kTexts) {
+    if (line.contains(key) && !line.at(key).is_string()) throw wrong(key, "text");
+  }
+  for (const char* key : kNumbers) {
+    if (line.contains(key) && !int_at(line, key)) throw wrong(key, "whole number");
+  }
+  for (const char* key : kObjects) {
+    if (line.contains(key) && !line.at(key).is_object()) throw wrong(key, "object");
+  }
+  for (const char* key : kLists) {
+    if (line.contains(key) && !line.at(key).is_array()) throw wrong(key, "list");
+  }
+  if (line.contains("packed") && !line.at("packed").is_boolean()) throw wrong("packed", "truth value");
+}
+
+// "item_in_capture.Reproduces", in what a terminal shows.
+std::string test_id(const Json& json) {
+  auto id = json.get<std::string>();
+  const size_t dot = id.find('.');
+  if (dot == 0 || dot == std::string::npos) throw std::runtime_error("a test without a case");
+  if (visible(id) != id) throw std::runtime_error("a test with control characters in its name");
+  return id;
+}
+
+std::vector<std::string> tests_in(const Json& list) {
+  std::vector<std::string> tests;
+  std::set<std::string> known;
+  for (const Json& test : list) {
+    tests.push_back(test_id(test));
+    if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
+  }
+  return tests;
+}
+
+void take_environment(Record& record, const Json& line) {
+  const Json& format = line.at("recapture");
+  if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
+    throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
+                                         format.dump(), kRecordFormat));
+  }
+  if (!record.environment.is_null()) throw std::runtime_error("a second environment");
+  if (line.contains("break") && !break_of(text_at(line, "break"))) {
+    throw std::runtime_error(fmt::format("nothing can be broken by '{}'", text_at(line, "break")));
+  }
+  record.environment = line;
+}
+
+void take_test(Record& record, const Json& line) {
+  const TestRecord test{line};
+  const std::string id = test_id(line.at("test"));
+  if (record.cases.count(case_of(id)) == 0) throw std::runtime_error("a test before its case");
+  if (line.contains("confirms")) {
+    if (record.find(id) == nullptr) throw std::runtime_error("a confirmation before its test");
+    record.confirmations[id].push_back(test);
+  } else if (record.find(id) != nullptr) {
+    throw std::runtime_error("the same test twice");
+  } else {
+    record.add(test);
+  }
+}
+
 void take_line(Record& record, const Json& line) {
+  if (!line.is_object()) throw std::runtime_error("it is no object");
+  require_kinds(line);
+  if (!record.end.empty() && !line.contains("resumed")) throw std::runtime_error("a line after the end");
   if (line.contains("recapture")) {
-    const Json& format = line.at("recapture");
-    if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
-      throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
-                                           format.dump(), kRecordFormat));
-    }
-    record.environment = line;
+    take_environment(record, line);
   } else if (line.contains("plan")) {
-    for (const auto& test : line.at("plan")) record.plan.push_back(test);
-    for (const auto& test : line.value("whole", Json::array())) record.whole_plan.push_back(test);
+    if (!record.plan.empty()) throw std::runtime_error("a second plan");
+    record.plan = tests_in(line.at("plan"));
+    if (line.contains("whole")) record.whole_plan = tests_in(line.at("whole"));
   } else if (line.contains("case")) {
     const CaseInfo info = CaseInfo::from(line);
     record.cases[info.id] = info;
   } else if (line.contains("test")) {
-    const TestRecord test{line};
-    if (test.id().find('.') == std::string::npos) throw std::runtime_error("a test without a case");
-    if (record.cases.count(test.case_id()) == 0) throw std::runtime_error("a test before its case");
-    if (line.contains("confirms")) {
-      record.confirmations[test.id()].push_back(test);
-    } else if (record.find(test.id()) != nullptr) {
-      throw std::runtime_error("the same test twice");
-    } else {
-      record.add(test);
-    }
+    take_test(record, line);
   } else if (line.contains("end")) {
     record.end = line.at("end");
-  } else if (!line.contains("resumed")) {
+    if (record.end.empty()) throw std::runtime_error("an end without a word");
+  } else if (line.contains("resumed")) {
+    record.end.clear();
+  } else {
     throw std::runtime_error("a line of no known kind");
   }
+}
+
+// What the reader should know of a run that did not find out all that it was to.
+void note_what_is_missing(Record& record) {
+  const auto lost = std::find_if(record.plan.begin(), record.plan.end(),
+                                 [&](const std::string& test) { return record.find(test) == nullptr; });
+  if (record.end.empty()) {
+    record.notes.push_back(lost == record.plan.end()
+                               ? "the run did not come to its end"
+                               : "the run did not come to its end; lost in flight or not run from " + *lost +
+                                     " on. `recapture run --resume` runs the rest");
+  }
+  if (record.plan.empty()) record.notes.emplace_back("it has no plan: what should have run is not known");
+  if (record.end == "complete" && lost != record.plan.end()) {
+    record.notes.push_back("it is called complete, and " + *lost + " has not run");
+  }
+  if (!record.is_shard()) return;
+  std::string rest = "which tests those have is not on record";
+  if (!record.whole_plan.empty()) {
+    const std::set<std::string> here(record.plan.begin(), record.plan.end());
+    const auto first = std::find_if(record.whole_plan.begin(), record.whole_plan.end(),
+                                    [&](const std::string& test) { return here.count(test) == 0; });
+    const size_t missing = record.whole_plan.size() - std::min(here.size(), record.whole_plan.size());
+    rest = fmt::format("{} of {} tests are in the others{}", missing, record.whole_plan.size(),
+                       first == record.whole_plan.end() ? "" : ", " + *first + " among them");
+  }
+  record.notes.push_back(
+      fmt::format("shard {} alone: {}; `recapture merge` makes one record of all", record.where("shard"), rest));
 }
 
 }  // namespace
 
 CaseInfo CaseInfo::from(const Json& json) {
   CaseInfo info;
-  info.id = json.value("case", "");
-  info.family = json.value("family", "");
+  if (!json.is_object()) throw std::runtime_error("a case that is no object");
+  require_kinds(json);
+  info.id = text_at(json, "case");
+  info.family = text_at(json, "family");
   info.hash = json.at("hash");
   info.title = json.at("title");
   info.documented = json.at("documented");
@@ -65,12 +162,16 @@ CaseInfo CaseInfo::from(const Json& json) {
   if (!needs) throw std::runtime_error(fmt::format("a case that needs '{}', which is not known", info.needs_words));
   info.needs = *needs;
   info.sources = json.at("sources");
-  info.deadline_s = json.at("deadline_s");
-  info.effect = json.value("effect", "");
-  info.stopping = json.value("stopping", "");
+  info.deadline_s = int_at(json, "deadline_s").value_or(0);
+  if (info.deadline_s < 1) throw std::runtime_error("a case without a deadline");
+  info.effect = text_at(json, "effect");
+  info.stopping = text_at(json, "stopping");
   info.effects = json.value("effects", Json::object());
   info.fixes = json.value("fixes", Json::object());
   for (const auto& test : json.at("tests")) info.tests.push_back(test);
+  if (visible(info.id + info.family) != info.id + info.family) {
+    throw std::runtime_error("a case with control characters in its name");
+  }
   return info;
 }
 
@@ -79,6 +180,13 @@ Json CaseInfo::to_json() const {
               {"sources", sources},   {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
               {"needs", needs_words}, {"deadline_s", deadline_s}, {"effect", effect}, {"effects", effects},
               {"fixes", fixes},       {"stopping", stopping},     {"tests", tests}};
+}
+
+double TestRecord::seconds() const {
+  if (!has("volatile")) return 0;
+  const Json& changing = line.at("volatile");
+  const auto found = changing.find("seconds");
+  return found != changing.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 void Record::add(TestRecord test) {
@@ -91,17 +199,30 @@ const TestRecord* Record::find(const std::string& test) const {
   return found == index_.end() ? nullptr : &tests[found->second];
 }
 
-std::string Record::where(const std::string& key) const {
-  return environment.contains(key) && environment.at(key).is_string() ? environment.at(key).get<std::string>() : "";
+std::string Record::where(const std::string& key) const { return visible(text_at(environment, key.c_str())); }
+
+bool Record::is_shard() const {
+  const std::string shard = where("shard");
+  const size_t slash = shard.find('/');
+  return !whole_plan.empty() || (slash != std::string::npos && shard.substr(slash + 1) != "1");
+}
+
+bool Record::whole() const {
+  return end == "complete" && !plan.empty() && !is_shard() &&
+         std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
 }
 
 std::string Record::machine() const {
   const std::string gpu = where("gpu");
-  const std::string axis = axis_of(environment);
+  const std::string axis = visible(axis_of(environment));
   return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + (axis.empty() ? "" : ", " + axis);
 }
 
-Record read_record(const std::string& path) {
+namespace {
+
+// Those lines of a record that `wanted` says are wanted.
+template <class Wanted>
+Record read_lines(const std::string& path, Wanted&& wanted) {
   Record record;
   record.path = path;
   const std::string text = contents_of(path);
@@ -113,10 +234,12 @@ Record read_record(const std::string& path) {
       record.notes.push_back(fmt::format("line {} is cut: the run was stopped while it wrote it", number));
       break;
     }
+    const std::string_view line = std::string_view(text).substr(at, end - at);
     try {
-      take_line(record, Json::parse(text.substr(at, end - at)));
+      if (wanted(line)) take_line(record, parse_json(line));
     } catch (const std::exception& e) {
-      throw Stop(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", path, number, e.what()));
+      throw Stop(Exit::Usage,
+                 fmt::format("{}:{}: not a line of a record: {}", visible(path), number, visible(e.what())));
     }
     if (number == 1 && record.environment.is_null()) {
       throw Stop(Exit::Usage, path + ":1: not a record: the first line is not an environment");
@@ -124,14 +247,14 @@ Record read_record(const std::string& path) {
     at = end + 1;
   }
   if (record.environment.is_null()) throw Stop(Exit::Usage, path + ": not a record: it is empty");
-  if (record.end.empty()) {
-    const auto lost = std::find_if(record.plan.begin(), record.plan.end(),
-                                   [&](const std::string& test) { return record.find(test) == nullptr; });
-    record.notes.push_back(lost == record.plan.end()
-                               ? "the run did not come to its end"
-                               : "the run did not come to its end; lost in flight or not run from " + *lost +
-                                     " on. `recapture run --resume` runs the rest");
-  }
+  return record;
+}
+
+}  // namespace
+
+Record read_record(const std::string& path) {
+  Record record = read_lines(path, [](std::string_view) { return true; });
+  note_what_is_missing(record);
   return record;
 }
 
@@ -152,6 +275,17 @@ std::vector<Record> read_records_below(const std::string& folder) {
   return records;
 }
 
+std::vector<Record> read_rates_below(const std::string& folder) {
+  const auto of_rates = [](std::string_view line) {
+    const auto starts = [&](std::string_view start) { return line.substr(0, start.size()) == start; };
+    return starts(R"({"recapture")") || starts(R"({"plan")") || starts(R"({"case")") ||
+           line.find(R"("tries")") != std::string_view::npos;
+  };
+  std::vector<Record> records;
+  for (const std::string& path : records_below(folder)) records.push_back(read_lines(path, of_rates));
+  return records;
+}
+
 std::string axis_of(const Json& environment) {
   const auto env = environment.find("env");
   std::string axis;
@@ -162,18 +296,37 @@ std::string axis_of(const Json& environment) {
   return axis;
 }
 
+std::string kind_of_machine(const Json& environment) {
+  return fmt::format("{}|{}|{}|{}|{}|{}", text_at(environment, "release"), text_at(environment, "gpu"),
+                     text_at(environment, "driver"), text_at(environment, "cuda_runtime"),
+                     environment.value("packed", false), axis_of(environment));
+}
+
 std::string report_path(const Json& environment) {
-  std::string machine = environment.value("gpu", "");
-  for (char& c : machine) c = c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto is_of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  std::string machine = text_at(environment, "gpu"), release = text_at(environment, "release");
+  for (char& c : machine) c = is_of_a_name(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
+  for (char& c : release) c = is_of_a_name(c) || c == '.' ? c : '-';
   if (machine.empty()) machine = "host";
   if (const std::string axis = axis_of(environment); !axis.empty()) {
     machine += ".";
-    for (char c : axis.substr(0, 60)) machine += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+    for (char c : axis.substr(0, 60)) machine += is_of_a_name(c) ? c : '-';
     machine += "-" + hash_of(axis).substr(0, 4);
   }
-  const std::string broken = environment.value("break", "nothing");
-  return fmt::format("{}/{}{}.jsonl", environment.value("release", ""), machine,
-                     broken == word(Break::Nothing) ? "" : "." + broken);
+  const std::string broken = text_at(environment, "break");
+  const bool is_broken = !broken.empty() && broken != word(Break::Nothing);
+  return fmt::format("{}/{}{}.jsonl", release, machine, is_broken ? "." + broken : "");
+}
+
+bool is_report_path(const std::string& path, const Json& environment) {
+  const std::string first = report_path(environment),
+                    stem = first.substr(0, first.size() - std::string(".jsonl").size());
+  if (path == first) return true;
+  int number = 0;
+  const std::string pattern = stem + ".run-";
+  if (path.rfind(pattern, 0) != 0) return false;
+  const std::string rest = path.substr(pattern.size());
+  return std::sscanf(rest.c_str(), "%3d", &number) == 1 && number > 1 && rest == fmt::format("{}.jsonl", number);
 }
 
 }  // namespace recapture

@@ -9,18 +9,17 @@
 // A record holds no verdict. What differs from run to run for no reason (times) stands in "volatile", last in its line.
 #pragma once
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "harness/case/types.h"
+#include "harness/record/json.h"
 
 namespace recapture {
 
 inline constexpr int kRecordFormat = 2;  // What is written. Format 1 is read too.
-
-using Json = nlohmann::ordered_json;
 
 // What a case says about itself.
 struct CaseInfo {
@@ -48,17 +47,19 @@ inline constexpr const char* kNotBuilt = "not built";
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {
   Json line;
-  std::string id() const { return line.at("test"); }
+  std::string id() const { return text("test"); }
   std::string case_id() const { return case_of(id()); }
   std::string name() const { return name_of(id()); }
   std::string ending() const { return text("ending"); }
-  int error() const { return line.value("error", 0); }  // CUDA's number of the first failure.
-  double seconds() const { return line.contains("volatile") ? line.at("volatile").value("seconds", 0.0) : 0; }
+  int code() const { return number("code").value_or(0); }    // The exit status, or the signal's number.
+  int error() const { return number("error").value_or(0); }  // CUDA's number of the first failure.
+  double seconds() const;
   std::string culprit(const char* member) const {  // "api", "thread", "mode".
-    return line.contains("culprit") ? line.at("culprit").value(member, "") : "";
+    return has("culprit") ? text_at(line.at("culprit"), member) : "";
   }
-  std::string text(const std::string& key) const { return line.contains(key) ? line.at(key).get<std::string>() : ""; }
-  bool has(const std::string& key) const { return line.contains(key); }
+  std::string text(const char* key) const { return text_at(line, key); }
+  std::optional<int> number(const char* key) const { return int_at(line, key); }
+  bool has(const char* key) const { return line.contains(key); }
 };
 
 struct Record {
@@ -69,15 +70,21 @@ struct Record {
   std::map<std::string, CaseInfo> cases;
   std::vector<TestRecord> tests;                                 // In the order in which they were written.
   std::map<std::string, std::vector<TestRecord>> confirmations;  // The same test again, by plain exec.
-  std::string end;                                               // "", if the run did not come to its end.
+  std::string end;                 // "complete", or why not; "" if the run did not come to its end.
   std::vector<std::string> notes;  // What the reader should know: cut short, last line incomplete.
+
+  // Whether it holds all that its run was to find out: a run that was cut short, and one shard of several, do not.
+  bool whole() const;
+
+  // One of several that ran, each with its own record: "2/4".
+  bool is_shard() const;
 
   void add(TestRecord test);
   const TestRecord* find(const std::string& test) const;
 
-  // A member of the environment; "" where it is absent or no text.
+  // A member of the environment as it may be shown; "" where it is absent or no text.
   std::string where(const std::string& key) const;
-  // The kind of machine that it is of: "2.11.0, NVIDIA H200", and the axis, if there is one.
+  // What it was run on, in short: "2.11.0, NVIDIA H200", and the axis, if there is one.
   std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
@@ -95,12 +102,22 @@ Record read_record(const std::string& path);
 std::vector<std::string> records_below(const std::string& folder);
 std::vector<Record> read_records_below(const std::string& folder);
 
+// Of all records below a folder the environments, plans, cases, and those tests that have a rate.
+std::vector<Record> read_rates_below(const std::string& folder);
+
 // The variables that tests had on purpose: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"; "" if none.
 std::string axis_of(const Json& environment);
+
+// Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
+// not, axis.
+std::string kind_of_machine(const Json& environment);
 
 // Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
 // purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". An axis follows the GPU, spelt as
 // a file's name and with a hash of it.
 std::string report_path(const Json& environment);
+
+// Further runs of one kind of machine stand beside its first: "2.11.0/nvidia-h200.run-2.jsonl".
+bool is_report_path(const std::string& path, const Json& environment);
 
 }  // namespace recapture

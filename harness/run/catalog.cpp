@@ -42,7 +42,7 @@ Json describe(const Program& program) {
   constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
   const auto [seen, answer] = ask(program, kDeadline_s);
   if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was run");
-  Json json = Json::parse(answer, nullptr, false);
+  Json json = try_parse_json(answer).value_or(Json());
   if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
   throw Stop(
       Exit::Infrastructure,
@@ -81,7 +81,7 @@ std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::
 std::map<std::string, std::pair<std::string, Json>> kept_in(const fs::path& path) {
   std::map<std::string, std::pair<std::string, Json>> kept;
   try {
-    const Json json = Json::parse(contents_of(path));
+    const Json json = parse_json(contents_of(path));
     for (const auto& [id, one] : json.items()) {
       kept[id] = {one.at("binary").get<std::string>(), one.at("description")};
       CaseInfo::from(kept[id].second);

@@ -31,7 +31,7 @@ Json facts_of(const std::string& binary, const std::string& libtorch) {
   auto variables = libtorch_variables(libtorch);
   variables["CUDA_VISIBLE_DEVICES"] = "";
   const auto [seen, answer] = ask({binary, {"--environment"}, variables}, 120);
-  Json facts = Json::parse(answer, nullptr, false);
+  Json facts = try_parse_json(answer).value_or(Json());
   if (!facts.is_object()) {
     throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + seen.last_words);
   }

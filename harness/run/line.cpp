@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "harness/case/events.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -39,7 +40,7 @@ std::optional<int> whole_number(const std::string& text) {
 
 // What the recorder writes; anything else under its key is not a culprit.
 std::optional<Json> culprit_in(const std::string& text) {
-  const Json object = Json::parse(text, nullptr, false);
+  const Json object = try_parse_json(text).value_or(Json());
   const auto is_text = [](const Json& json) { return json.is_string(); };
   if (!object.is_object()) return std::nullopt;
   for (const char* member : {"api", "thread", "mode"}) {
@@ -171,7 +172,8 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   Anonymous anonymous = of_machine;
   anonymous.hide(seen.scratch, "(scratch)");
   Said events;
-  for (const auto& [name, value] : seen.events) events.take(name, anonymous(value));
+  // Two names that are no UTF-8 must not become the same one when the line is written.
+  for (const auto& [name, value] : seen.events) events.take(visible(name), anonymous(value));
   if (seen.stuck != 0) events.contradict("a process of its could not be killed");
   Json said = events.end(ending_word(seen.ending));
   if (said.value(key::recorder, "") == "on") said.erase(key::recorder);  // The usual; its absence is what matters.

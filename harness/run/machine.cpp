@@ -19,7 +19,7 @@ Machine ask_machine(const Places& places) {
   constexpr int kNoGpu = 77;
   const auto [seen, answer] = ask({places.canary(), {}, {}}, kDeadline_s);
   if (interrupted()) throw Stop(Exit::Interrupted, "interrupted");
-  const Json json = Json::parse(answer, nullptr, false);
+  const Json json = try_parse_json(answer).value_or(Json());
   const auto text = [&](const char* key) {
     return json.is_object() && json.contains(key) && json.at(key).is_string() ? json.at(key).get<std::string>() : "";
   };

@@ -10,13 +10,14 @@
 #include "harness/case/events.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
 
 constexpr size_t kWidth = 110;
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) { return visible(text.substr(0, text.find('\n'))); }
 
 // Words, broken into lines that are indented by so much; the first stands where the text is put.
 std::string wrapped(const std::string& text, size_t indent) {
@@ -143,7 +144,8 @@ std::string date_of(const Record& record) { return started(record.environment).s
 
 std::string machine_line(const Record& record, const std::string& machine) {
   std::string line = is_version(machine) ? "LibTorch " + machine : machine;
-  if (!record.where("driver").empty()) line += ", driver " + record.where("driver");
+  const bool has_driver = machine.find(", driver ") != std::string::npos;
+  if (!record.where("driver").empty() && !has_driver) line += ", driver " + record.where("driver");
   line += ", CUDA runtime " + record.where("cuda_runtime");
   if (record.environment.value("packed", false)) line += " (packed)";
   if (!date_of(record).empty()) line += ", " + date_of(record);
@@ -154,17 +156,18 @@ std::string machine_line(const Record& record, const std::string& machine) {
 std::string details(const TestRecord& test) {
   std::string text;
   const auto add = [&](const char* label, const std::string& value) {
-    text += fmt::format("      {:<9}{}\n", label, value);
+    text += fmt::format("      {:<9}{}\n", label, visible(value));
   };
   if (test.has(key::culprit)) {
     const Json& culprit = test.line.at(key::culprit);
-    std::string call = culprit.value("api", "");
-    if (const int code = culprit.value("code", 0); code != 0) call += fmt::format(" returned {}", code);
-    if (const std::string thread = culprit.value("thread", ""); !thread.empty()) call += ", " + thread + " thread";
-    if (const std::string mode = culprit.value("mode", ""); !mode.empty()) call += ", capture mode " + mode;
+    std::string call = text_at(culprit, "api");
+    if (const int code = int_at(culprit, "code").value_or(0); code != 0) call += fmt::format(" returned {}", code);
+    if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) call += ", " + thread + " thread";
+    if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) call += ", capture mode " + mode;
     add("call", call);
     const char* label = "stack";
-    for (const Json& frame : culprit.value("frames", Json::array())) {
+    for (const Json& frame : culprit.contains("frames") ? culprit.at("frames") : Json::array()) {
+      if (!frame.is_string()) continue;
       add(label, frame.get<std::string>());
       label = "";
     }
@@ -202,7 +205,7 @@ std::string signatures_text(const CaseView& view) {
   for (const auto& [test, named] : named_values(view)) {
     std::string line = fmt::format("{}: {}; healthy: {}", test, named.documented, named.healthy);
     if (!named.raised_by.empty()) line += "; raised by " + named.raised_by;
-    lines.push_back(line);
+    lines.push_back(visible(line));
   }
   return labelled("signature", lines);
 }
@@ -269,6 +272,25 @@ std::string fixes_text(const CaseView& view) {
   return text.empty() ? "" : "\nfixes\n" + text;
 }
 
+// What is known of each race there, and whether its rate changes from one kind of machine to the next.
+std::string rates_text(const CaseView& view) {
+  std::string text;
+  const RatePool* before = nullptr;
+  for (const RatePool& pool : view.rates) {
+    if (!has_test(view.one, pool.test)) continue;
+    if (before == nullptr || before->test != pool.test) text += "  " + name_of(pool.test) + "\n";
+    text += fmt::format("    {}: {}\n", pool.machine, words_of(pool.runs));
+    if (before != nullptr && before->test == pool.test) {
+      if (const auto differs = changed(before->runs, pool.runs)) {
+        text += fmt::format("      the runs {} those of {}\n", *differs ? "differ from" : "cannot be told from",
+                            before->machine);
+      }
+    }
+    before = &pool;
+  }
+  return text.empty() ? "" : "\nrates\n" + text;
+}
+
 std::string expectations_text(const CaseView& view) {
   std::string text;
   for (const Change& change : view.changes) {
@@ -306,7 +328,7 @@ std::string as_text(const CaseView& view) {
   text += labelled("needs", {one.needs});
   text += sources_text(view);
   text += labelled("file", {fmt::format("cases/{}/{}.cpp", one.family, one.id)});
-  return text + results_text(view) + fixes_text(view) + expectations_text(view);
+  return text + results_text(view) + rates_text(view) + fixes_text(view) + expectations_text(view);
 }
 
 Json as_json(const CaseView& view) {
@@ -347,6 +369,20 @@ Json as_json(const CaseView& view) {
                         {"tests", tests}});
   }
   json["results"] = machines;
+  Json rates = Json::array();
+  for (const RatePool& pool : view.rates) {
+    if (!has_test(view.one, pool.test)) continue;
+    Json runs = Json::array();
+    for (const RateRun& run : pool.runs) runs.push_back({{"hits", run.hits}, {"tries", run.tries}});
+    Json one = {{"test", name_of(pool.test)}, {"machine", pool.machine}, {"runs", runs}};
+    if (const auto rate = rate_of(pool.runs)) {
+      one["share"] = rate->share;
+      one["low"] = rate->low;
+      one["high"] = rate->high;
+    }
+    rates.push_back(one);
+  }
+  json["rates"] = rates;
   Json expectations = Json::array();
   for (const Change& change : view.changes) {
     for (const Expectation& e : change.expectations) {

@@ -6,6 +6,7 @@
 
 #include "harness/judge/catalogue.h"
 #include "harness/judge/changes.h"
+#include "harness/judge/rate.h"
 #include "harness/show/latest.h"
 
 namespace recapture {
@@ -16,6 +17,7 @@ struct CaseView {
   const std::vector<CitedSource>& sources;
   const std::vector<Change>& changes;
   const std::vector<OnMachine>& latest;
+  std::vector<RatePool> rates = {};  // Of all records, not the newest alone.
 };
 
 std::string as_text(const CaseView& view);

@@ -1,21 +1,34 @@
 #include "harness/show/json.h"
 
+#include "harness/judge/index.h"
+
 namespace recapture {
 
-Json as_json(const std::vector<Row>& rows) {
+Json as_json(const Judged& judged) {
+  const Record& record = judged.record;
   Json all = Json::array();
-  for (const Row& row : rows) {
+  for (const Row& row : judged.rows) {
     all.push_back({{"case", row.case_id},
+                   {"family", row.family},
                    {"test", row.name},
                    {"release", row.release},
                    {"gpu", row.gpu},
                    {"driver", row.driver},
+                   {"cuda_runtime", record.where("cuda_runtime")},
+                   {"packed", record.environment.value("packed", false)},
+                   {"env", axis_of(record.environment)},
+                   {"break", word(record.broken())},
                    {"result", row.ran ? std::string(word(row.result)) : "not run"},
                    {"verdict", std::string(word(row.verdict))},
                    {"seen", row.seen},
                    {"code", row.code},
                    {"effect", row.effect},
-                   {"seconds", row.seconds}});
+                   {"reason", row.reason},
+                   {"source", row.source},
+                   {"seconds", row.seconds},
+                   {"record", record.path},
+                   {"started", started(record.environment)},
+                   {"end", record.end}});
   }
   return all;
 }

@@ -6,6 +6,6 @@
 
 namespace recapture {
 
-Json as_json(const std::vector<Row>& rows);
+Json as_json(const Judged& judged);
 
 }  // namespace recapture

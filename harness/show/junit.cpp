@@ -8,6 +8,8 @@
 #include <ostream>
 #include <pugixml.hpp>
 
+#include "harness/record/visible.h"
+
 namespace recapture {
 
 void write_junit(const Judged& judged, std::ostream& out) {
@@ -36,7 +38,8 @@ void write_junit(const Judged& judged, std::ostream& out) {
     ++count[0];
     seconds[row.case_id] += row.seconds;
     const char* element = nullptr;
-    switch (tone_of(row.verdict)) {
+    // Whoever reads this sees only counts, and what has not run must not look as if it need not have.
+    switch (row.verdict == Verdict::NotRun ? Tone::Error : tone_of(row.verdict)) {
       case Tone::Green:
         break;
       case Tone::Skipped:
@@ -54,10 +57,24 @@ void write_junit(const Judged& judged, std::ostream& out) {
     if (element != nullptr) {
       auto child = test.append_child(element);
       const std::string message =
-          fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", row.seen);
+          fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", visible(row.seen));
       child.append_attribute("message") = message.c_str();
     }
-    if (!row.seen.empty()) test.append_child("system-out").text() = row.seen.c_str();
+    if (!row.seen.empty()) test.append_child("system-out").text() = visible(row.seen).c_str();
+  }
+  if (!judged.record.whole()) {
+    auto suite = suites.append_child("testsuite");
+    suite.append_attribute("name") = "run";
+    suite.append_attribute("tests") = 1;
+    suite.append_attribute("failures") = 0;
+    suite.append_attribute("errors") = 1;
+    suite.append_attribute("skipped") = 0;
+    auto test = suite.append_child("testcase");
+    test.append_attribute("classname") = "run";
+    test.append_attribute("name") = "IsWhole";
+    std::string why = judged.record.end.empty() ? "" : "the run ended: " + visible(judged.record.end);
+    for (const std::string& note : judged.record.notes) why += (why.empty() ? "" : "; ") + visible(note);
+    test.append_child("error").append_attribute("message") = why.c_str();
   }
   for (auto& [id, suite] : by_case) {
     const auto& count = counts[id];

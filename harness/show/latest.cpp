@@ -20,7 +20,7 @@ std::vector<OnMachine> latest(const Board& board) {
   std::map<std::pair<std::string, Break>, size_t> places;
   std::vector<std::map<std::string, size_t>> at;  // Of each of them, where a test's row is.
   for (const Judged& judged : board.records()) {
-    const std::string machine = judged.record.machine();
+    const std::string& machine = board.machine_of(judged.record);
     const auto [place, is_new] = places.emplace(std::pair(machine, judged.record.broken()), all.size());
     if (is_new) {
       all.push_back({machine, judged.record.broken(), nullptr, {}});

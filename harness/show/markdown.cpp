@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include "harness/record/visible.h"
 #include "harness/show/latest.h"
 
 namespace recapture {
@@ -33,14 +34,36 @@ constexpr std::string_view kLegend =
     "| crashed, hung | the test's process ended by a signal, or was still running at its deadline |\n"
     "| invalid | the test itself is at fault, or its process ended without reporting anything |\n"
     "| stale | the case has changed since, and has not been run again |\n"
+    "| inconclusive | the case's results contradict themselves or each other |\n"
+    "| control fails | the case's control does not hold, and so its other results mean nothing |\n"
+    "| missing | something that was there before was not there for that run |\n"
     "| unavailable: no GPU | the machine has none |\n"
     "| unavailable: no Python | this LibTorch came without its Python package |\n"
     "| unavailable: no NeMo | NeMo was not installed for that run |\n"
-    "| not run | planned, but the run ended before its turn |\n"
+    "| not run, 2 not run | planned, but the run ended before its turn |\n"
     "| not part of the run | the run did not include this case, because it is newer or needs a LibTorch that was not "
     "there |\n\n"
     "Where a result differs from the document, `cases/changes.toml` says why. `recapture show CASE` prints everything\n"
     "on record about a case.\n";
+
+// Text from outside, which must be neither a cell's end nor HTML.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : visible(text)) {
+    if (c == '|') {
+      out += "\\|";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '&') {
+      out += "&amp;";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
 
 // "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
 std::string short_reason(const std::string& seen) {
@@ -64,18 +87,33 @@ std::string why_none(const std::string& case_id, const OnMachine& machine) {
   }
   if (!planned) return "not part of the run";
   if (reasons.empty()) return "not run";
-  return fmt::format("unavailable: {}", fmt::join(reasons, ", "));
+  return escaped(fmt::format("unavailable: {}", fmt::join(reasons, ", ")));
+}
+
+// Why results that are there say nothing: what they look like must not stand in the cell. "" if they do say something.
+std::string doubt_of(const std::vector<Row>& rows) {
+  for (const Verdict doubt : {Verdict::Stale, Verdict::ControlFails, Verdict::Missing, Verdict::Inconclusive}) {
+    const auto doubtful = [&](const Row& row) { return row.verdict == doubt; };
+    if (std::any_of(rows.begin(), rows.end(), doubtful)) return std::string(word(doubt));
+  }
+  return "";
+}
+
+size_t not_run(const std::string& case_id, const OnMachine& machine) {
+  return static_cast<size_t>(std::count_if(machine.rows.begin(), machine.rows.end(), [&](const Latest& latest) {
+    return latest.row->case_id == case_id && !latest.row->ran;
+  }));
 }
 
 // What the newest results of a case on one kind of machine amount to; there are some.
 std::string cell_of(const std::vector<Row>& rows) {
+  if (std::string doubt = doubt_of(rows); !doubt.empty()) return doubt;
   struct Count {
     int all = 0, holding = 0;
   };
   std::vector<std::string> words;  // Each word once, in the tests' order.
   std::map<Kind, Count> counts;
   for (const Row& row : rows) {
-    if (row.verdict == Verdict::Stale) return "stale";
     if (row.kind == Kind::Reproduces) {
       add_once(words, std::string(word(row.result)));
     } else if (row.result != Result::Inapplicable) {
@@ -108,15 +146,20 @@ std::string as_markdown(const Board& board) {
                  machines.end());
   std::string text = fmt::format("{}| case | what happens |", kHead), rule = "\n| --- | --- |";
   for (const OnMachine& machine : machines) {
-    text += " " + machine.machine + " |";
+    text += " " + escaped(machine.machine) + " |";
     rule += " --- |";
   }
   text += rule + "\n";
   for (const CaseInfo& info : cases) {
-    text += fmt::format("| [{}](../cases/{}/{}.cpp) | {} |", info.id, info.family, info.id, info.title);
+    text += fmt::format("| [{}](../cases/{}/{}.cpp) | {} |", escaped(info.id), escaped(info.family), escaped(info.id),
+                        escaped(info.title));
     for (const OnMachine& machine : machines) {
       const std::vector<Row>& rows = board.newest(info.id, machine.machine);
-      text += " " + (rows.empty() ? why_none(info.id, machine) : cell_of(rows)) + " |";
+      std::string cell = rows.empty() ? why_none(info.id, machine) : cell_of(rows);
+      if (const size_t left = not_run(info.id, machine); left > 0 && !rows.empty() && doubt_of(rows).empty()) {
+        cell += fmt::format("; {} not run", left);
+      }
+      text += " " + cell + " |";
     }
     text += "\n";
   }

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/record/visible.h"
 #include "harness/show/text.h"
 
 namespace recapture {
@@ -16,6 +18,11 @@ std::string name_of_machine(const OnMachine& one) {
   std::string name = is_version(one.machine) ? "LibTorch " + one.machine : one.machine;
   if (one.broken != Break::Nothing) name += fmt::format(", {} broken on purpose", word(one.broken));
   return name;
+}
+
+// Where the name does not say it already.
+std::string driver_of(const OnMachine& one) {
+  return one.machine.find(", driver ") == std::string::npos ? one.newest->record.where("driver") : "";
 }
 
 bool surprises_in(const Row& row) {
@@ -49,7 +56,7 @@ std::string machines_text(const std::vector<OnMachine>& all) {
       OnMachine plain = one;
       plain.broken = Break::Nothing;
       text += name_of_machine(plain);
-      if (const std::string driver = record.where("driver"); !driver.empty()) text += ", driver " + driver;
+      if (const std::string more = driver_of(one); !more.empty()) text += ", driver " + more;
       text += ", CUDA runtime " + record.where("cuda_runtime");
       if (record.environment.value("packed", false)) text += " (packed)";
       if (const std::string date = started(record.environment).substr(0, 10); !date.empty()) text += ", " + date;
@@ -66,7 +73,7 @@ std::string machines_text(const std::vector<OnMachine>& all) {
       }
       const std::string& end = latest.judged->record.end;
       if (!end.empty() && end != "complete") {
-        text += fmt::format("  note: {}: the run ended early: {}\n", latest.judged->record.path, end);
+        text += fmt::format("  note: {}: the run ended early: {}\n", latest.judged->record.path, visible(end));
       }
     }
   }
@@ -110,14 +117,19 @@ std::string last_line(const std::vector<OnMachine>& all) {
   }
   const std::string of =
       fmt::format("{} results on {} {}", results, machines.size(), machines.size() == 1 ? "machine" : "machines");
-  if (surprised == 0) return of + ", no surprises\n";
-  return fmt::format("{}, {} {}: {}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising));
+  const auto cut =
+      std::count_if(all.begin(), all.end(), [](const OnMachine& one) { return !one.newest->record.whole(); });
+  const std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  if (surprised == 0) return of + ", no surprises" + rest + "\n";
+  return fmt::format("{}, {} {}: {}{}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising),
+                     rest);
 }
 
 std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {
   std::vector<Verdict> verdicts;
   for (const OnMachine& one : all) {
     for (const Latest& latest : one.rows) verdicts.push_back(latest.row->verdict);
+    if (!one.newest->record.whole()) verdicts.push_back(Verdict::NotRun);
   }
   return verdicts;
 }

@@ -7,12 +7,21 @@
 
 #include "harness/case/events.h"
 #include "harness/judge/version.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 
+std::string brief(const std::string& text) {
+  constexpr size_t kMost = 160;
+  std::string line = visible(text.substr(0, text.find('\n')));
+  if (line.size() <= kMost) return line;
+  size_t end = kMost - 3;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
+  return line.substr(0, end) + "...";
+}
+
 std::string as_line(const Row& row) {
-  std::string seen = row.seen.substr(0, row.seen.find('\n'));
-  if (seen.size() > 160) seen = seen.substr(0, 157) + "...";
+  const std::string seen = brief(row.seen);
   return fmt::format("{:<62} {:<12} {:<14} {}", row.test, row.ran ? word(row.result) : "-", word(row.verdict), seen);
 }
 
@@ -28,7 +37,8 @@ std::string heading(const Record& record) {
   if (record.broken() != Break::Nothing) text += fmt::format(", broken on purpose: {}", word(record.broken()));
   text += "\n";
   for (const std::string& note : record.notes) text += "note: " + note + "\n";
-  if (!record.end.empty() && record.end != "complete") text += "note: the run ended early: " + record.end + "\n";
+  if (!record.end.empty() && record.end != "complete")
+    text += "note: the run ended early: " + visible(record.end) + "\n";
   return text;
 }
 
@@ -38,8 +48,8 @@ std::string summary(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     ++counts[row.verdict];
     if (row.verdict == Verdict::Unavailable || row.verdict == Verdict::Missing ||
-        row.verdict == Verdict::NotApplicable) {
-      reasons[std::string(word(row.verdict)) + ": " + row.seen].push_back(row.test);
+        row.verdict == Verdict::NotApplicable || row.verdict == Verdict::Insufficient) {
+      reasons[std::string(word(row.verdict)) + ": " + visible(row.seen)].push_back(row.test);
     }
   }
   std::string text;
@@ -61,10 +71,11 @@ std::string observed_tables(const Record& record, const std::vector<Row>& rows) 
       if (name.rfind(key::table, 0) != 0) continue;
       if (row.case_id != current) {
         current = row.case_id;
-        text += fmt::format("\n{}: {}\n  {:<48} {}\n", current, record.cases.at(current).title, "the document",
-                            record.cases.at(current).documented);
+        text += fmt::format("\n{}: {}\n  {:<48} {}\n", current, visible(record.cases.at(current).title), "the document",
+                            visible(record.cases.at(current).documented));
       }
-      text += fmt::format("  {:<48} {}\n", name.substr(std::string_view(key::table).size()), value.get<std::string>());
+      text += fmt::format("  {:<48} {}\n", visible(name.substr(std::string_view(key::table).size())),
+                          visible(value.is_string() ? value.get<std::string>() : value.dump()));
     }
   }
   return text;

@@ -7,11 +7,13 @@
 
 namespace recapture {
 
+// The first line of a text from outside, as it may be shown, cut where it is long.
+std::string brief(const std::string& text);
 // One line a test: name, result, verdict, what was seen.
 std::string as_line(const Row& row);
 // What the run was on, and the record's notes, one line each.
 std::string heading(const Record& record);
-// Counts by verdict, and for all that could not run, why.
+// Counts by verdict, and for all that could not run or showed too little, why.
 std::string summary(const std::vector<Row>& rows);
 // The tables that tests wrote down as facts "table.<row>", each below its case and what the document says.
 std::string observed_tables(const Record& record, const std::vector<Row>& rows);

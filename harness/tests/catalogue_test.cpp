@@ -259,6 +259,7 @@ class Verbs : public Folder {
         line["documented"] = "900";
         line["healthy"] = "ok";
         line["ended"] = seen == "900" ? "passed" : "failed";
+        line["code"] = seen == "900" ? 0 : 1;
       }
       text += line.dump() + "\n";
     }

@@ -8,7 +8,6 @@
 
 #include "harness/check/expectations.h"
 #include "harness/check/signatures.h"
-#include "harness/judge/rate.h"
 #include "harness/judge/row.h"
 #include "harness/judge/verdict.h"
 #include "harness/judge/version.h"
@@ -24,8 +23,12 @@ TestRecord line(const Json& facts) {
 }
 
 TestRecord showed(const std::string& seen) {
-  return line(
-      {{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"ended", seen == "900" ? "passed" : "failed"}});
+  const bool passed = seen == "900";
+  return line({{"seen", seen},
+               {"documented", "900"},
+               {"healthy", "ok"},
+               {"ended", passed ? "passed" : "failed"},
+               {"code", passed ? 0 : 1}});
 }
 
 TEST(Classify, IsThreeWay) {
@@ -47,9 +50,13 @@ TEST(Classify, AnotherCallIsAnotherFailure) {
 TEST(Classify, ACrashInAProbeIsNotTheTestsEnd) {
   TestRecord test = showed("900");
   test.line["ending"] = "signal";
+  test.line["code"] = 11;
+  test.line.erase("ended");
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed);
   test.line["probing"] = true;
-  test.line.erase("ended");
+  test.line["probes"] = {{"trim", "ok"}};
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed) << "the probe came back; what crashed then?";
+  test.line["probes"]["trim"] = "did not come back: signal";
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
 }
 
@@ -57,11 +64,12 @@ TEST(Classify, SilenceIsInvalid) {
   EXPECT_EQ(classify(Kind::Reproduces, line(Json::object())), Result::Invalid);
   EXPECT_EQ(classify(Kind::Fix, line(Json::object())), Result::Invalid);
   EXPECT_EQ(classify(Kind::Fix, line({{"ended", "passed"}})), Result::Holds);
-  EXPECT_EQ(classify(Kind::Control, line({{"ended", "failed"}})), Result::Broken);
+  EXPECT_EQ(classify(Kind::Control, line({{"ended", "failed"}, {"code", 1}})), Result::Broken);
 }
 
 TEST(Classify, ARaceThatNoTryShowsIsUnseen) {
-  EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 0}, {"tries", 50}, {"ended", "failed"}})), Result::Unseen);
+  EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 0}, {"tries", 50}, {"ended", "failed"}, {"code", 1}})),
+            Result::Unseen);
   EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 1}, {"tries", 50}, {"ended", "passed"}})), Result::Reproduced);
 }
 
@@ -69,7 +77,7 @@ TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Reproduced, nullptr, "900"), Verdict::AsDocumented);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, nullptr, "ok"), Verdict::NewlyFixed);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Different, nullptr, "906"), Verdict::Changed);
-  EXPECT_EQ(judge(Kind::Reproduces, Result::Unseen, nullptr, ""), Verdict::Inconclusive);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Unseen, nullptr, ""), Verdict::Insufficient);
   EXPECT_EQ(judge(Kind::Fix, Result::Broken, nullptr, ""), Verdict::FixFails);
   EXPECT_EQ(judge(Kind::Control, Result::Broken, nullptr, ""), Verdict::ControlFails);
 }
@@ -94,14 +102,6 @@ TEST(ExitCode, TheWorstCounts) {
   EXPECT_EQ(exit_for({Verdict::Changed, Verdict::Missing}), Exit::Infrastructure);
   EXPECT_EQ(exit_for({Verdict::Unavailable, Verdict::NotApplicable}), Exit::NothingRan);
   EXPECT_EQ(exit_for({}), Exit::NothingRan);
-}
-
-TEST(Rate, HasAnInterval) {
-  const auto [low, high] = wilson(98, 120);
-  EXPECT_NEAR(low, 0.738, 0.001);
-  EXPECT_NEAR(high, 0.876, 0.001);
-  EXPECT_EQ(wilson(0, 10).first, 0);
-  EXPECT_GT(wilson(0, 10).second, 0.25) << "ten tries without a hit still leave room for much";
 }
 
 TEST(Design, ShowsTheTablesThatJudge) {
@@ -212,6 +212,7 @@ Record record_with(const std::string& release, const Json& test) {
   r.cases["c"] = info;
   Json all{{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 1}, {"documented", "900"}, {"healthy", "ok"}};
   all.update(test);
+  all["code"] = all["ended"] == "passed" ? 0 : 1;
   r.add({all});
   return r;
 }

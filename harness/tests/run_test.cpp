@@ -212,7 +212,9 @@ TEST_F(Program, AWedgedGpuStopsTheRunAndKeepsTheFirstEvidence) {
   const Record seen = read_record(record());
   EXPECT_EQ(seen.tests.size(), 1U);
   EXPECT_THAT(seen.end, HasSubstr("does not answer after the last test"));
-  EXPECT_THAT(recapture("show " + record()).out, HasSubstr("as documented")) << "what ran is still judged";
+  const Said shown = recapture("show " + record());
+  EXPECT_THAT(shown.out, HasSubstr("as documented")) << "what ran is still judged";
+  EXPECT_EQ(shown.code, 6) << "and the rest is not known";
 }
 
 TEST_F(Program, AFullDiskLosesNoEarlierResult) {

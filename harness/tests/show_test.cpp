@@ -68,6 +68,7 @@ TEST(Show, ACaseThatHasChangedIsStaleAndNeverGreen) {
 TEST(Show, WithoutItsControlACaseShowsNothing) {
   Record record = two_tests();
   record.tests[0].line["ended"] = "failed";
+  record.tests[0].line["code"] = 1;
   const auto rows = judge_record(record, {});
   EXPECT_EQ(rows[0].verdict, Verdict::ControlFails);
   EXPECT_EQ(rows[1].verdict, Verdict::Inconclusive);
@@ -80,13 +81,15 @@ TEST(Show, ADisagreeingConfirmationMakesItInconclusive) {
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsDocumented);
   again.line["seen"] = "ok";
   again.line["ended"] = "failed";
+  again.line["code"] = 1;
   record.confirmations["c.Reproduces"].push_back(again);
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Inconclusive);
 }
 
 TEST(Show, WhatWasAvailableBeforeIsMissing) {
   Record before = two_tests(), now = two_tests();
-  now.tests[1].line = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"skipped", "no package"}};
+  now.tests[1].line = {
+      {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   Rules rules;
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
   rules.available = available_in({before});
@@ -110,6 +113,7 @@ TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed) << "it reproduces without its trigger";
   record.tests[1].line["seen"] = "ok";
   record.tests[1].line["ended"] = "failed";
+  record.tests[1].line["code"] = 1;
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsExpected);
   record.environment["break"] = "value";
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed);
@@ -125,15 +129,26 @@ TEST(Show, AFixWithoutItsRemedyMustFail) {
   record.tests[2].line["remedy"] = "left out";
   EXPECT_EQ(fix().verdict, Verdict::Changed) << "it holds without its remedy";
   record.tests[2].line["ended"] = "failed";
+  record.tests[2].line["code"] = 1;
   EXPECT_EQ(fix().verdict, Verdict::AsExpected);
 }
 
 TEST(Show, JsonHasTheDocumentedKeys) {
-  const Json rows = as_json(judge_record(two_tests(), {}));
+  Record record = two_tests();
+  record.path = "r.jsonl";
+  record.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
+  record.environment["break"] = "trigger";
+  const Json rows = as_json(Board({record}, {}).records().front());
   ASSERT_EQ(rows.size(), 3U);
-  for (const char* key : {"case", "test", "release", "gpu", "driver", "result", "verdict", "seen", "code", "seconds"}) {
+  for (const char* key : {"case",   "family", "test",   "release", "gpu",     "driver",  "cuda_runtime",
+                          "packed", "env",    "break",  "result",  "verdict", "seen",    "code",
+                          "effect", "reason", "source", "seconds", "record",  "started", "end"}) {
     EXPECT_TRUE(rows[1].contains(key)) << key;
   }
+  EXPECT_EQ(rows[1]["break"], "trigger");
+  EXPECT_EQ(rows[1]["record"], "r.jsonl");
+  EXPECT_EQ(rows[1]["started"], "2026-01-02T00:00:00Z");
+  EXPECT_EQ(rows[1]["family"], "f");
   EXPECT_EQ(rows[1]["code"], 900);
   EXPECT_EQ(rows[1]["seconds"], 0.5);
   EXPECT_EQ(rows[2]["result"], "not run");
@@ -142,14 +157,14 @@ TEST(Show, JsonHasTheDocumentedKeys) {
 TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
   const std::string table = as_markdown(Board({two_tests()}, {}));
   EXPECT_THAT(table, HasSubstr("| 2.15.0, G |"));
-  EXPECT_THAT(table, HasSubstr("| [c](../cases/f/c.cpp) | A title | reproduced |"));
+  EXPECT_THAT(table, HasSubstr("| [c](../cases/f/c.cpp) | A title | reproduced; 1 not run |"));
 }
 
 TEST(Show, MarkdownSaysWhyACellHasNoResult) {
   Record unavailable = two_tests(), cut_short, without;
   const std::string reason = "no package: /home/me/package is missing";
   for (TestRecord& test : unavailable.tests) {
-    test.line = {{"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"skipped", reason}};
+    test.line = {{"test", test.id()}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", reason}};
   }
   cut_short.environment = {{"release", "2.14.1"}, {"gpu", "G"}};
   cut_short.cases = unavailable.cases;
@@ -163,8 +178,9 @@ TEST(Show, MarkdownSaysWhyACellHasNoResult) {
 
 TEST(Show, MarkdownCountsControlsWhereACaseHasNothingElse) {
   Record record = two_tests();
-  record.tests[1].line = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"skipped", "no package"}};
-  EXPECT_THAT(as_markdown(Board({record}, {})), HasSubstr("| A title | 1 of 1 controls hold |"));
+  record.tests[1].line = {
+      {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
+  EXPECT_THAT(as_markdown(Board({record}, {})), HasSubstr("| A title | 1 of 1 controls hold; 1 not run |"));
 }
 
 TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
@@ -174,13 +190,14 @@ TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
   EXPECT_THAT(as_markdown(Board({before}, rules)), HasSubstr("| A title | stale |"));
   after.cases.at("c").hash = "new";
   for (const auto& records : {std::vector{before, after}, std::vector{after, before}}) {
-    EXPECT_THAT(as_markdown(Board(records, rules)), HasSubstr("| A title | reproduced |"));
+    EXPECT_THAT(as_markdown(Board(records, rules)), HasSubstr("| A title | reproduced; 1 not run |"));
   }
 }
 
 TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
   Record before = two_tests(), after = two_tests();
-  after.tests[1].line = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"skipped", "no package"}};
+  after.tests[1].line = {
+      {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   after.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
   Record broken = two_tests();
   broken.environment["break"] = "trigger";
@@ -203,7 +220,7 @@ TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
             "LibTorch 2.15.0, G, driver 1, CUDA runtime , 2026-01-02\n  2 as documented, 1 not run\n"
             "  trigger broken on purpose: 1 changed, 2 not run\n");
   EXPECT_THAT(surprises(all), HasSubstr("LibTorch 2.15.0, G, trigger broken on purpose\n  c.Reproduces"));
-  EXPECT_EQ(last_line(all), "6 results on 1 machine, 1 surprise: 1 changed\n");
+  EXPECT_EQ(last_line(all), "6 results on 1 machine, 1 surprise: 1 changed; 2 runs are not whole\n");
 }
 
 TEST(Show, TheTestsOfAStaleCaseAreOneSurprise) {
@@ -284,6 +301,7 @@ TEST(JUnit, CountsFailuresErrorsAndSkips) {
   Record record = two_tests();
   record.tests[1].line["seen"] = "906";
   record.tests[1].line["ended"] = "failed";
+  record.tests[1].line["code"] = 1;
   std::stringstream xml;
   write_junit({record, judge_record(record, {})}, xml);
   pugi::xml_document document;
@@ -291,7 +309,8 @@ TEST(JUnit, CountsFailuresErrorsAndSkips) {
   const auto suite = document.child("testsuites").child("testsuite");
   EXPECT_EQ(suite.attribute("tests").as_int(), 3);
   EXPECT_EQ(suite.attribute("failures").as_int(), 1);
-  EXPECT_EQ(suite.attribute("skipped").as_int(), 1);
+  EXPECT_EQ(suite.attribute("errors").as_int(), 1) << "what was planned and has not run";
+  EXPECT_EQ(suite.attribute("skipped").as_int(), 0);
   std::vector<std::string> names;
   for (const auto& test : suite.children("testcase")) names.emplace_back(test.attribute("name").value());
   EXPECT_EQ(names, (std::vector<std::string>{"Control", "Reproduces", "FixIt"}));

@@ -1,0 +1,33 @@
+// JSON that comes from outside: from a file that anybody may have written, or from a process under test.
+#pragma once
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace recapture {
+
+using Json = nlohmann::ordered_json;
+
+// Refuses what the library takes: a key twice in one object, of which the last would win, and nesting so deep that
+// copying the value overflows the stack. Throws std::exception.
+Json parse_json(std::string_view text);
+
+// The same; nothing where it is refused.
+std::optional<Json> try_parse_json(std::string_view text);
+
+// A member, if it is there and of that kind.
+inline std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+inline std::optional<int> int_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
+  const auto number = found->get<int64_t>();  // What is beyond it comes out negative, and hits and tries never are.
+  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) return std::nullopt;
+  return static_cast<int>(number);
+}
+
+}  // namespace recapture

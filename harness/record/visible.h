@@ -1,0 +1,12 @@
+// Text from outside, as a terminal and a file of ours may show it.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace recapture {
+
+// Control characters, line ends and marks that turn the direction of writing as escapes ("\x1b", "\n", "\u202e"), and
+// bytes that are no UTF-8 as "\xff": what a test printed can neither steer a terminal nor pass for a line of ours.
+std::string visible(std::string_view text);
+
+}  // namespace recapture

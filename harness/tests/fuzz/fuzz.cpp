@@ -1,0 +1,240 @@
+// Everything that Recapture reads, fuzzed by libFuzzer: `fuzz --target=record corpus/`. A reader may take an input or
+// end with one Stop; whatever else leaves it (a crash, another exception, a hang) is an error of ours. ci/fuzz runs
+// all.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "harness/case/events.h"
+#include "harness/case/pattern.h"
+#include "harness/case/signature.h"
+#include "harness/case/source_hash.h"
+#include "harness/check/documents.h"
+#include "harness/judge/board.h"
+#include "harness/judge/catalogue.h"
+#include "harness/judge/index.h"
+#include "harness/judge/rate.h"
+#include "harness/judge/suggest.h"
+#include "harness/judge/tree.h"
+#include "harness/judge/version.h"
+#include "harness/record/exit.h"
+#include "harness/record/visible.h"
+#include "harness/run/line.h"
+#include "harness/run/plan.h"
+#include "harness/show/json.h"
+#include "harness/show/junit.h"
+#include "harness/show/markdown.h"
+#include "harness/show/overview.h"
+#include "harness/show/text.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A tree that has the input wherever a reader looks for a file. It lies in memory.
+class Tree {
+ public:
+  Tree() {
+    file_ = memfd_create("input", 0);
+    const std::string input = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_);
+    root_ = fs::temp_directory_path().string() + "/recapture-fuzz-" + std::to_string(getpid());
+    for (const char* path : {"cases/catalogue.json", "cases/changes.toml", "cases/sources.toml", "cases/documents.tsv",
+                             "reports/hashes.tsv", "ci/matrix.toml", "records/r.jsonl"}) {
+      fs::create_directories(fs::path(root_ + "/" + path).parent_path());
+      fs::create_symlink(input, root_ + "/" + path);
+    }
+  }
+  ~Tree() { fs::remove_all(root_); }
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  const std::string& root() const { return root_; }
+  void put(std::string_view text) const {
+    if (ftruncate(file_, 0) != 0 || pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+      std::abort();
+    }
+  }
+
+ private:
+  int file_ = -1;
+  std::string root_;
+};
+
+const Tree& tree() {
+  static const Tree the_tree;
+  return the_tree;
+}
+
+void must(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+// Every output of a record.
+void show(Record record) {
+  const Board board({std::move(record)}, {});
+  const Judged& judged = board.records().front();
+  std::string all = heading(judged.record) + summary(judged.rows) + observed_tables(judged.record, judged.rows);
+  for (const Row& row : judged.rows) all += as_line(row) + "\n";
+  const auto machines = latest(board);
+  all += machines_text(machines) + surprises(machines) + last_line(machines) + as_markdown(board);
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) must(visible(line) == line, "a control character is shown");
+  as_json(judged).dump(1, ' ', false, Json::error_handler_t::replace);
+  std::ostringstream xml;
+  write_junit(judged, xml);
+  exit_for(board.verdicts());
+  exit_for(verdicts_of(machines));
+  must(judged.record.whole() || exit_for(board.verdicts()) != Exit::AsExpected, "a run that is not whole is green");
+  for (const RatePool& pool : rate_pools({judged.record}, {})) words_of(pool.runs);
+}
+
+void fuzz_record(std::string_view text) {
+  tree().put(text);
+  show(read_record(tree().root() + "/records/r.jsonl"));
+  newest_records(tree().root() + "/records");
+  read_rates_below(tree().root() + "/records");
+}
+
+// Lines of a test's events. What the runner writes of them it must be able to read again.
+void fuzz_events(std::string_view text) {
+  Observation seen;
+  seen.ending = Observation::Ending::Exited;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    auto event = parse_event(text.substr(at, end - at));
+    if (!event.first.empty()) seen.events.push_back(std::move(event));
+    at = end + 1;
+  }
+  std::string record = "{\"recapture\":2,\"release\":\"2.15.0\"}\n";
+  CaseInfo info;
+  info.id = "c";
+  record += info.to_json().dump() + "\n";
+  for (const char* test : {"c.Control", "c.Reproduces"}) {
+    const Json line = line_of({test, "fork", "", "300 captures"}, seen, Anonymous());
+    record += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  tree().put(record);
+  try {
+    show(read_record(tree().root() + "/records/r.jsonl"));
+  } catch (const Stop& stop) {
+    must(false, stop.what());
+  }
+}
+
+// What a case binary says of itself.
+void fuzz_description(std::string_view text) {
+  const auto json = try_parse_json(text);
+  if (!json) return;
+  try {
+    const CaseInfo info = CaseInfo::from(*json);
+    must(CaseInfo::from(info.to_json()).to_json() == info.to_json(), "a description is not what it was");
+    catalogue_case(*json, "// Why.\n");
+  } catch (const Stop&) {
+    throw;
+  } catch (const std::exception&) {  // Whoever asks a binary names it with these words.
+  }
+}
+
+// The small languages: a line each of one input.
+void fuzz_grammars(std::string_view text) {
+  const std::string all(text), first = all.substr(0, all.find('\n')),
+                               rest = all.substr(std::min(first.size() + 1, all.size()));
+  const auto may_stop = [](const std::function<void()>& read) {
+    try {
+      read();
+    } catch (const Stop&) {
+    }
+  };
+  may_stop([&] { satisfies("2.6.0", first); });
+  may_stop([&] { can_meet(first, rest); });
+  may_stop([&] { older(first, rest); });
+  may_stop([&] { require_version(first); });
+  may_stop([&] { read_shard(first); });
+  may_stop([&] { read_gpus(first); });
+  may_stop([&] { named(first, {{"sync"}, {"item_in_capture"}, {"item_in_capture.Reproduces"}}); });
+  if (const auto signature = Signature::read(first)) {
+    must(Signature::read(signature->text()).has_value(), "a signature cannot be read again");
+    code_of_failure(signature->first);
+  }
+  matches(first, rest);
+  outcome(first, rest, all);
+  Needs::read(first);
+  stopping_of(first, 1);
+  must(visible(visible(all)) == visible(all), "what is visible is not");
+  code_hash(all, [&](const std::string&) { return std::optional<std::string>(rest); });
+  why_of(all);
+  const Json environment = {{"release", first}, {"gpu", rest}, {"env", {{first, rest}}}};
+  must(report_path(environment).find("..") == std::string::npos || first.find("..") != std::string::npos,
+       "a record leaves its folder");
+  const auto [key, value] = parse_event(event_line("seen", first).substr(0, event_line("seen", first).size() - 1));
+  must(first.size() > kLongestValue - 16 || (key == "seen" && value == first), "an event is not what was said");
+}
+
+const std::map<std::string, std::function<void(std::string_view)>>& targets() {
+  const auto file = [](auto&& read) {
+    return [read](std::string_view text) {
+      tree().put(text);
+      read(tree().root());
+    };
+  };
+  static const std::map<std::string, std::function<void(std::string_view)>> all = {
+      {"record", fuzz_record},
+      {"events", fuzz_events},
+      {"description", fuzz_description},
+      {"grammars", fuzz_grammars},
+      {"catalogue", file([](const std::string& root) { as_text(selected(read_catalogue(root), {})); })},
+      {"changes", file([](const std::string& root) {
+         Record record;
+         record.environment = {{"release", "2.15.0"}, {"gpu", "NVIDIA H200"}};
+         const auto expected = expectations_of(read_changes(root));
+         if (!expected.empty()) find_expectation(expected, expected.front().test, record);
+       })},
+      {"sources", file([](const std::string& root) { read_sources(root); })},
+      {"matrix", file([](const std::string& root) { read_matrix(root); })},
+      {"documents", file([](const std::string& root) { read_documents(root); })},
+      {"hashes", file([](const std::string& root) { hashes_of_old_records(root); })},
+  };
+  return all;
+}
+
+const std::function<void(std::string_view)>* target = nullptr;
+
+}  // namespace
+}  // namespace recapture
+
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  const auto& all = recapture::targets();
+  for (int i = 1; i < *argc; ++i) {
+    const std::string word = (*argv)[i];  // libFuzzer leaves alone what begins with two dashes.
+    if (word == "--list") {
+      for (const auto& [name, target] : all) std::printf("%s\n", name.c_str());
+      std::exit(0);
+    }
+    if (word.rfind("--target=", 0) == 0 && all.count(word.substr(9)) != 0) recapture::target = &all.at(word.substr(9));
+  }
+  if (recapture::target == nullptr) {
+    std::fprintf(stderr, "fuzz: --target=NAME is one of those that --list prints\n");
+    std::exit(2);
+  }
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    (*recapture::target)({reinterpret_cast<const char*>(data), size});
+  } catch (const recapture::Stop& stop) {
+    recapture::must(std::string_view(stop.what()).find('\n') == std::string_view::npos, "a Stop of several lines");
+  }
+  return 0;
+}

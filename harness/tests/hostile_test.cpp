@@ -1,0 +1,326 @@
+// What is read may be damaged or made to deceive: it is refused in one line, and what is shown can neither steer a
+// terminal nor pass for a line of ours.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <pugixml.hpp>
+#include <sstream>
+
+#include "harness/check/expectations.h"
+#include "harness/judge/board.h"
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+#include "harness/record/visible.h"
+#include "harness/run/line.h"
+#include "harness/show/json.h"
+#include "harness/show/junit.h"
+#include "harness/show/markdown.h"
+#include "harness/show/overview.h"
+#include "harness/show/text.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Hostile : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(root + "/cases"); }
+  void TearDown() override { fs::remove_all(root); }
+
+  // What a reader says of a file with this text; "" if it takes it.
+  std::string refusal(const std::string& text) {
+    std::ofstream(root + "/r.jsonl", std::ios::binary) << text;
+    return refusal_of([this] { read_record(root + "/r.jsonl"); });
+  }
+  template <class Read>
+  static std::string refusal_of(Read&& read) {
+    try {
+      read();
+      return "";
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage);
+      EXPECT_EQ(std::string(stop.what()).find('\n'), std::string::npos) << stop.what();
+      return stop.what();
+    }
+  }
+  std::string change(const std::string& text) {
+    std::ofstream(root + "/cases/changes.toml") << text;
+    return refusal_of([this] { read_changes(root); });
+  }
+
+  const std::string root = ::testing::TempDir() + "recapture-hostile-" + std::to_string(getpid());
+  const std::string head = R"({"recapture":2,"release":"2.15.0","gpu":"G"})"
+                           "\n";
+  const std::string known = head +
+                            R"({"case":"c","hash":"h","title":"t","documented":"d","nature":"race","fidelity":"m",)"
+                            R"("needs":"gpu","sources":[],"deadline_s":60,"tests":["Control"]})"
+                            "\n";
+  const std::string test = R"({"test":"c.Control","ending":"exited","code":0,"ended":"passed"})"
+                           "\n";
+};
+
+TEST_F(Hostile, RecordsAreRefusedWithTheirLine) {
+  ASSERT_EQ(refusal(known + test), "");
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {head + head, ":2: not a line of a record: a second environment"},
+      {R"({"recapture":2,"break":"luck"})"
+       "\n",
+       ":1: not a line of a record: nothing can be broken by 'luck'"},
+      {R"({"recapture":2,"recapture":1})"
+       "\n",
+       "it has 'recapture' twice"},
+      {known + R"({"test":"c.Control","ending":"exited","ending":"signal"})"
+               "\n",
+       ":3: not a line of a record: it has"},
+      {known + R"({"test":"c.Control","ending":"exited","confirms":1})"
+               "\n",
+       "a confirmation before its test"},
+      {known + R"({"test":"c.Control","ending":"exited","code":"0"})"
+               "\n",
+       "'code' is no whole number"},
+      {known + R"({"test":"c.Control","ending":"exited","tries":99999999999})"
+               "\n",
+       "'tries' is no whole number"},
+      {known + R"({"test":"c.Control","ending":7})"
+               "\n",
+       "'ending' is no text"},
+      {known + R"({"test":"c.Control","ending":"exited","culprit":"c"})"
+               "\n",
+       "'culprit' is no object"},
+      {known + R"({"test":"c.Control","ending":"exited","assertions":"c"})"
+               "\n",
+       "'assertions' is no list"},
+      {known + R"({"test":"c.Con\u001btrol","ending":"exited"})"
+               "\n",
+       "control characters in its name"},
+      {known + R"({"test":"Control","ending":"exited"})"
+               "\n",
+       "a test without a case"},
+      {head + R"({"plan":["c.A","c.A"]})"
+              "\n",
+       "a plan with c.A twice"},
+      {head + R"({"plan":["c.A"]})"
+              "\n"
+              R"({"plan":["c.B"]})"
+              "\n",
+       "a second plan"},
+      {known +
+           R"({"end":"complete"})"
+           "\n" +
+           test,
+       ":4: not a line of a record: a line after the end"},
+      {known + R"({"end":""})"
+               "\n",
+       "an end without a word"},
+      {head + std::string(100000, '[') + "\n", "nested too deep"},
+      {known + R"({"test":"c.Control","ending":"exited","facts":{"a":)" + std::string(100000, '[') +
+           std::string(100000, ']') + "}}\n",
+       "nested too deep"},
+      {head + "[]\n", "it is no object"},
+      {head + "\xff\n", ":2: not a line of a record"},
+      {std::string("\0\n", 2), ":1: not a line of a record"},
+  };
+  for (const auto& [text, words] : table) EXPECT_THAT(refusal(text), HasSubstr(words)) << text.substr(0, 400);
+}
+
+// Whatever a test says, the line that the runner writes of it can be read.
+TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
+  Observation seen;
+  seen.ending = Observation::Ending::Exited;
+  const std::string deep(3000, '[');
+  seen.events = {{"a\xff", "1"},         {"a\xfe", "2"},    {"probe.\xff", "1"},
+                 {"probe.\xfe", "\xff"}, {"culprit", deep}, {"culprit", "{\"api\":{\"api\":1}}"},
+                 {"tries", "x"},         {"hits", ""}};
+  const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
+  EXPECT_EQ(refusal(known + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"), "");
+}
+
+TEST_F(Hostile, WhatIsNoFileIsNotWaitedFor) {
+  mkfifo((root + "/r.jsonl").c_str(), 0600);
+  EXPECT_THAT(refusal_of([this] { read_record(root + "/r.jsonl"); }), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(refusal_of([this] { newest_records(root); }), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(refusal_of([] { read_record("/dev/zero"); }), HasSubstr("it is not a regular file"));
+  fs::create_directories(root + "/cases/changes.toml");
+  EXPECT_THAT(refusal_of([this] { read_changes(root); }), HasSubstr("Is a directory"));
+}
+
+// A record whose every text is out to deceive.
+Record deceiver() {
+  const std::string evil = "\x1b]52;c;cm0=\x07\r\n  c.Control   holds   as documented\xe2\x80\xae<b>|x|&\x01";
+  Record record;
+  record.path = "r.jsonl";
+  record.environment = {{"recapture", 2}, {"release", "2.15.0"}, {"gpu", evil}, {"driver", evil}, {"break", "nothing"}};
+  CaseInfo info;
+  info.id = "c";
+  info.family = "f";
+  info.title = info.documented = evil;
+  record.cases["c"] = info;
+  record.plan = {"c.Control", "c.Reproduces", "c.FixIt"};
+  record.add({{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  record.add({{{"test", "c.Reproduces"},
+               {"ending", "exited"},
+               {"code", 1},
+               {"ended", "failed"},
+               {"seen", evil},
+               {"documented", "900"},
+               {"healthy", "ok"},
+               {"facts", {{"table." + evil, evil}}},
+               {"culprit", {{"api", 7}, {"frames", {1, evil}}}}}});
+  record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", evil}}});
+  record.end = evil;
+  return record;
+}
+
+TEST_F(Hostile, WhatIsShownHasNoControlCharacters) {
+  const Board board({deceiver()}, {});
+  const Judged& judged = board.records().front();
+  std::string all = heading(judged.record) + summary(judged.rows) + observed_tables(judged.record, judged.rows) +
+                    machines_text(latest(board)) + surprises(latest(board)) + last_line(latest(board)) +
+                    as_markdown(board);
+  for (const Row& row : judged.rows) {
+    EXPECT_EQ(as_line(row).find('\n'), std::string::npos);
+    all += as_line(row) + "\n";
+  }
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(visible(line), line);
+    EXPECT_NE(line.rfind("  c.Control   holds", 0), 0U) << "a forged line";
+  }
+  EXPECT_THAT(as_markdown(board), Not(HasSubstr("<b>")));
+  EXPECT_THAT(as_markdown(board), HasSubstr("&lt;b&gt;\\|x\\|&amp;\\x01"));
+}
+
+TEST_F(Hostile, JUnitIsWellFormedAndACutRunIsAnErrorInIt) {
+  const Board board({deceiver()}, {});
+  std::stringstream xml;
+  write_junit(board.records().front(), xml);
+  for (const char c : xml.str()) EXPECT_TRUE(c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20);
+  EXPECT_THAT(xml.str(), Not(HasSubstr("&#"))) << "XML 1.0 has no way to write a control character";
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load(xml));
+  const auto run = document.child("testsuites").find_child_by_attribute("testsuite", "name", "run");
+  EXPECT_EQ(run.attribute("errors").as_int(), 1);
+  EXPECT_THAT(run.child("testcase").child("error").attribute("message").value(), HasSubstr("the run ended: "));
+}
+
+TEST(Visible, LeavesTextAndEscapesTheRest) {
+  EXPECT_EQ(visible("Grüße, × 2 — “ok” 漢字 😀"), "Grüße, × 2 — “ok” 漢字 😀");
+  EXPECT_EQ(visible("a\x1b[31mb\x7f\x9b"), "a\\x1b[31mb\\x7f\\x9b");
+  EXPECT_EQ(visible("a\xc2\x9b\xe2\x80\xae\xe2\x81\xa6"), "a\\x9b\\u202e\\u2066");
+  EXPECT_EQ(visible("a\nb\tc\r"), "a\\nb\\tc\\x0d");
+  EXPECT_EQ(visible("\xc0\xaf\xed\xa0\x80\xf5\xe2\x82"), "\\xc0\\xaf\\xed\\xa0\\x80\\xf5\\xe2\\x82");
+}
+
+TEST(Ranges, AreReadToTheirLastCharacter) {
+  for (const char* range : {">=2.3 <2.13", ">=2.6 or so", "==2.15.0abc", "==2.15.0.7", ">=2.3,", ",<2", "", " ", "2.6",
+                            "=>2.6", ">= ", "<99999999999", ">=2..3", ">=2.", "~=2.6", "!=2.6", ">=-1"}) {
+    EXPECT_THROW(satisfies("2.6.0", range), Stop) << range;
+  }
+  EXPECT_TRUE(satisfies("2.6.0", " >= 2.6 , < 2.13 "));
+  EXPECT_TRUE(satisfies("2.16.0.dev20260101+cu130", ">2.15"));
+  EXPECT_TRUE(in_range("cuda13", ""));
+  EXPECT_FALSE(in_range("cuda13", ">=2"));
+  EXPECT_THROW(require_version("2.8x"), Stop);
+  EXPECT_TRUE(can_meet(">=2.8", "<2.9"));
+  EXPECT_TRUE(can_meet("", "<2.9"));
+  EXPECT_FALSE(can_meet(">=2.8", "<2.8"));
+  EXPECT_FALSE(can_meet("==2.8.1", ">2.8.1"));
+  EXPECT_TRUE(can_meet(">2.8", "<2.8.2"));
+}
+
+TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
+  const std::string change_head = "[[change]]\nwhat='w'\nnumber='n#1'\n";
+  const std::string expect = "[[change.expect]]\ntests=['c.R']\nwhere={release='>=2.8'}\nrecords=['r']\n";
+  ASSERT_EQ(change(change_head + expect + "result='healthy'\n"), "");
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"[change]\nwhat='w'\n", "write [[change]]"},
+      {"change = 5\n", "write [[change]]"},
+      {"[&", "it cannot be read as TOML"},
+      {"\u00fc = 5\n", "changes.toml"},
+      {change_head + "expect = 5\n", "write [[change.expect]]"},
+      {change_head + "[change.expect]\ntests=['c.R']\n", "write [[change.expect]]"},
+      {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
+      {change_head + expect + "result='healthy'\nseen=5\n", "'seen' is no text"},
+      {change_head + expect + "result='healthy'\nseen=''\n", "'seen' is empty"},
+      {change_head + expect + "result='unseen'\n", "nobody can expect 'unseen'"},
+      {change_head + expect + "result='invalid'\n", "nobody can expect 'invalid'"},
+      {change_head + "[[change.expect]]\ntests='c.R'\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},
+      {change_head + "[[change.expect]]\ntests=[5]\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},
+      {change_head + "[[change.expect]]\ntests=['c.R']\nwhere={gpu=5}\nrecords=['r']\nresult='healthy'\n",
+       "'gpu' is no text"},
+      {change_head +
+           "[[change.expect]]\ntests=['c.R']\nwhere={release='>=2.3 <2.13'}\nrecords=['r']\nresult='healthy'\n",
+       "is not a range"},
+      {"[[change]]\nwhat='w'\nnumber='n#1'\nsince='2.8x'\n" + expect + "result='healthy'\n", "is not a version"},
+  };
+  for (const auto& [text, words] : table) EXPECT_THAT(change(text), HasSubstr(words)) << text;
+}
+
+TEST_F(Hostile, ExpectationsThatMeetAreRefused) {
+  Expectation h200, nvidia;
+  h200.test = nvidia.test = "c.Control";
+  h200.where.gpu = "H200";
+  nvidia.where.gpu = "NVIDIA";
+  h200.result = "healthy";
+  nvidia.result = "broken";
+  Record record = deceiver();
+  record.environment["gpu"] = "NVIDIA H200";
+  EXPECT_THAT(refusal_of([&] { find_expectation({h200, nvidia}, "c.Control", record); }), HasSubstr("shadowed by"));
+  const auto shadowed = [&](const Expectation& a, const Expectation& b) {
+    for (const std::string& error : expectation_errors({a, b}, {"2.15.0"}, {record}, "reports")) {
+      if (error.find("shadowed by") != std::string::npos) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(shadowed(h200, nvidia));
+  Expectation h100 = nvidia;
+  h100.where.gpu = "H100";
+  EXPECT_FALSE(shadowed(h200, h100));
+  h200.where.driver = ">=580";
+  nvidia.where.driver = "<580";
+  EXPECT_FALSE(shadowed(h200, nvidia));
+  nvidia.where.driver = "<581";
+  EXPECT_TRUE(shadowed(h200, nvidia));
+}
+
+// Two drivers on one kind of GPU are two columns; so are two axes.
+TEST_F(Hostile, WhatDiffersIsAColumnOfItsOwn) {
+  const auto on = [](const std::string& driver, const Json& env, const std::string& started) {
+    Record record = deceiver();
+    record.environment = {
+        {"recapture", 2},         {"release", "2.15.0"}, {"gpu", "G"},         {"driver", driver},
+        {"cuda_runtime", "13.0"}, {"env", env},          {"break", "nothing"}, {"volatile", {{"started", started}}}};
+    return record;
+  };
+  const Json none = Json::object(), axis = {{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}};
+  EXPECT_THAT(Board({on("1", none, "1"), on("1", none, "2")}, {}).machines(), ElementsAre("2.15.0, G"));
+  const Board board({on("1", none, "1"), on("2", none, "2"), on("1", axis, "3")}, {});
+  EXPECT_THAT(board.machines(), ElementsAre("2.15.0, G, driver 1", "2.15.0, G, driver 2",
+                                            "2.15.0, G, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+  EXPECT_EQ(latest(board).size(), 3U);
+}
+
+TEST_F(Hostile, SeveralRecordsOfOneMachineHaveTheirPlaces) {
+  Json environment = {{"release", "2.15.0"}, {"gpu", "NVIDIA H200"}, {"break", "nothing"}};
+  EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.jsonl", environment));
+  EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.run-2.jsonl", environment));
+  EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.run-12.jsonl", environment));
+  for (const char* path :
+       {"2.15.0/nvidia-h200.run-1.jsonl", "2.15.0/nvidia-h200.run-02.jsonl", "2.15.0/nvidia-h200.run-2x.jsonl",
+        "2.15.0/nvidia-h200.run-.jsonl", "2.15.0/nvidia-h200.trigger.jsonl", "2.11.0/nvidia-h200.run-2.jsonl"}) {
+    EXPECT_FALSE(is_report_path(path, environment)) << path;
+  }
+  environment["gpu"] = "../../evil/G";
+  EXPECT_EQ(report_path(environment), "2.15.0/------evil-g.jsonl");
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,190 @@
+// Rates of races: the run is the unit, and too few runs are neither green nor red.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "harness/judge/rate.h"
+#include "harness/judge/row.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<RateRun> runs(const std::vector<std::pair<int, int>>& all, Stopping stopping = Stopping::Tries) {
+  std::vector<RateRun> made;
+  for (const auto& [hits, tries] : all) made.push_back({hits, tries, stopping});
+  return made;
+}
+
+TEST(Quantile, IsStudents) {
+  EXPECT_NEAR(t_quantile(4), 2.776, 0.001);
+  EXPECT_NEAR(t_quantile(5), 2.571, 0.001);
+  EXPECT_NEAR(t_quantile(10), 2.228, 0.001);
+  EXPECT_NEAR(t_quantile(30), 2.042, 0.001);
+  EXPECT_NEAR(t_quantile(100000), 1.960, 0.001);
+}
+
+TEST(RateOfRuns, OfFixedTriesIsATIntervalOfLogits) {
+  const auto rate = rate_of(runs({{102, 300}, {220, 300}, {216, 300}, {234, 300}, {205, 300}}));
+  ASSERT_TRUE(rate);
+  EXPECT_NEAR(rate->share, 0.6599, 0.001);
+  EXPECT_NEAR(rate->low, 0.4300, 0.001);
+  EXPECT_NEAR(rate->high, 0.8331, 0.001);
+}
+
+TEST(RateOfRuns, OfTriesUntilTheHitsIsATIntervalOfLogarithms) {
+  const auto rate = rate_of(runs({{6, 282}, {6, 11491}, {6, 4381}, {6, 14520}, {6, 28338}}, Stopping::Hits));
+  ASSERT_TRUE(rate);
+  EXPECT_NEAR(rate->share, 0.000972, 1e-5);
+  EXPECT_NEAR(rate->low, 0.000103, 1e-5);
+  EXPECT_NEAR(rate->high, 0.00915, 1e-5);
+  const auto first = rate_of(runs({{1, 9}, {1, 1}, {1, 4}, {1, 2}, {1, 7}}, Stopping::Hits));
+  ASSERT_TRUE(first);
+  EXPECT_LT(first->low, 0.1) << "five first hits say little";
+  EXPECT_LE(first->high, 1);
+}
+
+TEST(RateOfRuns, ThatAgreeIsNoSurerThanChanceWithinThem) {
+  const auto all = rate_of(runs({{10, 10}, {10, 10}, {10, 10}, {10, 10}, {10, 10}}));
+  ASSERT_TRUE(all);
+  EXPECT_LT(all->low, 0.87);
+  const auto half = rate_of(runs({{50, 100}, {50, 100}, {50, 100}, {50, 100}, {50, 100}}));
+  ASSERT_TRUE(half);
+  EXPECT_NEAR(half->share, 0.5, 1e-9);
+  EXPECT_GT(half->high - half->low, 0.09);
+}
+
+TEST(RateOfRuns, IsWiderThanIfTriesWereIndependent) {
+  const auto rate = rate_of(runs({{50, 1000}, {400, 1000}, {150, 1000}, {90, 1000}, {300, 1000}}));
+  ASSERT_TRUE(rate);
+  EXPECT_GT(rate->high - rate->low, 0.3) << "5000 tries, but five observations";
+}
+
+// The interval must cover the true rate about as often as it says, with runs that differ and with runs that do not.
+TEST(RateOfRuns, CoversTheRateOfRunsThatDiffer) {
+  std::mt19937_64 random(20261122);
+  const auto coverage = [&](double between, Stopping stopping) {
+    constexpr int kTrials = 2000;
+    int covered = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      const double centre = stopping == Stopping::Tries ? 0.3 : 0.01;
+      std::normal_distribution<double> mood(0, between);
+      std::vector<RateRun> made;
+      for (int i = 0; i < 5; ++i) {
+        const double odds = centre / (1 - centre) * std::exp(mood(random)), share = odds / (1 + odds);
+        RateRun run{0, 0, stopping};
+        if (stopping == Stopping::Tries) {
+          run = {std::binomial_distribution<int>(200, share)(random), 200, stopping};
+        } else {
+          run = {6, 6 + std::negative_binomial_distribution<int>(6, share)(random), stopping};
+        }
+        made.push_back(run);
+      }
+      const auto rate = rate_of(made);
+      covered += rate && rate->low <= centre && centre <= rate->high ? 1 : 0;
+    }
+    return static_cast<double>(covered) / kTrials;
+  };
+  for (const Stopping stopping : {Stopping::Tries, Stopping::Hits}) {
+    for (const double between : {0.0, 0.5, 1.0}) {
+      const double share = coverage(between, stopping);
+      EXPECT_GE(share, 0.93) << between;
+      EXPECT_LE(share, 0.999) << between;
+    }
+  }
+}
+
+TEST(RateOfRuns, OfFewerThanFiveIsInsufficient) {
+  EXPECT_FALSE(rate_of(runs({{1, 2}, {1, 2}, {1, 2}, {1, 2}})));
+  EXPECT_EQ(words_of(runs({{102, 300}})), "seen in 1 of 1 run; insufficient data for a rate: 4 more runs are needed");
+  EXPECT_THAT(words_of(runs({{0, 9}, {1, 2}, {1, 2}, {1, 2}})), HasSubstr("seen in 3 of 4 runs; insufficient"));
+  EXPECT_THAT(words_of(runs({{0, 9}, {1, 2}, {1, 2}, {1, 2}})), HasSubstr("1 more run is needed"));
+  EXPECT_THAT(words_of(runs({{50, 100}, {50, 100}, {50, 100}, {50, 100}, {50, 100}})),
+              HasSubstr("50 % of the tries, "));
+  const auto censored = runs({{0, 90}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, Stopping::Hits);
+  EXPECT_THAT(words_of(censored), HasSubstr("ended by its limit before the first hit"));
+  EXPECT_FALSE(rate_of(runs({{1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, Stopping::Unknown)));
+}
+
+TEST(Change, IsClaimedByTheRankSumOfRunsOnly) {
+  const auto low = runs({{10, 100}, {12, 100}, {14, 100}, {16, 100}, {18, 100}});
+  const auto high = runs({{20, 100}, {22, 100}, {24, 100}, {26, 100}, {28, 100}});
+  EXPECT_EQ(changed(low, high), true) << "p = 2/252";
+  EXPECT_EQ(changed(high, low), true);
+  const auto overlapping = runs({{17, 100}, {22, 100}, {24, 100}, {26, 100}, {28, 100}});
+  EXPECT_EQ(changed(low, overlapping), false) << "p = 4/252: one run out of order is too much";
+  EXPECT_EQ(changed(low, low), false);
+  EXPECT_EQ(changed(runs({{1, 1000}, {2, 1000}, {900, 1000}, {5, 1000}, {3, 1000}}),
+                    runs({{800, 1000}, {2, 1000}, {1, 1000}, {7, 1000}, {4, 1000}})),
+            false)
+      << "thousands of tries, and the same runs";
+  EXPECT_EQ(changed(runs({{10, 100}}), high), std::nullopt);
+  const std::vector<RateRun> year(400, RateRun{10, 100, Stopping::Tries});
+  EXPECT_EQ(changed(year, std::vector<RateRun>(400, RateRun{90, 100, Stopping::Tries})), true);
+}
+
+TEST(StoppingRule, IsReadFromTheCasesWords) {
+  EXPECT_EQ(stopping_of("300 captures", 7), Stopping::Tries);
+  EXPECT_EQ(stopping_of("a fixed number of calls", 7), Stopping::Tries);
+  EXPECT_EQ(stopping_of("six processes, each until it crashes or has begun 20,000 captures", 6), Stopping::Hits);
+  EXPECT_EQ(stopping_of("the first capture that fails, or 20 seconds", 1), Stopping::Hits);
+  const std::string on = "a number of calls, and where none showed it on to the first that does, up to twenty times";
+  EXPECT_EQ(stopping_of(on, 97), Stopping::Tries);
+  EXPECT_EQ(stopping_of(on, 1), Stopping::Hits);
+  EXPECT_EQ(stopping_of("", 1), Stopping::Unknown);
+}
+
+Record night(const std::string& started, int hits, const std::string& driver = "1", const std::string& shard = "1/1") {
+  Record record;
+  record.environment = {{"recapture", 2},   {"release", "2.15.0"}, {"gpu", "G"},
+                        {"driver", driver}, {"shard", shard},      {"volatile", {{"started", started}}}};
+  record.cases["c"].id = "c";
+  record.add({{{"test", "c.Reproduces"},
+               {"ending", "exited"},
+               {"code", hits > 0 ? 0 : 1},
+               {"hits", hits},
+               {"tries", 100},
+               {"ended", hits > 0 ? "passed" : "failed"},
+               {"stopping", "100 captures"}}});
+  return record;
+}
+
+TEST(Pools, HaveTheRunsOfOneKindOfMachineAndOneCode) {
+  Record broken = night("5", 0), stale = night("6", 3), mad = night("7", 3);
+  broken.environment["break"] = "trigger";
+  stale.cases["c"].hash = "old";
+  mad.tests[0].line["hits"] = 101;
+  Rules rules;
+  rules.tree["c"] = {"f", "", "", ""};
+  const auto pools = rate_pools({night("2", 12), night("1", 11), night("3", 0), night("4", 9, "2"),
+                                 night("8", 5, "1", "1/2"), broken, stale, mad},
+                                rules);
+  ASSERT_EQ(pools.size(), 2U) << "another driver is another kind of machine";
+  ASSERT_EQ(pools[0].runs.size(), 3U) << "what is broken on purpose, stale, mad or a shard does not count";
+  EXPECT_EQ(pools[0].runs[0].hits, 11) << "in the order of time";
+  EXPECT_EQ(pools[0].runs[2].hits, 0) << "a run that did not see it counts as well";
+  EXPECT_EQ(pools[1].runs.size(), 1U);
+}
+
+// One run says that a race was seen, or nothing.
+TEST(Unseen, IsInsufficientDataAndNeverGreenOrFixed) {
+  const Row row = judge_record(night("1", 0), {}).front();
+  EXPECT_EQ(row.result, Result::Unseen);
+  EXPECT_EQ(word(row.verdict), "insufficient data");
+  EXPECT_EQ(tone_of(row.verdict), Tone::Skipped);
+  EXPECT_EQ(exit_for({row.verdict}), Exit::Inconclusive);
+  EXPECT_EQ(row.seen, "0 of 100 tries");
+  Rules rules;
+  Expectation e;
+  e.test = "c.Reproduces";
+  e.result = "unseen";
+  rules.expectations = {e};
+  EXPECT_EQ(judge_record(night("1", 0), rules).front().verdict, Verdict::Insufficient) << "nobody can expect nothing";
+  EXPECT_EQ(judge_record(night("1", 1), {}).front().verdict, Verdict::AsDocumented);
+}
+
+}  // namespace
+}  // namespace recapture
