@@ -35,12 +35,12 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     if (const auto* codes = table["codes"].as_array()) {
       for (const auto& code : *codes) cause.codes.push_back(code.value_or(0));
     }
-    cause.says = texts_in(table, "says");
-    cause.calls = texts_in(table, "calls");
-    cause.names = texts_in(table, "names");
-    cause.hints = texts_in(table, "hints");
-    cause.fixes = texts_in(table, "fixes");
-    cause.useless = texts_in(table, "useless");
+    cause.says = texts_in(table, "says", place);
+    cause.calls = texts_in(table, "calls", place);
+    cause.names = texts_in(table, "names", place);
+    cause.hints = texts_in(table, "hints", place);
+    cause.fixes = texts_in(table, "fixes", place);
+    cause.useless = texts_in(table, "useless", place);
     if (cause.says.empty() && cause.calls.empty() && cause.names.empty()) {
       throw Stop(Exit::Usage, place + ": nothing can speak for it; give it 'says', 'calls' or 'names'");
     }
