@@ -116,17 +116,18 @@ Exit run_and_show(const Places& places, const Typed& typed) {
   if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
   const Finished finished = run(places, options);
-  if (finished.before) {
-    print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
-    return Exit::AsExpected;
-  }
   const auto& [record, rows, pace, before] = finished;
-  print("\n{}{}{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), words_of(pace),
-        surprises_of(finished), record.path);
+  if (before) {
+    print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
+  } else {
+    print("\n{}{}{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), words_of(pace),
+          surprises_of(finished), record.path);
+  }
   if (!typed.junit.empty()) {
     require_place_for_junit(typed.junit, record.path);
     write_junit_file({record, rows}, typed.junit);
   }
+  if (before) return Exit::AsExpected;
   return exit_for(verdicts_of(rows));
 }
 

@@ -49,12 +49,14 @@ void make_folder_of(const std::string& path) {
 RecordWriter::RecordWriter(int fd, std::string path) : fd_(fd), path_(std::move(path)) {
   try {
     lock();
+    size_ = lseek(fd_, 0, SEEK_END);
   } catch (const Stop&) {
     close(fd_);
     throw;
   }
 }
-RecordWriter::RecordWriter(RecordWriter&& other) noexcept : fd_(other.fd_), path_(std::move(other.path_)) {
+RecordWriter::RecordWriter(RecordWriter&& other) noexcept
+    : fd_(other.fd_), path_(std::move(other.path_)), size_(other.size_) {
   other.fd_ = -1;
 }
 RecordWriter::~RecordWriter() {
@@ -76,6 +78,7 @@ RecordWriter RecordWriter::replace(const std::string& path) {
   make_folder_of(path);
   RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
   if (ftruncate(writer.fd_, 0) != 0) throw cannot(path, "empty it", errno);
+  writer.size_ = 0;
   return writer;
 }
 
@@ -109,6 +112,7 @@ void RecordWriter::write_all(Lines lines) {
     text += lines.first[i].dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   lock();
+  if (lseek(fd_, 0, SEEK_END) != size_) throw Stop(Exit::Usage, path_ + ": somebody else has written to this record");
   const off_t before = end_of_whole_lines();
   int error = ftruncate(fd_, before) != 0 ? errno : 0;
   size_t done = 0;
@@ -122,11 +126,12 @@ void RecordWriter::write_all(Lines lines) {
   }
   if (error == 0 && fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) error = errno;
   if (error != 0) {
-    [[maybe_unused]] const int cut = ftruncate(fd_, before);  // Rather no line than half a line.
+    if (ftruncate(fd_, before) == 0) size_ = before;  // Rather no line than half a line.
     throw cannot(path_, "write", error);
   }
-  struct stat ours {
-  }, there{};
+  size_ = before + static_cast<off_t>(text.size());
+  struct stat ours {};
+  struct stat there {};
   if (fstat(fd_, &ours) != 0 || stat(path_.c_str(), &there) != 0 || ours.st_ino != there.st_ino) {
     throw Stop(Exit::Infrastructure, path_ + ": the record was moved or deleted while it was written");
   }

@@ -39,6 +39,7 @@ class RecordWriter {
   off_t end_of_whole_lines() const;
   int fd_;
   std::string path_;
+  off_t size_ = 0;  // Of the file, as it is if nobody else writes.
 };
 
 }  // namespace recapture

@@ -206,7 +206,6 @@ void Run::make_plan() {
 }
 
 void Run::ask_around() {
-  options_.demands.as_before = options_.broken == Break::Nothing;
   rules_ = rules_of(places_.root, options_.demands);
   see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   machine_ = ask_machine(places_);
@@ -580,10 +579,13 @@ void Run::end_of_all() {
 }
 
 Finished Run::go() {
+  options_.demands.as_before = options_.broken == Break::Nothing;
   take_record();
   make_plan();
   if (resumed_) require_same_run();
-  if (resumed_ && resumed_->end == "complete") return {*resumed_, {}, {}, true};
+  if (resumed_ && resumed_->end == "complete") {
+    return {*resumed_, judge_record(*resumed_, rules_of(places_.root, options_.demands)), {}, true};
+  }
   try {
     ask_around();
   } catch (const Stop&) {  // What was asked does not answer, if it is Ctrl-C that ended it.

@@ -63,12 +63,22 @@ class Resumed : public FakeTree {
     mkfifo(path.c_str(), 0600);
     return path;
   }
-  // Returns once the other side has opened it.
-  static void meet(const std::string& path, int how) {
-    const int fd = open(path.c_str(), how);
+  // Hears a word from the other side, or leaves it one there; whichever side comes first.
+  void meet(const std::string& path, int how) {
+    pollfd one{open(path.c_str(), O_RDWR | O_CLOEXEC), POLLIN, 0};
     char word = 'w';
-    EXPECT_EQ(how == O_RDONLY ? read(fd, &word, 1) : ::write(fd, &word, 1), 1);
-    close(fd);
+    if (how == O_RDONLY) {
+      EXPECT_EQ(poll(&one, 1, 30000), 1) << "it did not come that far";
+      EXPECT_TRUE(one.revents == 0 || read(one.fd, &word, 1) == 1);
+    } else {
+      EXPECT_EQ(::write(one.fd, &word, 1), 1);
+    }
+    open_.push_back(one.fd);
+  }
+  std::vector<int> open_;  // What is left in a pipe goes with its last descriptor.
+  void TearDown() override {
+    for (const int fd : open_) close(fd);
+    FakeTree::TearDown();
   }
   // In the place of a program one that stops where `when`, a shell's condition, holds, and says so on the pipe.
   std::string stop_in(const std::string& program, const std::string& when) const {
@@ -255,6 +265,25 @@ TEST_F(Resumed, ARecordThatIsMovedWhileItIsWrittenIsNamed) {
   EXPECT_EQ(run.wait(), 7);
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("r.jsonl: the record was moved or deleted while it was written"));
   EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "what had run is still there";
+}
+
+TEST_F(Resumed, ARecordThatSomebodyElseWritesToIsLeft) {
+  const std::string begun = pipe(".begun"), go_on = pipe(".go");
+  Background run(command("run twofold.ControlHolds twofold.FixWaits --record " + record()), folder + "/out");
+  meet(begun, O_RDONLY);
+  std::ofstream(record(), std::ios::app) << "a line of another program\n";
+  const std::string text = text_of(record());
+  meet(go_on, O_WRONLY);
+  EXPECT_EQ(run.wait(), 2);
+  EXPECT_THAT(text_of(folder + "/out"), HasSubstr("r.jsonl: somebody else has written to this record"));
+  EXPECT_EQ(text_of(record()), text);
+}
+
+TEST_F(Resumed, CompleteItStillGivesJUnit) {
+  const std::string xml = folder + "/j.xml", run = "run --continue --record " + record() + " twofold.ControlHolds";
+  EXPECT_EQ(recapture(run).code, 0);
+  EXPECT_EQ(recapture(run + " --junit " + xml).code, 0);
+  EXPECT_THAT(text_of(xml), HasSubstr("name=\"ControlHolds\""));
 }
 
 class Lost : public FakeTree {
