@@ -30,8 +30,8 @@ RECAPTURE_CASE = {
          {"FixRelaxedMode",
           "Capture with capture_error_mode='relaxed', which lets every thread call cudaMalloc during the capture."},
          {"FixFillTheCacheBefore",
-          "Allocate and free a tensor of that size on the other thread's stream beforehand, and call capture_begin() "
-          "yourself, since torch.cuda.graph() empties the cache."}},
+          "Allocate and free a tensor of that size on that thread's stream first; call capture_begin() yourself, since "
+          "torch.cuda.graph() empties the cache."}},
 };
 
 namespace {

@@ -7,7 +7,7 @@
 // that the call needs is made and finished beforehand. The other thread is alive and has its context before the capture
 // begins.
 //
-// The table has no fixes: the calls have cases of their own, with their remedies.
+// No fix is here: the calls have cases of their own, with their remedies.
 //
 // Alone:  g++ cases/threads/unsafe_calls_by_mode.cpp $(ci/libtorch --flags) -o unsafe_calls_by_mode
 
