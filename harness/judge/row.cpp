@@ -109,6 +109,9 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     row.verdict = Verdict::Missing;
   } else if (record.broken() != Break::Nothing) {
     row.verdict = judge_broken(record.broken(), row.kind, row.result, test);
+    if (record.broken() == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
+      row.seen += fmt::format("{}it left no remedy out", row.seen.empty() ? "" : "; ");
+    }
   } else {
     const Expectation* expected = find_expectation(rules.expectations, row.test, record);
     row.verdict = judge(row.kind, row.result, expected, test.text(key::seen));

@@ -226,10 +226,8 @@ Verdict judge_broken(Break broken, Kind kind, Result result, const TestRecord& t
   if (kind != breakable_kind(broken)) return Verdict::NotRun;
   if (result == Result::Unavailable) return Verdict::Unavailable;
   if (result == Result::Inapplicable) return Verdict::NotApplicable;
-  // The test says nothing that can be left out, which shows nothing unless it holds as always.
-  if (broken == Break::Remedy && !test.has(key::remedy)) {
-    return result == Result::Holds ? Verdict::NotApplicable : Verdict::Inconclusive;
-  }
+  // A fix that leaves nothing out has not been seen to fail; one that cannot leave it out says so and is inapplicable.
+  if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::Inconclusive;
   // With a false value, a rate is what it was, and its test fails on purpose.
   const bool false_rate =
       broken == Break::Value && test.has(key::tries) && said(kind, test) == "mixed" && assertions_of(test) < 2;

@@ -125,7 +125,8 @@ TEST(Show, AFixWithoutItsRemedyMustFail) {
   record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
   const auto fix = [&] { return judge_record(record, {})[2]; };
   ASSERT_EQ(fix().kind, Kind::Fix);
-  EXPECT_EQ(fix().verdict, Verdict::NotApplicable) << "nothing was left out";
+  EXPECT_EQ(fix().verdict, Verdict::Inconclusive) << "nothing was left out";
+  EXPECT_THAT(fix().seen, HasSubstr("it left no remedy out"));
   record.tests[2].line["remedy"] = "left out";
   EXPECT_EQ(fix().verdict, Verdict::Changed) << "it holds without its remedy";
   record.tests[2].line["ended"] = "failed";
