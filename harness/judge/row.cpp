@@ -99,6 +99,17 @@ bool missing(const Record& record, const Row& row, const TestRecord& test, const
   return demanded && needs_recorder && !test.has(key::culprit);
 }
 
+// Whether one of the case's failures is expected to be gone on the record's machine. A fix of it then holds without
+// its remedy.
+bool gone(const Record& record, const std::string& case_id, const Rules& rules) {
+  const auto info = record.cases.find(case_id);
+  if (info == record.cases.end()) return false;
+  return std::any_of(info->second.tests.begin(), info->second.tests.end(), [&](const std::string& test) {
+    const Expectation* expected = find_expectation(rules.expectations, fmt::format("{}.{}", case_id, test), record);
+    return expected != nullptr && expected->result == word(Result::Healthy);
+  });
+}
+
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, Row& row) {
   if (rules.stale(record, row.case_id)) {
     row.verdict = Verdict::Stale;
@@ -109,7 +120,10 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     row.verdict = Verdict::Missing;
   } else if (record.broken() != Break::Nothing) {
     row.verdict = judge_broken(record.broken(), row.kind, row.result, test);
-    if (record.broken() == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
+    if (record.broken() == Break::Remedy && row.result == Result::Holds && gone(record, row.case_id, rules)) {
+      row.verdict = Verdict::NotApplicable;
+      row.seen = "the failure is gone here, so there is nothing to remedy";
+    } else if (record.broken() == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
       row.seen += fmt::format("{}it left no remedy out", row.seen.empty() ? "" : "; ");
     }
   } else {

@@ -81,6 +81,7 @@ std::string machines_text(const std::vector<OnMachine>& all) {
 }
 
 std::string surprises(const std::vector<OnMachine>& all) {
+  constexpr size_t kMostStaleCases = 10;  // That are named; more of them are a whole run that is out of date.
   std::string text;
   for (const OnMachine& one : all) {
     std::map<std::string, int> stale;
@@ -91,6 +92,13 @@ std::string surprises(const std::vector<OnMachine>& all) {
       } else if (surprises_in(*latest.row)) {
         lines += "  " + as_line(*latest.row) + "\n";
       }
+    }
+    if (stale.size() > kMostStaleCases) {
+      lines += fmt::format(
+          "  {} cases have changed since this run, and their results are stale; running them again, as "
+          "`ci/suite {}` does, makes new ones\n",
+          stale.size(), one.newest->record.where("release"));
+      stale.clear();
     }
     for (const auto& [id, tests] : stale) {
       lines += fmt::format("  {:<62} {:<12} {:<14} the case has changed since ({} {})\n", id, "-", word(Verdict::Stale),
