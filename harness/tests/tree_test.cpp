@@ -308,5 +308,35 @@ TEST(Harness, UsesNothingAboveItself) {
   EXPECT_GE(files, 40U);
 }
 
+// DESIGN.md, "What can go wrong around a test": each line names the tests that hold it.
+TEST(Promise, NamesTestsThatExist) {
+  std::vector<std::string> tests;
+  static const std::regex kTest(R"(TEST(?:_F)?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
+  for (const auto& entry : fs::directory_iterator(kRoot + "/harness/tests")) {
+    if (entry.path().extension() != ".cpp") continue;
+    const std::string source = contents(entry.path());
+    for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) {
+      tests.push_back((*at)[1].str() + "." + (*at)[2].str());
+    }
+  }
+  const std::string design = contents(kRoot + "/DESIGN.md");
+  const size_t from = design.find("## What can go wrong around a test"), to = design.find("\n## ", from + 1);
+  ASSERT_NE(to, std::string::npos);
+  std::istringstream lines(design.substr(from, to - from));
+  size_t rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("| ", 0) != 0 || line.rfind("| what", 0) == 0 || line.rfind("| ---", 0) == 0) continue;
+    ++rows;
+    const std::string cell = line.substr(line.rfind(" | ", line.size() - 3));
+    EXPECT_TRUE(cell.find('`') != std::string::npos) << "no test: " << line;
+    for (std::sregex_iterator at(cell.begin(), cell.end(), kName), end; at != end; ++at) {
+      const std::string pattern = std::regex_replace((*at)[1].str(), std::regex("…"), "*");
+      const auto is_it = [&](const std::string& test) { return matches(pattern, test); };
+      EXPECT_TRUE(std::any_of(tests.begin(), tests.end(), is_it)) << (*at)[1] << " in " << line;
+    }
+  }
+  EXPECT_GE(rows, 60U);
+}
+
 }  // namespace
 }  // namespace recapture
