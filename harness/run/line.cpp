@@ -46,8 +46,8 @@ std::optional<Json> culprit_in(const std::string& text) {
   for (const char* member : {"api", "thread", "mode"}) {
     if (object.contains(member) && !object.at(member).is_string()) return std::nullopt;
   }
-  if (object.contains("frames") &&
-      !(object.at("frames").is_array() && std::all_of(object.at("frames").begin(), object.at("frames").end(), is_text))) {
+  if (object.contains("frames") && !(object.at("frames").is_array() &&
+                                     std::all_of(object.at("frames").begin(), object.at("frames").end(), is_text))) {
     return std::nullopt;
   }
   return object;

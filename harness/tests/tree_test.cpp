@@ -16,6 +16,7 @@
 #include <set>
 #include <sstream>
 
+#include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
 #include "harness/check/documents.h"
