@@ -73,6 +73,7 @@ std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::
     if (family == binary.info.family) other->second = binary;
   }
   std::vector<CaseBinary> all;
+  all.reserve(found.size());
   for (auto& [id, binary] : found) all.push_back(std::move(binary));
   return all;
 }
