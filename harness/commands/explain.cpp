@@ -2,21 +2,25 @@
 #include "harness/explain/explain.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "harness/commands/commands.h"
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
+#include "harness/record/file.h"
+#include "harness/record/output.h"
 #include "harness/run/places.h"
+#include "harness/run/process.h"
+#include "harness/show/latest.h"
 
 namespace recapture {
 namespace {
-
-constexpr size_t kMostText = size_t{64} << 20;  // Bytes of a log that are read.
 
 struct Options {
   std::string file, release;
@@ -24,27 +28,28 @@ struct Options {
 };
 
 std::string text_of(const std::string& file) {
-  if (file.empty() || file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream stream(file, std::ios::binary);
-  std::string text(kMostText, '\0');
-  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!stream && stream.gcount() == 0 && !stream.eof()) {
-    throw Stop(Exit::Usage, file + ": cannot be read; name a text file, or paste the text on standard input");
-  }
-  text.resize(static_cast<size_t>(stream.gcount()));
+  if (!file.empty() && file != "-") return contents_of(file);
+  std::string text;
+  std::array<char, 65536> buffer{};
+  ssize_t got = 0;
+  while ((got = read(STDIN_FILENO, buffer.data(), buffer.size())) > 0)
+    text.append(buffer.data(), static_cast<size_t>(got));
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted");
+  if (got < 0) throw Stop(Exit::Usage, fmt::format("standard input cannot be read: {}", std::strerror(errno)));
   return text;
 }
 
-// The newest results of a release on all machines, those with a GPU last so that they are found first.
+// The newest results of a release that say something: not the stale ones, for one.
 std::vector<Row> rows_of(const Places& places, const std::string& release) {
-  if (release.empty()) return {};
-  require_known_release(places.root, release);
   std::vector<Row> rows;
-  for (const Record& record : newest_records(places.reports()).records) {
-    if (record.environment.value("release", "") != release) continue;
-    if (record.environment.value("break", "nothing") != "nothing") continue;
-    for (Row& row : judge_record(record, rules_of(places.root))) {
-      if (row.ran && row.result != Result::Unavailable) rows.push_back(std::move(row));
+  if (release.empty()) return rows;
+  require_known_release(places.root, release);
+  const Board board(newest_records(places.reports()).records, rules_of(places.root));
+  for (const OnMachine& one : latest(board)) {
+    if (one.broken != Break::Nothing || one.newest->record.where("release") != release) continue;
+    for (const Latest& each : one.rows) {
+      const Tone tone = tone_of(each.row->verdict);
+      if (tone == Tone::Green || tone == Tone::Red) rows.push_back(*each.row);
     }
   }
   return rows;
@@ -68,20 +73,20 @@ Json as_json(const Explanation& explanation) {
           {"remedies", remedies}};
 }
 
-void print(const Explanation& explanation, const std::string& release) {
+void print_text(const Explanation& explanation, const std::string& release) {
   std::string summary = explanation.summary;
   summary[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(summary[0])));
-  fmt::print("{}.\n", summary);
+  print("{}.\n", summary);
   for (const Found& one : explanation.causes) {
-    fmt::print("\n{}: {}\n  {}\n  {}\n", one.role, one.id, one.title, one.evidence);
-    if (one.healthy_here) fmt::print("  does not occur in {}, by its record\n", release);
+    print("\n{}: {}\n  {}\n  {}\n", one.role, one.id, one.title, one.evidence);
+    if (one.healthy_here) print("  does not occur in {}, by its record\n", release);
     for (const RemedyFor& remedy : explanation.remedies) {
       if (remedy.cause != one.id) continue;
       const std::string holds = remedy.useless  ? "does not help: "
                                 : !remedy.holds ? "try: "
                                 : *remedy.holds ? fmt::format("holds in {}: ", release)
                                                 : fmt::format("does not hold in {}: ", release);
-      fmt::print("  {}{}\n", holds, remedy.text);
+      print("  {}{}\n", holds, remedy.text);
     }
   }
 }
@@ -96,9 +101,9 @@ Exit explain_text(const Places& places, const Options& options) {
   }
   const Explanation explanation = explain(read_pasted(text), causes, catalogue, rows);
   if (options.json) {
-    fmt::print("{}\n", as_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", as_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
-    print(explanation, options.release);
+    print_text(explanation, options.release);
   }
   return explanation.answer == Answer::CannotTell ? Exit::Inconclusive : Exit::AsExpected;
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "harness/case/cuda_errors.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -20,8 +21,8 @@ std::string shown(const Pasted& text, size_t line) {
   constexpr size_t kLongest = 160;
   std::string words = text.lines.at(line - 1);
   words.erase(0, words.find_first_not_of(" \t"));
-  if (words.size() > kLongest) words = words.substr(0, kLongest) + "…";
-  return fmt::format("line {}: {}", line, words);
+  const bool is_cut = words.size() > kLongest;
+  return fmt::format("line {}: {}{}", line, visible(words.substr(0, kLongest)), is_cut ? "…" : "");
 }
 
 const CudaError& error_of(int code) {
@@ -102,11 +103,6 @@ class Weigh {
   size_t line_ = 0;
 };
 
-const Row* row_of(const std::vector<Row>& rows, const std::string& test) {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.test == test; });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 // Whether the release's records say of every Reproduces of the case that its failure does not occur.
 bool healthy_in(const std::vector<Row>& rows, const std::string& id) {
   bool some = false;
@@ -118,10 +114,15 @@ bool healthy_in(const std::vector<Row>& rows, const std::string& id) {
   return some;
 }
 
+// One machine on which a fix does not hold is enough to say that it does not.
 std::optional<bool> holds_in(const std::vector<Row>& rows, const std::string& test) {
-  const Row* row = row_of(rows, test);
-  if (row == nullptr || (row->result != Result::Holds && row->result != Result::Broken)) return std::nullopt;
-  return row->result == Result::Holds;
+  std::optional<bool> holds;
+  for (const Row& row : rows) {
+    if (row.test != test) continue;
+    if (row.result == Result::Broken) return false;
+    if (row.result == Result::Holds) holds = true;
+  }
+  return holds;
 }
 
 void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vector<Row>& rows,

@@ -15,6 +15,7 @@
 
 #include "harness/judge/tree.h"
 #include "harness/record/exit.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
 namespace {
@@ -266,18 +267,7 @@ class Verbs : public Folder {
     put(folder + "/reports/" + path, text + Json{{"end", "complete"}}.dump() + "\n");
   }
 
-  struct Said {
-    int code;
-    std::string out;
-  };
-  Said shell(const std::string& command) const {
-    FILE* pipe = popen(("exec 2>&1; cd '" + folder + "'; " + command).c_str(), "r");
-    std::string out;
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) out.append(buffer.data(), got);
-    const int status = pclose(pipe);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out};
-  }
+  Said shell(const std::string& line) const { return recapture::shell("cd '" + folder + "'; " + line); }
   Said recapture(const std::string& arguments) const { return shell("build/recapture " + arguments); }
   void commit_catalogue() const { ASSERT_EQ(shell("build/recapture catalogue > cases/catalogue.json").code, 0); }
 };

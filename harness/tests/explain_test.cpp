@@ -125,6 +125,26 @@ TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
   EXPECT_TRUE(explained(text, {healthy}).causes.front().healthy_here);
 }
 
+TEST(Explain, ARemedyThatFailsOnOneMachineDoesNotHold) {
+  Row holds;
+  holds.test = "item_in_capture.FixReadAfterReplay";
+  holds.case_id = "item_in_capture";
+  holds.kind = Kind::Fix;
+  holds.result = Result::Holds;
+  Row broken = holds;
+  broken.result = Result::Broken;
+  const std::string text = "loss.item()\nCUDA error: operation not permitted when stream is capturing";
+  EXPECT_EQ(explained(text, {holds, broken}).remedies.front().holds, false);
+  EXPECT_EQ(explained(text, {broken, holds}).remedies.front().holds, false);
+}
+
+TEST(Explain, WhatIsShownOfALogCannotSteerATerminal) {
+  const Explanation explanation =
+      explained("\x1b]52;c;x\x07 loss.item()\nCUDA error: operation not permitted when stream is capturing");
+  EXPECT_THAT(explanation.causes.front().evidence, HasSubstr("\\x1b"));
+  EXPECT_THAT(explanation.causes.front().evidence, Not(HasSubstr("\x1b")));
+}
+
 TEST(Explain, ALogOfThousandsOfLinesIsRead) {
   std::string log;
   for (int i = 0; i < 20000; ++i) log += "INFO step " + std::to_string(i) + " loss 0.901 in 900 ms\n";

@@ -16,15 +16,9 @@
 #include <vector>
 
 #include "harness/judge/row.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
-
-struct Said {
-  int code = 0;
-  std::string out;
-
-  bool is_one_line() const { return std::count(out.begin(), out.end(), '\n') == 1 && out.rfind("recapture: ", 0) == 0; }
-};
 
 class FakeTree : public ::testing::Test {
  protected:
@@ -44,15 +38,6 @@ class FakeTree : public ::testing::Test {
     std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/twofold", cases + "/" + name);
   }
   std::string command(const std::string& arguments) const { return "'" + folder + "/build/recapture' " + arguments; }
-  static Said shell(const std::string& line) {
-    Said said;
-    FILE* pipe = popen(("exec 2>&1 </dev/null; " + line).c_str(), "r");
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) said.out.append(buffer.data(), got);
-    const int status = pclose(pipe);
-    said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return said;
-  }
   Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
   std::string record() const { return folder + "/r.jsonl"; }
 

@@ -15,17 +15,13 @@
 #include "harness/judge/row.h"
 #include "harness/run/estimate.h"
 #include "harness/run/plan.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-struct Said {
-  int code = 0;
-  std::string out;
-};
 
 // A tree and a build folder of its own: the real program beside a stand-in for the canary, and the liar as only case.
 class Program : public ::testing::Test {
@@ -46,15 +42,6 @@ class Program : public ::testing::Test {
     for (const std::string& answer : answers) file << answer << '\n';
   }
   std::string command(const std::string& arguments) const { return "'" + folder + "/build/recapture' " + arguments; }
-  static Said shell(const std::string& line) {
-    Said said;
-    FILE* pipe = popen((line + " 2>&1 </dev/null").c_str(), "r");
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) said.out.append(buffer.data(), got);
-    const int status = pclose(pipe);
-    said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return said;
-  }
   Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
   std::string record() const { return folder + "/r.jsonl"; }
   // Runs tests of the liar and gives the row of the first one.

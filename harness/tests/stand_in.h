@@ -21,13 +21,9 @@
 #include <vector>
 
 #include "harness/record/record.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
-
-struct Said {
-  int code = 0;
-  std::string out;
-};
 
 class StandIn : public ::testing::Test {
  protected:
@@ -53,15 +49,6 @@ class StandIn : public ::testing::Test {
   }
   std::string command(const std::string& arguments) const {
     return "TMPDIR='" + folder + "/tmp' RECAPTURE_TEST='" + folder + "' '" + folder + "/build/recapture' " + arguments;
-  }
-  static Said shell(const std::string& line) {
-    Said said;
-    FILE* out = popen(("{ " + line + "; } 2>&1 </dev/null").c_str(), "r");
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), out)) > 0;) said.out.append(buffer.data(), got);
-    const int status = pclose(out);
-    said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return said;
   }
   Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
 

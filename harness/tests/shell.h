@@ -1,0 +1,29 @@
+// One command line as a user types it: what it printed, on either output, and how it ended.
+#pragma once
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace recapture {
+
+struct Said {
+  int code = 0;  // As a shell has it: 128 and the signal's number after a signal.
+  std::string out;
+
+  bool is_one_line() const { return std::count(out.begin(), out.end(), '\n') == 1 && out.rfind("recapture: ", 0) == 0; }
+};
+
+inline Said shell(const std::string& line) {
+  Said said;
+  FILE* pipe = popen(("exec 2>&1 </dev/null; " + line).c_str(), "r");
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) said.out.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  said.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return said;
+}
+
+}  // namespace recapture
