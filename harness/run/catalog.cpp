@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -38,17 +36,15 @@ std::string telling_line(const std::string& words) {
   return words.substr(from, words.find('\n', from) - from);
 }
 
-Json describe(const Program& program) {
-  constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
-  const auto [seen, answer] = ask(program, kDeadline_s);
-  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was run");
-  Json json = try_parse_json(answer).value_or(Json());
+Json description_in(const Reply& answer, const std::string& binary) {
+  const auto& [seen, text] = answer;
+  Json json = try_parse_json(text).value_or(Json());
   if (seen.ending == Observation::Ending::Exited && seen.code == 0 && json.is_object()) return json;
   throw Stop(
       Exit::Infrastructure,
       fmt::format("{} cannot describe itself: {}. Is its LibTorch complete? `ci/libtorch` installs it, --libtorch "
                   "names another",
-                  program.path, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
+                  binary, seen.last_words.empty() ? "no answer" : telling_line(seen.last_words)));
 }
 
 // The binaries that lie where those of cases do. Of two of one name, that of the family which the tree has it in
@@ -153,33 +149,28 @@ std::vector<CaseBinary> catalog(const Places& places, const std::string& release
   const auto kept = kept_in(kept_path);
   std::vector<Json> described(cases.size());
   std::vector<std::string> prints(cases.size());
-  std::vector<std::optional<Stop>> errors(cases.size());
-  std::atomic<size_t> next = 0;
+  std::vector<size_t> unknown;
+  std::vector<Program> programs;
   const auto variables = libtorch_variables(site);
-  const auto work = [&] {
-    for (size_t i = next++; i < cases.size(); i = next++) {
-      try {
-        prints[i] = fingerprint(cases[i].path);
-        const auto known = kept.find(cases[i].info.id);
-        described[i] = known != kept.end() && known->second.first == prints[i]
-                           ? known->second.second
-                           : describe({cases[i].path, {"--describe"}, variables});
-      } catch (const Stop& stop) {
-        errors[i] = stop;
-      }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    prints[i] = fingerprint(cases[i].path);
+    const auto known = kept.find(cases[i].info.id);
+    if (known != kept.end() && known->second.first == prints[i]) {
+      described[i] = known->second.second;
+    } else {
+      unknown.push_back(i);
+      programs.push_back({cases[i].path, {"--describe"}, variables});
     }
-  };
-  std::vector<std::thread> workers;
-  try {
-    while (workers.size() + 1 < std::thread::hardware_concurrency()) workers.emplace_back(work);
-  } catch (const std::system_error&) {  // As many as there may be.
   }
-  work();
-  for (std::thread& worker : workers) worker.join();
+  constexpr double kDeadline_s = 120;  // A cold LibTorch is read from disk.
+  const std::vector<Reply> answers = ask(programs, std::thread::hardware_concurrency(), kDeadline_s);
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was run");
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    described[unknown[i]] = description_in(answers[i], programs[i].path);
+  }
 
   Json now = Json::object(), before = Json::object();
   for (size_t i = 0; i < cases.size(); ++i) {
-    if (errors[i]) throw *errors[i];
     const std::string& id = cases[i].info.id;
     cases[i].info = info_of(cases[i], described[i]);
     now[id] = {{"binary", prints[i]}, {"description", described[i]}};

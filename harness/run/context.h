@@ -8,8 +8,8 @@
 
 namespace recapture {
 
-// The canary three times in each of `width` places at once, on these GPUs in turn ("" for whatever is visible): seconds
-// for each context. 0 if one of them failed or the user interrupted.
+// The canary three times `width` times, so many at once, on these GPUs in turn (none named: whatever is visible):
+// seconds for each context. 0 if one of them failed or the user interrupted.
 double seconds_per_context(const Places& places, size_t width, const std::vector<std::string>& gpus);
 
 }  // namespace recapture

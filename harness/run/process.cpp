@@ -19,10 +19,13 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "harness/case/events.h"
 #include "harness/record/exit.h"
@@ -407,48 +410,99 @@ namespace {
 
 }  // namespace
 
-std::pair<Observation, std::string> ask(const Program& program, double deadline_s) {
-  constexpr double kLonger_s = 15;  // That the guard may need when it has to kill.
-  const Scratch scratch;
-  Pipe report;
-  const pid_t us = getpid(), guardian = fork();
-  if (guardian < 0) return {not_started(std::strerror(errno)), ""};
-  if (guardian == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != us) _exit(1);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    guard(program, scratch, deadline_s, report.write);
-  }
-  const auto begin = Clock::now();
-  std::string text;
-  double most_s = deadline_s + kLonger_s;
-  bool told = false;
-  const int ended = pidfd_of(guardian);
-  std::optional<int> status;
-  while (!status) {
-    if (!std::exchange(told, told || interrupted()) && told) {
-      kill(guardian, SIGTERM);
-      most_s = since(begin) + 2 * patience_s();
+namespace {
+
+// One program that was asked, and its guard.
+class Question {
+ public:
+  Question(const Program& program, double deadline_s) : most_s_(deadline_s + kLonger_s) {
+    const pid_t us = getpid();
+    guard_ = fork();
+    if (guard_ < 0) answer_ = {not_started(std::strerror(errno)), ""};
+    if (guard_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != us) _exit(1);
+      prctl(PR_SET_CHILD_SUBREAPER, 1);
+      guard(program, scratch_, deadline_s, report_.write);
     }
-    if (since(begin) > most_s) kill(guardian, SIGKILL);
-    std::array<pollfd, 2> fds{{{report.read, POLLIN, 0}, {ended, POLLIN, 0}}};
-    poll(fds.data(), fds.size(), 100);
-    process::drain(report.read, text, 4 * kMostEvents);
-    status = process::reap(guardian);
+    if (guard_ > 0) ended_ = pidfd_of(guard_);
   }
-  if (ended >= 0) close(ended);
-  process::drain(report.read, text, 4 * kMostEvents);
-  const Json said = Json::parse(text, nullptr, false);
-  Observation seen;
-  seen.seconds = since(begin);
-  if (!said.is_object()) {
+  ~Question() {
+    if (ended_ >= 0) close(ended_);
+  }
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+  void add_to(std::vector<pollfd>& fds) const {
+    fds.push_back({report_.read, POLLIN, 0});
+    fds.push_back({ended_, POLLIN, 0});
+  }
+
+  // What has come of it, once its guard has ended.
+  std::optional<Reply> look() {
+    if (answer_) return answer_;
+    const double passed = since(start_);
+    if (interrupted() && !std::exchange(told_, true)) {
+      kill(guard_, SIGTERM);
+      most_s_ = passed + 2 * patience_s();
+    }
+    if (passed > most_s_) kill(guard_, SIGKILL);
+    const bool is_over = process::reap(guard_).has_value();
+    process::drain(report_.read, text_, 4 * kMostEvents);
+    if (is_over) answer_ = answer();
+    return answer_;
+  }
+
+ private:
+  static constexpr double kLonger_s = 15;  // That a guard may need when it has to kill.
+
+  Reply answer() const {
+    const Json told = Json::parse(text_, nullptr, false);
+    Observation seen;
+    seen.seconds = since(start_);
     seen.ending = Observation::Ending::Deadline;
-    return {seen, ""};
+    if (!told.is_object()) return {seen, ""};
+    seen.ending = static_cast<Observation::Ending>(told.at("ending").get<int>());
+    seen.code = told.at("code");
+    seen.last_words = told.at("words");
+    return {seen, told.at("answer")};
   }
-  seen.ending = static_cast<Observation::Ending>(said.at("ending").get<int>());
-  seen.code = said.at("code");
-  seen.last_words = said.at("words");
-  return {seen, said.at("answer")};
+
+  const Clock::time_point start_ = Clock::now();
+  const Scratch scratch_;
+  process::Pipe report_;
+  double most_s_;
+  pid_t guard_ = -1;
+  int ended_ = -1;
+  bool told_ = false;
+  std::string text_;
+  std::optional<Reply> answer_;
+};
+
+}  // namespace
+
+// Without threads: what is forked while another thread holds a lock finds it held for ever.
+std::vector<Reply> ask(const std::vector<Program>& programs, size_t width, double deadline_s) {
+  std::vector<Reply> answers(programs.size());
+  std::map<size_t, std::unique_ptr<Question>> open;
+  for (size_t next = 0; next < programs.size() || !open.empty();) {
+    if (next < programs.size() && open.size() < std::max<size_t>(width, 1)) {
+      open[next] = std::make_unique<Question>(programs[next], deadline_s);
+      ++next;
+      continue;
+    }
+    std::vector<pollfd> fds;
+    for (const auto& [i, question] : open) question->add_to(fds);
+    poll(fds.data(), fds.size(), 100);
+    for (auto at = open.begin(); at != open.end();) {
+      const std::optional<Reply> answer = at->second->look();
+      if (answer) answers[at->first] = *answer;
+      at = answer ? open.erase(at) : std::next(at);
+    }
+  }
+  return answers;
 }
+
+Reply ask(const Program& program, double deadline_s) { return ask({program}, 1, deadline_s).front(); }
 
 }  // namespace recapture

@@ -60,8 +60,12 @@ std::vector<std::string> variables_kept_out();
 // this process is taken for the program's.
 Observation execute(const Program& program, double deadline_s);
 
-// Its standard output, for the questions that binaries answer. The observation's last words hold standard error.
-std::pair<Observation, std::string> ask(const Program& program, double deadline_s);
+// What a binary answers to a question, on standard output. The observation's last words hold standard error.
+using Reply = std::pair<Observation, std::string>;
+Reply ask(const Program& program, double deadline_s);
+
+// The answers of several, in their order; `width` of them are asked at once.
+std::vector<Reply> ask(const std::vector<Program>& programs, size_t width, double deadline_s);
 
 // The parts that a server of tests needs as well.
 namespace process {

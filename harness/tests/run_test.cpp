@@ -186,6 +186,22 @@ TEST_F(Program, AMissingLibraryIsInfrastructureAndNamed) {
   EXPECT_THAT(said.out, HasSubstr("`ci/libtorch` installs it"));
 }
 
+// What is forked while another thread holds a lock finds it held for ever.
+TEST_F(Program, CasesAreAskedByAProcessWithOneThread) {
+  for (const char* name : {"first", "second", "third"}) {
+    const std::string binary = folder + "/build/2.15.0/cases/lies/" + name;
+    std::ofstream(binary) << "#!/bin/sh\nrunner=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$PPID/status)\n"
+                          << "ls /proc/$runner/task | wc -l >'" << folder << "/" << name << "'\nexit 1\n";
+    fs::permissions(binary, fs::perms::owner_all);
+  }
+  EXPECT_EQ(recapture("run").code, 7);
+  for (const char* name : {"first", "second", "third"}) {
+    std::string threads;
+    std::ifstream(folder + "/" + name) >> threads;
+    EXPECT_EQ(threads, "1") << name;
+  }
+}
+
 TEST_F(Program, AWedgedGpuStopsTheRunAndKeepsTheFirstEvidence) {
   const std::string well = R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})";
   const std::string ill = R"({"gpus":1,"gpu":"G","driver":"1","canary":"cuLaunchKernel 700"})";
