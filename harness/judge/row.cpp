@@ -99,15 +99,18 @@ bool missing(const Record& record, const Row& row, const TestRecord& test, const
   return demanded && needs_recorder && !test.has(key::culprit);
 }
 
-// Whether one of the case's failures is expected to be gone on the record's machine. A fix of it then holds without
-// its remedy.
+// Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its remedy.
 bool gone(const Record& record, const std::string& case_id, const Rules& rules) {
   const auto info = record.cases.find(case_id);
   if (info == record.cases.end()) return false;
-  return std::any_of(info->second.tests.begin(), info->second.tests.end(), [&](const std::string& test) {
-    const Expectation* expected = find_expectation(rules.expectations, fmt::format("{}.{}", case_id, test), record);
-    return expected != nullptr && expected->result == word(Result::Healthy);
-  });
+  size_t failures = 0, healthy = 0;
+  for (const std::string& test : info->second.tests) {
+    if (kind_of_id(case_id + "." + test) != Kind::Reproduces) continue;
+    ++failures;
+    const Expectation* expected = find_expectation(rules.expectations, case_id + "." + test, record);
+    if (expected != nullptr && expected->result == word(Result::Healthy)) ++healthy;
+  }
+  return failures > 0 && healthy == failures;
 }
 
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, Row& row) {

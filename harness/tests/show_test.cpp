@@ -134,6 +134,20 @@ TEST(Show, AFixWithoutItsRemedyMustFail) {
   EXPECT_EQ(fix().verdict, Verdict::AsExpected);
 }
 
+TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
+  Record record = two_tests();
+  record.environment["break"] = "remedy";
+  record.cases.at("c").tests = {"Control", "Reproduces", "ReproducesLater", "FixIt"};
+  record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"remedy", "left out"}}});
+  Rules rules;
+  rules.expectations = {{"c.Reproduces", {}, "healthy", "ok", "fixed", "pytorch#1", {}, ""}};
+  EXPECT_EQ(judge_record(record, rules)[2].verdict, Verdict::Changed) << "one of two failures is still there";
+  rules.expectations.push_back({"c.ReproducesLater", {}, "healthy", "ok", "fixed", "pytorch#1", {}, ""});
+  const Row fix = judge_record(record, rules)[2];
+  EXPECT_EQ(fix.verdict, Verdict::NotApplicable);
+  EXPECT_EQ(fix.seen, "the failure is gone here, so there is nothing to remedy");
+}
+
 TEST(Show, JsonHasTheDocumentedKeys) {
   Record record = two_tests();
   record.path = "r.jsonl";
