@@ -64,6 +64,14 @@ std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::
   return plan;
 }
 
+std::vector<std::string> tests_of(const std::vector<PlannedCase>& plan) {
+  std::vector<std::string> tests;
+  for (const PlannedCase& planned : plan) {
+    for (const std::string& test : planned.tests) tests.push_back(planned.binary.info.id + "." + test);
+  }
+  return tests;
+}
+
 void shuffle(std::vector<PlannedCase>& plan, uint64_t seed) {
   std::mt19937_64 random(seed);
   mix(plan, random);

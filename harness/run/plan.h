@@ -28,6 +28,9 @@ struct PlannedCase {
 std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::vector<std::string>& filters,
                                  Break broken, const Shard& shard);
 
+// Its tests as case.Test.
+std::vector<std::string> tests_of(const std::vector<PlannedCase>& plan);
+
 // Another order of the cases and of each case's tests, the same everywhere for the same seed.
 void shuffle(std::vector<PlannedCase>& plan, uint64_t seed);
 

@@ -20,7 +20,6 @@
 #include "harness/judge/index.h"
 #include "harness/judge/suggest.h"
 #include "harness/record/output.h"
-#include "harness/record/writer.h"
 #include "harness/run/catalog.h"
 #include "harness/run/context.h"
 #include "harness/run/environment.h"
@@ -30,6 +29,7 @@
 #include "harness/run/pool.h"
 #include "harness/run/process.h"
 #include "harness/run/progress.h"
+#include "harness/run/run_record.h"
 #include "harness/run/server.h"
 #include "harness/show/text.h"
 
@@ -66,14 +66,6 @@ bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
 
 bool runs_alone(const CaseInfo& info) { return info.nature == word(Nature::Race); }
 
-std::vector<std::string> tests_of(const std::vector<PlannedCase>& plan) {
-  std::vector<std::string> tests;
-  for (const PlannedCase& planned : plan) {
-    for (const std::string& test : planned.tests) tests.push_back(planned.binary.info.id + "." + test);
-  }
-  return tests;
-}
-
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -89,20 +81,14 @@ double rounded(double seconds, double parts = 100) { return std::round(seconds *
 // the state as it was when they were forked.
 class Run {
  public:
-  Run(const Places& places, const RunOptions& options) : places_(places), options_(options) {}
+  Run(const Places& places, const RunOptions& options) : places_(places), options_(options), record_(options) {}
   Finished go();
 
  private:
-  void take_record();
   void make_plan();
   void ask_around();
-  void begin_record();
-  void make_record();
-  void require_same_run() const;
-  void require_same_environment() const;
   void put_in_order();
   void run_all();
-  void keep(const Json& line);
   void hear(size_t worker, const Json& message);
   void end_of_all();
   [[noreturn]] void end_interrupted();
@@ -124,7 +110,7 @@ class Run {
   Program program_of(const CaseBinary& binary) const;
   // Of the record that is resumed, the test's line; nullptr if there is none.
   const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
-    return resumed_ ? resumed_->find(binary.info.id + "." + test) : nullptr;
+    return record_.before() ? record_.before()->find(binary.info.id + "." + test) : nullptr;
   }
   size_t confirmations_before(const std::string& id) const;
   Row judge_line(const CaseBinary& binary, const Json& line) const;
@@ -144,8 +130,7 @@ class Run {
   Rules rules_;
   Anonymous anonymous_;
   std::vector<std::string> notes_;  // What the user should know of the machine.
-  std::optional<RecordWriter> writer_;
-  std::optional<Record> resumed_;
+  RunRecord record_;
   std::optional<Progress> progress_;
   Record case_;                               // In a worker: of the case that it runs, what is known so far,
   std::map<std::string, std::string> shown_;  // and the lines that the user has seen of it.
@@ -171,28 +156,13 @@ Program Run::program_of(const CaseBinary& binary) const {
   return program;
 }
 
-// First of all, so that a second runner of one record hears of the first before it does anything.
-void Run::take_record() {
-  if (options_.resume.empty()) return;
-  options_.record = options_.resume;
-  writer_.emplace(RecordWriter::append(options_.resume));
-  if (options_.go_on && writer_->is_blank()) return;
-  resumed_ = read_record(options_.resume);
-  if (!options_.go_on && resumed_->end == "complete") {
-    throw Stop(Exit::Usage, options_.resume + " is complete; there is nothing to resume");
-  }
-  if (resumed_->plan.empty() && (!options_.go_on || !resumed_->tests.empty())) {
-    throw Stop(Exit::Usage, options_.resume + " has no plan, so nobody knows what is left to run; start a new run");
-  }
-}
-
 void Run::make_plan() {
   options_.release = chosen_release(places_, options_.release);
   auto cases = catalog(places_, options_.release, options_.libtorch);
   committed_ = newest_records(places_.reports()).records;
   add_lost(cases, places_, options_.release, committed_);
-  if (resumed_ && !options_.go_on && options_.filters.empty()) {
-    plan_ = plan_of(cases, resumed_->plan, options_.broken, Shard{});  // The plan is of this shard.
+  if (record_.before() && !options_.go_on && options_.filters.empty()) {
+    plan_ = plan_of(cases, record_.before()->plan, options_.broken, Shard{});  // The plan is of this shard.
   } else {
     plan_ = plan_of(cases, options_.filters, options_.broken, options_.shard);
   }
@@ -236,82 +206,6 @@ void Run::ask_around() {
   }
   anonymous_ = surroundings.anonymous;
   notes_ = surroundings.notes;
-}
-
-// That the record which is to be resumed is of this plan, and of cases as they are built now.
-void Run::require_same_run() const {
-  const Json broken = word(options_.broken), shard = fmt::format("{}/{}", options_.shard.index, options_.shard.of);
-  for (const auto& [key, now] : {std::pair("release", Json(options_.release)), {"break", broken}, {"shard", shard}}) {
-    const Json then = resumed_->environment.value(key, Json());
-    if (then != now) {
-      throw Stop(Exit::Usage, fmt::format("{} is of another run: its {} is {}, not {}", options_.resume, key,
-                                          then.dump(), now.dump()));
-    }
-  }
-  std::vector<std::string> then = resumed_->plan, now = tests_of(plan_);
-  std::sort(then.begin(), then.end());
-  std::sort(now.begin(), now.end());
-  if (!then.empty() && then != now) {
-    throw Stop(Exit::Usage, fmt::format("{} is of a run of other tests{}", options_.resume,
-                                        options_.go_on ? "" : "; without names, --resume runs the rest of it"));
-  }
-  for (const PlannedCase& planned : plan_) {
-    const CaseInfo& info = planned.binary.info;
-    const auto before = resumed_->cases.find(info.id);
-    if (before == resumed_->cases.end() || before->second.hash == info.hash || resumed_->end == "complete") continue;
-    throw Stop(Exit::Usage,
-               fmt::format("{}: {} has been built from other code since; start a new run", options_.resume, info.id));
-  }
-}
-
-void Run::require_same_environment() const {
-  std::set<std::string> differs;
-  for (const auto& [a, b] :
-       {std::pair(&environment_, &resumed_->environment), {&resumed_->environment, &environment_}}) {
-    for (const auto& [key, value] : a->items()) {
-      if (key != "volatile" && (!b->contains(key) || b->at(key) != value)) differs.insert(key);
-    }
-  }
-  if (differs.empty()) return;
-  throw Stop(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run",
-                                      options_.resume, fmt::join(differs, ", ")));
-}
-
-// The environment and the plan at once: a record that lacks its plan could not be resumed.
-void Run::begin_record() {
-  Json plan{{"plan", tests_of(plan_)}};
-  if (!whole_plan_.empty()) plan["whole"] = tests_of(whole_plan_);
-  if (resumed_) {
-    require_same_environment();
-    writer_->write({{"resumed", environment_.at("volatile")}});
-    if (resumed_->plan.empty()) writer_->write(plan);
-    return;
-  }
-  if (!writer_) make_record();
-  const std::array<Json, 2> lines{environment_, plan};
-  writer_->write_all({lines.data(), lines.size()});
-}
-
-void Run::make_record() {
-  if (!options_.record.empty()) {
-    writer_.emplace(options_.replace ? RecordWriter::replace(options_.record) : RecordWriter::create(options_.record));
-    return;
-  }
-  std::string name = report_path(environment_), when;
-  std::replace(name.begin(), name.end(), '/', '-');
-  for (const char c : started(environment_)) {  // "2026-11-22T00:28:39Z"
-    if (c == 'T') when += '-';
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0) when += c;
-  }
-  // Runs that begin in the same second.
-  for (int n = 1; !writer_; ++n) {
-    options_.record = fmt::format("{}/records/{}{}-{}", places_.build, when, n == 1 ? "" : fmt::format(".{}", n), name);
-    try {
-      writer_.emplace(RecordWriter::create(options_.record));
-    } catch (const Stop& stop) {
-      if (stop.code != Exit::Usage) throw;
-    }
-  }
 }
 
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
@@ -373,9 +267,9 @@ Row Run::judge_line(const CaseBinary& binary, const Json& line) const {
 }
 
 size_t Run::confirmations_before(const std::string& id) const {
-  if (!resumed_) return 0;
-  const auto found = resumed_->confirmations.find(id);
-  return found == resumed_->confirmations.end() ? 0 : found->second.size();
+  if (!record_.before()) return 0;
+  const auto found = record_.before()->confirmations.find(id);
+  return found == record_.before()->confirmations.end() ? 0 : found->second.size();
 }
 
 // Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
@@ -405,9 +299,9 @@ void Run::check_gpu(const std::string& after) {
   if (now.answers() || interrupted()) return;
   const Json last = {{"end", "the GPU does not answer after " + after}, {"canary", now.health}};
   if (say_ != nullptr) say({{"last", last}});
-  if (say_ == nullptr) keep(last);
+  if (say_ == nullptr) record_.keep(last);
   throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}",
-                                               after, now.health, options_.record));
+                                               after, now.health, record_.path()));
 }
 
 void Run::write_line(const Json& line) {
@@ -453,7 +347,7 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
       throw Stop(Exit::Infrastructure,
                  fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not run, --resume {} "
                              "runs it",
-                             id, seen.stuck, options_.record));
+                             id, seen.stuck, record_.path()));
     }
   }
   const TestRecord& line = *case_.find(id);
@@ -469,12 +363,13 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   case_.environment = environment_;
   case_.cases[binary.info.id] = binary.info;
   shown_.clear();
-  if (!resumed_ || resumed_->cases.count(binary.info.id) == 0) say({{"line", binary.info.to_json()}});
+  if (!record_.before() || record_.before()->cases.count(binary.info.id) == 0) say({{"line", binary.info.to_json()}});
   for (const std::string& test : binary.info.tests) {
     const TestRecord* before = line_before(binary, test);
     if (before == nullptr) continue;
     case_.add(*before);
-    if (const auto again = resumed_->confirmations.find(before->id()); again != resumed_->confirmations.end()) {
+    if (const auto again = record_.before()->confirmations.find(before->id());
+        again != record_.before()->confirmations.end()) {
       case_.confirmations.insert(*again);
     }
   }
@@ -493,24 +388,13 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   server_.reset();
 }
 
-void Run::keep(const Json& line) {
-  try {
-    writer_->write(line);
-  } catch (const Stop& stop) {
-    if (!fs::exists(options_.record)) throw;
-    throw Stop(stop.code,
-               fmt::format("{}; what ran before is recorded, `--resume {}` runs the rest once it can be written",
-                           stop.what(), options_.record));
-  }
-}
-
 void Run::hear(size_t worker, const Json& message) {
   if (message.contains("running")) {
     progress_->running(worker, message.at("running"));
   } else if (message.contains("last")) {
     last_ = message.at("last");
   } else if (message.contains("line")) {
-    keep(message.at("line"));
+    record_.keep(message.at("line"));
   } else if (message.contains("shown")) {
     progress_->show(message.at("shown"));
   } else if (message.contains("finished")) {
@@ -520,13 +404,13 @@ void Run::hear(size_t worker, const Json& message) {
 
 void Run::cut_short(const Pool::Failure& failure) {
   if (!last_.is_null()) {
-    keep(last_);
+    record_.keep(last_);
     throw Stop(failure.code, failure.words);
   }
   const std::string test = progress_->run_by(failure.worker);
   const std::string what = failure.words + (test.empty() ? "" : " in " + test);
-  keep({{"end", what}});
-  throw Stop(failure.code, fmt::format("{}; the rest was not run, --resume {} runs it", what, options_.record));
+  record_.keep({{"end", what}});
+  throw Stop(failure.code, fmt::format("{}; the rest was not run, --resume {} runs it", what, record_.path()));
 }
 
 void Run::run_all() {
@@ -552,8 +436,8 @@ void Run::run_all() {
 }
 
 void Run::end_interrupted() {
-  keep({{"end", "interrupted"}});
-  throw Stop(Exit::Interrupted, "interrupted; --resume " + options_.record + " runs the rest");
+  record_.keep({{"end", "interrupted"}});
+  throw Stop(Exit::Interrupted, "interrupted; --resume " + record_.path() + " runs the rest");
 }
 
 void Run::end_of_all() {
@@ -574,17 +458,16 @@ void Run::end_of_all() {
                {"alone_s", rounded(pace_.alone_s)}};
   if (pace_.context_s > 0) took["context_s"] = rounded(pace_.context_s, 10000);
   took["jobs"] = pace_.jobs;
-  keep({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
-  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted, but all had run: " + options_.record + " is complete");
+  record_.keep({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted, but all had run: " + record_.path() + " is complete");
 }
 
 Finished Run::go() {
   options_.demands.as_before = options_.broken == Break::Nothing;
-  take_record();
   make_plan();
-  if (resumed_) require_same_run();
-  if (resumed_ && resumed_->end == "complete") {
-    return {*resumed_, judge_record(*resumed_, rules_of(places_.root, options_.demands)), {}, true};
+  if (record_.before()) record_.require_same_run(options_, plan_);
+  if (record_.was_complete()) {
+    return {*record_.before(), judge_record(*record_.before(), rules_of(places_.root, options_.demands)), {}, true};
   }
   try {
     ask_around();
@@ -592,12 +475,12 @@ Finished Run::go() {
     stop_if_interrupted();
     throw;
   }
-  begin_record();
+  record_.begin({environment_, tests_of(plan_), tests_of(whole_plan_)}, places_);
   for (const std::string& note : notes_) print("note: {}\n", note);
   put_in_order();
   run_all();
   end_of_all();
-  Finished finished{read_record(options_.record), {}, pace_};
+  Finished finished{read_record(record_.path()), {}, pace_};
   finished.rows = judge_record(finished.record, rules_);
   return finished;
 }

@@ -153,7 +153,7 @@ TEST_F(Resumed, KilledAtAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
 TEST_F(Resumed, FullDiskAtAnyPointLosesNothing) {
   recapture(line);
   const auto expected = verdicts(record());
-  const size_t blocks = text_of(record()).size() / 512;
+  const size_t blocks = text_of(record()).size() / 512 - 1;  // No two runs take as many digits for their seconds.
   for (size_t most = 0; most <= blocks; ++most) {
     fs::remove(record());
     const Said full = shell("ulimit -f " + std::to_string(most) + "; " + command(line));

@@ -1,0 +1,117 @@
+#include "harness/run/run_record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "harness/judge/index.h"
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+
+RunRecord::RunRecord(const RunOptions& options)
+    : path_(options.resume.empty() ? options.record : options.resume),
+      go_on_(options.go_on),
+      replace_(options.replace) {
+  if (options.resume.empty()) return;
+  writer_.emplace(RecordWriter::append(path_));
+  if (go_on_ && writer_->is_blank()) return;
+  before_ = read_record(path_);
+  if (!go_on_ && was_complete()) throw Stop(Exit::Usage, path_ + " is complete; there is nothing to resume");
+  if (before_->plan.empty() && (!go_on_ || !before_->tests.empty())) {
+    throw Stop(Exit::Usage, path_ + " has no plan, so nobody knows what is left to run; start a new run");
+  }
+}
+
+void RunRecord::require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const {
+  const Json broken = word(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
+  for (const auto& [key, now] : {std::pair("release", Json(options.release)), {"break", broken}, {"shard", shard}}) {
+    const Json then = before_->environment.value(key, Json());
+    if (then != now) {
+      throw Stop(Exit::Usage,
+                 fmt::format("{} is of another run: its {} is {}, not {}", path_, key, then.dump(), now.dump()));
+    }
+  }
+  std::vector<std::string> then = before_->plan, now = tests_of(plan);
+  std::sort(then.begin(), then.end());
+  std::sort(now.begin(), now.end());
+  if (!then.empty() && then != now) {
+    throw Stop(Exit::Usage, fmt::format("{} is of a run of other tests{}", path_,
+                                        go_on_ ? "" : "; without names, --resume runs the rest of it"));
+  }
+  for (const PlannedCase& planned : plan) {
+    const CaseInfo& info = planned.binary.info;
+    const auto before = before_->cases.find(info.id);
+    if (before == before_->cases.end() || before->second.hash == info.hash || was_complete()) continue;
+    throw Stop(Exit::Usage,
+               fmt::format("{}: {} has been built from other code since; start a new run", path_, info.id));
+  }
+}
+
+void RunRecord::require_same_environment(const Json& environment) const {
+  std::set<std::string> differs;
+  for (const auto& [a, b] : {std::pair(&environment, &before_->environment), {&before_->environment, &environment}}) {
+    for (const auto& [key, value] : a->items()) {
+      if (key != "volatile" && (!b->contains(key) || b->at(key) != value)) differs.insert(key);
+    }
+  }
+  if (differs.empty()) return;
+  throw Stop(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run", path_,
+                                      fmt::join(differs, ", ")));
+}
+
+void RunRecord::begin(const Opening& opening, const Places& places) {
+  Json plan{{"plan", opening.plan}};
+  if (!opening.whole.empty()) plan["whole"] = opening.whole;
+  if (before_) {
+    require_same_environment(opening.environment);
+    writer_->write({{"resumed", opening.environment.at("volatile")}});
+    if (before_->plan.empty()) writer_->write(plan);
+    return;
+  }
+  if (!writer_) make(opening.environment, places);
+  const std::array<Json, 2> lines{opening.environment, plan};
+  writer_->write_all({lines.data(), lines.size()});
+}
+
+void RunRecord::make(const Json& environment, const Places& places) {
+  if (!path_.empty()) {
+    writer_.emplace(replace_ ? RecordWriter::replace(path_) : RecordWriter::create(path_));
+    return;
+  }
+  std::string name = report_path(environment), when;
+  std::replace(name.begin(), name.end(), '/', '-');
+  for (const char c : started(environment)) {  // "2026-11-22T00:28:39Z"
+    if (c == 'T') when += '-';
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0) when += c;
+  }
+  // Runs that begin in the same second.
+  for (int n = 1; !writer_; ++n) {
+    path_ = fmt::format("{}/records/{}{}-{}", places.build, when, n == 1 ? "" : fmt::format(".{}", n), name);
+    try {
+      writer_.emplace(RecordWriter::create(path_));
+    } catch (const Stop& stop) {
+      if (stop.code != Exit::Usage) throw;
+    }
+  }
+}
+
+void RunRecord::keep(const Json& line) {
+  try {
+    writer_->write(line);
+  } catch (const Stop& stop) {
+    if (!fs::exists(path_)) throw;
+    throw Stop(stop.code, fmt::format("{}; what ran before is recorded, `--resume {}` runs the rest once it can be "
+                                      "written",
+                                      stop.what(), path_));
+  }
+}
+
+}  // namespace recapture

@@ -1,0 +1,52 @@
+// The record that a run writes: a new one, or that of a run which was cut and is gone on with.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/record/record.h"
+#include "harness/record/writer.h"
+#include "harness/run/places.h"
+#include "harness/run/plan.h"
+#include "harness/run/run.h"
+
+namespace recapture {
+
+// What a run writes first: the environment, and the plan of this shard and, if there are several, of all.
+struct Opening {
+  Json environment;
+  std::vector<std::string> plan, whole;
+};
+
+class RunRecord {
+ public:
+  // Takes the record that is to be gone on with at once, so that a second runner of it hears of the first before it
+  // does anything. Throws Stop(Usage) where there is nothing to go on with.
+  explicit RunRecord(const RunOptions& options);
+
+  // What an earlier run has left in it; nothing for a new record.
+  const std::optional<Record>& before() const { return before_; }
+  bool was_complete() const { return before_ && before_->end == "complete"; }
+  const std::string& path() const { return path_; }
+
+  // That what was begun is of this plan, and of cases as they are built now. Throws Stop(Usage) if not.
+  void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const;
+
+  // Both lines at once: a record that lacks its plan could not be resumed. One that is gone on with must be of the same
+  // environment, or Stop(Usage) is thrown.
+  void begin(const Opening& opening, const Places& places);
+
+  // Adds a line. Throws Stop where it cannot be written, with how to go on once it can.
+  void keep(const Json& line);
+
+ private:
+  void require_same_environment(const Json& environment) const;
+  void make(const Json& environment, const Places& places);
+
+  std::string path_;  // "": of its own name, below the build folder, once it begins.
+  bool go_on_, replace_;
+  std::optional<RecordWriter> writer_;
+  std::optional<Record> before_;
+};
+
+}  // namespace recapture
