@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <string>
 
 #include "harness/case/case.h"
@@ -29,12 +28,6 @@ RECAPTURE_CASE = {
     .needs = "host",
     .deadline_s = 2,
 };
-
-namespace recapture {
-std::map<std::string, std::string> environment() {
-  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}};
-}
-}  // namespace recapture
 
 namespace {
 // Says on the pipe that RECAPTURE_LIAR_PIPE names that the test has got here. Opening it waits for the reader.

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 
 #include "harness/case/case.h"
@@ -26,12 +25,6 @@ RECAPTURE_CASE = {
     .needs = "host",
     .deadline_s = 2,
 };
-
-namespace recapture {
-std::map<std::string, std::string> environment() {
-  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}};
-}
-}  // namespace recapture
 
 namespace {
 std::string variable(const char* name) {

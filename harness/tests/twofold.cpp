@@ -24,12 +24,6 @@ RECAPTURE_CASE = {
     .effect = Effect::Raises,
 };
 
-namespace recapture {
-std::map<std::string, std::string> environment() {
-  return {{"libtorch", "0"}, {"cuda_runtime", "0"}, {"library", "/"}};
-}
-}  // namespace recapture
-
 namespace {
 
 bool is_served() {
