@@ -99,7 +99,8 @@ bool missing(const Record& record, const Row& row, const TestRecord& test, const
   return demanded && needs_recorder && !test.has(key::culprit);
 }
 
-// Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its remedy.
+// Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its
+// remedy.
 bool gone(const Record& record, const std::string& case_id, const Rules& rules) {
   const auto info = record.cases.find(case_id);
   if (info == record.cases.end()) return false;
