@@ -76,6 +76,14 @@ TEST_F(RecordFile, ComesBackAsItWasWritten) {
   EXPECT_TRUE(record.notes.empty());
 }
 
+TEST(Seconds, ThatNoTestCanTakeCountForNothing) {
+  const auto read = [](const char* seconds) {
+    return TestRecord{Json{{"volatile", {{"seconds", Json::parse(seconds)}}}}}.seconds();
+  };
+  EXPECT_EQ(read("2.5"), 2.5);
+  for (const char* wrong : {"-1", "1e300", "\"2\"", "null"}) EXPECT_EQ(read(wrong), 0) << wrong;
+}
+
 TEST_F(RecordFile, CutShortKeepsWhatWasWrittenAndSaysSo) {
   write("r.jsonl", {"a", "b"});
   const auto size = std::filesystem::file_size(path());
