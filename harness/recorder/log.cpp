@@ -41,6 +41,7 @@ void hear_line(const driver_log::Line& line) {
   const std::lock_guard<std::mutex> lock(mutex);
   call.accused = accuser.names(call.part);
   const bool is_end = call.part == Part::Ended || call.part == Part::EndedBy;
+  if (is_end) call.unreported = reported - std::min(reported, kMost);
   reported = is_end ? 0 : reported + 1;
   if (reported <= kMost) report(call);
 }

@@ -107,7 +107,6 @@ Json in_full(const FailedCall& call) {
   Json full{{"api", call.api},
             {"code", call.code},
             {"part", name(call.part)},
-            {"accused", call.accused},
             {"sentence", call.sentence},
             {"mode", name(call.mode)},
             {"thread",
@@ -117,6 +116,7 @@ Json in_full(const FailedCall& call) {
               {"main", thread == getpid()}}},
             {"frames", std::move(frames)},
             {"python", ""}};
+  if (call.unreported != 0) full["unreported"] = call.unreported;
   if (call.capturing) full["capturing"] = *call.capturing;
   return full;
 }

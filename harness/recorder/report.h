@@ -16,6 +16,7 @@ struct FailedCall {
   std::string sentence;           // The driver's, in its log.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.
   CaptureMode mode = CaptureMode::Unknown;
+  size_t unreported = 0;  // Of an end: calls since the last one that there were too many of.
 };
 
 // To be called inside the call that failed, on its thread.
