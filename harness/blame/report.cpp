@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "harness/record/json.h"
+#include "harness/recorder/report.h"
 
 namespace recapture::blame {
 namespace {
@@ -162,6 +163,7 @@ std::vector<Process> read_report(std::string_view text) {
   }
   std::vector<Process> processes;
   for (auto& [process, calls] : all) {
+    process.cut = calls.size() >= kMostCalls;
     Judge judge(process);
     for (Call& call : calls) judge.take(std::move(call));
     judge.finish();

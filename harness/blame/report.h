@@ -55,6 +55,7 @@ struct Process {
   std::string why_not;  // Why nothing was heard, or "".
   std::vector<Failure> failures;
   std::vector<Call> refused;  // Failed, and no capture by it.
+  bool cut = false;           // There were more calls than the recorder reports.
 };
 
 // In the order in which they began to be heard. Lines that are no lines of the recorder's are skipped.

@@ -18,6 +18,7 @@
 #include "harness/explain/words.h"
 #include "harness/record/file.h"
 #include "harness/record/visible.h"
+#include "harness/recorder/report.h"
 
 namespace recapture {
 namespace fs = std::filesystem;
@@ -134,6 +135,7 @@ std::string in_words(const std::vector<blame::Process>& processes, const Explain
       words += fmt::format("{}:\n{}{}\n", head, blame::in_words(failure), causes(explainer, failure));
     }
     if (shown > kMost) words += fmt::format("and {} more\n", process.failures.size() - kMost);
+    if (process.cut) words += fmt::format("{}: only its first {} calls that failed were kept\n", head, kMostCalls);
     for (const blame::Call& refused : process.refused) {
       if (shown++ >= kMost) break;
       words += fmt::format("{}:\n{}\n", head, blame::in_words(refused));
@@ -185,7 +187,10 @@ Exit blame_program(const Places& places, const Options& options) {
     if (other != nullptr && other != recorder) variables["RECAPTURE_CHAIN"] = other;
     status = blame::launch(options.program, variables);
     std::signal(SIGPIPE, SIG_IGN);
-    processes = blame::read_report(contents_of(report.path()));
+    try {
+      processes = blame::read_report(contents_of(report.path()));
+    } catch (const Stop&) {  // The program has removed it.
+    }
   }
   const std::string text =
       options.json ? as_json(processes, explainer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"

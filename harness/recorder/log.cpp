@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMost = 64;  // Calls that are reported of one capture; a poll may fail for ever.
 
 driver_log::Accuser accuser;
-size_t reported = 0;
+size_t reported = 0, in_all = 0;
 std::mutex mutex;  // Over all of the above. What is called under it waits for neither the driver nor Python.
 
 // The sentence before the line of its call, without a destructor: the thread may be on its way out.
@@ -43,7 +43,7 @@ void hear_line(const driver_log::Line& line) {
   const bool is_end = call.part == Part::Ended || call.part == Part::EndedBy;
   if (is_end) call.unreported = reported - std::min(reported, kMost);
   reported = is_end ? 0 : reported + 1;
-  if (reported <= kMost) report(call);
+  if (reported <= kMost && in_all++ < kMostCalls) report(call);
 }
 
 void on_line(void*, int level, char* message, size_t length) {

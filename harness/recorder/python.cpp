@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "harness/recorder/loaded.h"
+#include "harness/recorder/size_limit.h"
 
 namespace recapture::python {
 namespace {
@@ -152,6 +153,7 @@ std::string frames_of_all_threads() {
   const int number = listening;
   if (number == 0 || !file_is_ours() || handler_of(number) != handler) return {};
   if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0) return {};
+  const NoSizeSignal whatever_happens;
   sigset_t one, before;
   sigemptyset(&one);
   sigaddset(&one, number);

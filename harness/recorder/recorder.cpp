@@ -3,7 +3,8 @@
 // had this place before. Preloaded it works too, where the program is linked to the driver.
 //
 // It hears the driver's own log, or where the driver has none (before R575), CUPTI (log.cpp, cupti.cpp).
-// RECAPTURE_RECORDER chooses: `log`, `cupti`, or `always`, which is CUPTI listening to every call at any time.
+// RECAPTURE_RECORDER chooses: `log`; `cupti`; or `always`, which is CUPTI listening to every call at any time, and
+// leaves Python alone: it serves tests of races.
 //
 // What it has to say goes, as an event, where RECAPTURE_EVENTS names a descriptor (harness/case/events.h); otherwise
 // all about it, a JSON line a call, to the end of the file RECAPTURE_BLAME, which `recapture blame` reads; otherwise in
@@ -34,6 +35,7 @@
 #include "harness/recorder/python.h"
 #include "harness/recorder/python_text.h"
 #include "harness/recorder/report.h"
+#include "harness/recorder/size_limit.h"
 
 namespace recapture {
 namespace {
@@ -58,6 +60,7 @@ Path path_in(const char* variable) {
 bool append(const Path& path, int flags, const std::string& line) {
   const int file = path[0] ? open(path.data(), O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0644) : -1;
   if (file < 0) return false;
+  const NoSizeSignal whatever_happens;
   [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
   close(file);
   return true;
@@ -80,9 +83,6 @@ bool for_blame() { return blame_path[0] && !has_events(); }
 
 void say_to_blame(const char* event, Json&& more) {
   Json line{{"event", event}, {"pid", getpid()}};
-  for (const auto& [variable, member] : {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank")}) {
-    if (const char* value = std::getenv(variable)) line[member] = value;
-  }
   line.update(more);
   append(blame_path, 0, line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
 }
@@ -137,10 +137,12 @@ std::string start(std::string& way) {
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) return "the process has no CUDA driver loaded";
   void* warm[4];
   backtrace(warm, 4);  // The first call loads the unwinder, which must not happen inside a call.
-  python::listen();
-  pthread_atfork(nullptr, nullptr, python::forked);
   const char* chosen = std::getenv("RECAPTURE_RECORDER");
   const std::string_view wanted = chosen ? chosen : "";
+  if (wanted != "always") {
+    python::listen();
+    pthread_atfork(nullptr, nullptr, python::forked);
+  }
   std::string why_not;
   if (wanted != "cupti" && wanted != "always") {
     way = "the driver's log";
@@ -196,7 +198,11 @@ void report(const FailedCall& call) {
 void report_state(const std::string& way, const std::string& why_not) {
   const int before = errno;
   if (for_blame()) {
-    say_to_blame("heard", {{"by", way}, {"why_not", why_not}, {"program", contents_of("/proc/self/cmdline")}});
+    Json heard{{"by", way}, {"why_not", why_not}, {"program", contents_of("/proc/self/cmdline")}};
+    for (const auto& [variable, member] : {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank")}) {
+      if (const char* value = std::getenv(variable)) heard[member] = value;
+    }
+    say_to_blame("heard", std::move(heard));
   } else {
     say(event_line(key::recorder, why_not.empty() ? "on" : why_not), why_not.empty() ? "on" : "off, " + why_not);
   }

@@ -1,5 +1,6 @@
 // What the two ways of hearing have in common: a call that failed, and where it is reported to.
 #pragma once
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -7,6 +8,9 @@
 #include "harness/recorder/captures.h"
 
 namespace recapture {
+
+// How many calls of a process are reported at most.
+constexpr size_t kMostCalls = 2000;
 
 struct FailedCall {
   std::string api;

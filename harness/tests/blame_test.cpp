@@ -483,6 +483,21 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
 }
 
+// Who loads a library holds the loader's lock, and may wait for the driver in the library's constructor, while the
+// driver waits for us.
+TEST_F(Blame, ALibraryThatCallsCudaAsItIsLoadedStopsNobody) {
+  const std::string library = RECAPTURE_BUILD "/harness/tests/libchained.so";
+  const Said said = blame(breaker + "thread", "FAKE_LOADS='" + library + "'");
+  EXPECT_EQ(said.code, 3);
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("cuMemAlloc_v2 returned 900"), HasSubstr("victims  cuEventQuery returned 900")));
+}
+
+TEST_F(Blame, ALimitOnFilesEndsNothing) {
+  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)\nsys.exit(6)\n");
+  EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec python3 -B " + script + "'").code, 6);
+}
+
 TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
   const Said where = shell(
       "python3 -c \"import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))\"");

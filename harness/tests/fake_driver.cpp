@@ -1,6 +1,7 @@
 // Stands in for libcuda.so.1 and libnvidia-ml.so.1, as far as the canary and the recorder's tests call them. Variables
 // say what is wrong: FAKE_INIT is what cuInit returns, FAKE_GPUS how many there are (2), FAKE_BROKEN the one that runs
-// no kernel, FAKE_MIG the one that is divided, FAKE_OTHERS how many processes compute on each.
+// no kernel, FAKE_MIG the one that is divided, FAKE_OTHERS how many processes compute on each, FAKE_LOADS a library
+// that another thread is loading while a call fails.
 //
 // It has captures, and the driver's log of calls that fail; built with FAKE_OLD it is a driver before R575, without the
 // log, and the CUPTI of its time.
@@ -12,8 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <semaphore>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "harness/recorder/cupti_abi.h"
@@ -64,7 +67,15 @@ const char* error_name(int code) {
   }
 }
 
+std::thread loader;  // Loads a library that calls the driver as it is loaded,
+bool loads = false;
+std::binary_semaphore loading{0};  // and is just doing so.
+
 void log(const std::string& text) {
+  if (const char* library = std::getenv("FAKE_LOADS"); library != nullptr && !std::exchange(loads, true)) {
+    loader = std::thread([library] { dlopen(library, RTLD_NOW); });
+    loading.acquire();
+  }
   std::string line = text;
   for (const auto& [callback, own] : listeners) callback(own, 0, line.data(), line.size());
 }
@@ -133,6 +144,9 @@ int cuStreamBeginCapture_v2(void* stream, int mode) {
   return end("cuStreamBeginCapture_v2", 0, nullptr, &parameters);
 }
 int cuStreamEndCapture(void* stream, void** graph) {
+#ifndef FAKE_OLD
+  if (loader.joinable()) loader.join();
+#endif
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   Capture* capture = capture_of(stream);
   if (capture == nullptr) return end("cuStreamEndCapture", 401);
@@ -177,6 +191,10 @@ int cuptiGetCallbackName(int, uint32_t id, const char** name) {
   return id < std::size(kCalls) ? (*name = kCalls[id], 0) : 1;
 }
 #else
+int fakeLoading() {
+  loading.release();
+  return cuEventQuery(nullptr);
+}
 int cuLogsRegisterCallback(LogCallback callback, void* own, void** handle) {
   listeners.emplace_back(callback, own);
   return *handle = &listeners, 0;
