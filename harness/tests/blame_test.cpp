@@ -496,6 +496,8 @@ TEST_F(Blame, ALibraryThatCallsCudaAsItIsLoadedStopsNobody) {
 TEST_F(Blame, ALimitOnFilesEndsNothing) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)\nsys.exit(6)\n");
   EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec python3 -B " + script + "'").code, 6);
+  const std::string program = breaker.substr(1, breaker.size() - 3);
+  EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'").code, 3);
 }
 
 TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
