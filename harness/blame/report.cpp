@@ -34,7 +34,7 @@ Call call_in(const Json& line) {
   for (const Json& frame : line.value("frames", Json::array())) {
     call.frames.push_back({text_at(frame, "function"), text_at(frame, "module"), number_at(frame, "offset")});
   }
-  call.python = python::read_threads(text_at(line, "python"));
+  call.python = python::read_threads(text_at(line, "python"), call.thread.handle);
   return call;
 }
 

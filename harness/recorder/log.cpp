@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMost = 64;  // Calls that are reported of one capture; a poll may fail for ever.
 
+constexpr size_t kMostWithPython = 4;
+
 driver_log::Accuser accuser;
 size_t reported = 0, in_all = 0;
 std::mutex mutex;  // Over all of the above. What is called under it waits for neither the driver nor Python.
@@ -43,6 +45,9 @@ void hear_line(const driver_log::Line& line) {
   const bool is_end = call.part == Part::Ended || call.part == Part::EndedBy;
   if (is_end) call.unreported = reported - std::min(reported, kMost);
   reported = is_end ? 0 : reported + 1;
+  // A victim's frames name nobody, unless there is no culprit to name, and that is one of the first.
+  const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
+  call.with_python = call.accused || (!is_victim && reported <= kMostWithPython);
   if (reported <= kMost && in_all++ < kMostCalls) report(call);
 }
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <type_traits>
 
@@ -39,8 +40,11 @@ using Handler = void (*)(int);
 // Where faulthandler writes: a file in memory, which the program may close and whose number it may use again.
 int file = -1;
 ino_t inode = 0;
-std::atomic<int> listening{0};  // The signal, once faulthandler listens to it.
-Handler handler = SIG_DFL;      // Its handler.
+
+// Its signals, once it listens: for all threads, and for the one that is asked.
+std::atomic<bool> listening{false};
+int for_all = 0, for_one = 0;
+Handler handler = SIG_DFL;
 
 bool file_is_ours() {
   struct stat now {};
@@ -64,21 +68,30 @@ void make_file(int at) {
   if (fstat(file, &now) == 0) inode = now.st_ino;
 }
 
+int free_signal_below(int number) {
+  do --number;
+  while (number > SIGRTMIN && handler_of(number) != SIG_DFL);
+  return number;
+}
+
 // With the GIL.
 void listen_now() {
-  if (listening != 0) return;
+  if (listening) return;
   make_file(-1);
   if (file < 0) return;
-  int number = SIGRTMAX - 1;
-  while (number > SIGRTMIN && handler_of(number) != SIG_DFL) --number;
-  std::array<char, 256> text{};
+  for_all = free_signal_below(SIGRTMAX);
+  for_one = free_signal_below(for_all);
+  std::array<char, 512> text{};
   // Nothing is bound to a name of the program's, and nothing is printed.
   std::snprintf(text.data(), text.size(),
-                "try: __import__('faulthandler').register(%d, file=%d, all_threads=True)\nexcept BaseException: pass\n",
-                number, file);
+                "try:\n"
+                "  __import__('faulthandler').register(%d, file=%d, all_threads=True)\n"
+                "  __import__('faulthandler').register(%d, file=%d, all_threads=False)\n"
+                "except BaseException: pass\n",
+                for_all, file, for_one, file);
   api.run(text.data());
-  handler = handler_of(number);
-  if (handler != SIG_DFL) listening = number;
+  handler = handler_of(for_one);
+  listening = handler != SIG_DFL;
 }
 
 int on_audit(const char*, void*, void*) {
@@ -87,39 +100,64 @@ int on_audit(const char*, void*, void*) {
   return 0;
 }
 
-// A thread that holds the GIL may itself be waiting for the driver, which waits for us: so nobody waits here for the
-// GIL but a thread of ours, and for that one not for long.
-struct Helper {
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool has_ended = false;
+// Something that is done on a thread of ours as soon as that has the GIL. A thread that holds it may be waiting for the
+// driver, and the driver waits for us: so nobody else waits for the GIL here, and nobody waits long for that thread.
+struct Errand {
+  void (*act)();
+  bool even_late;  // Also when nobody waits for it any more.
+  std::mutex mutex = {};
+  std::condition_variable ended = {};
+  bool has_ended = false, is_late = false;
 };
 
-void* listen_with_gil(void* data) {
-  auto* helper =
-      static_cast<Helper*>(data);  // Never freed: we may still be waiting for the GIL when nobody waits for us.
+std::atomic<int> late{0};  // Errands that still wait for the GIL.
+
+void* run(void* data) {
+  const std::unique_ptr<std::shared_ptr<Errand>> owned(static_cast<std::shared_ptr<Errand>*>(data));
+  Errand& errand = **owned;
   const int state = api.ensure();
-  listen_now();
+  {
+    const std::lock_guard<std::mutex> lock(errand.mutex);
+    if (!errand.is_late || errand.even_late) errand.act();
+    if (errand.is_late) --late;
+    errand.has_ended = true;
+    errand.ended.notify_one();
+  }
   api.release(state);
-  const std::lock_guard<std::mutex> lock(helper->mutex);
-  helper->has_ended = true;
-  helper->ended.notify_one();
   return nullptr;
 }
 
-void listen_on_a_thread() {
+// Whether it was done in time.
+bool with_gil(void (*act)(), bool even_late) {
   constexpr std::chrono::seconds kMost{1};
-  auto* helper = new Helper;
+  auto errand = std::make_shared<Errand>();
+  errand->act = act;
+  errand->even_late = even_late;
+  auto for_thread = std::make_unique<std::shared_ptr<Errand>>(errand);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
   pthread_t thread;
-  const bool started = pthread_create(&thread, nullptr, listen_with_gil, helper) == 0;
+  const bool started = pthread_create(&thread, nullptr, run, for_thread.get()) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) return;
+  if (!started) return false;
+  for_thread.release();  // NOLINT(bugprone-unused-return-value): it is the thread's now.
   pthread_detach(thread);
-  std::unique_lock<std::mutex> lock(helper->mutex);
-  helper->ended.wait_for(lock, kMost, [&] { return helper->has_ended; });
+  std::unique_lock<std::mutex> lock(errand->mutex);
+  errand->is_late = !errand->ended.wait_for(lock, kMost, [&] { return errand->has_ended; });
+  if (errand->is_late) ++late;
+  return !errand->is_late;
+}
+
+// The signal is handled before this returns.
+void ask(int number) {
+  const NoSizeSignal whatever_happens;
+  sigset_t one, before;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  pthread_sigmask(SIG_UNBLOCK, &one, &before);
+  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace
@@ -145,21 +183,19 @@ void listen() {
   } else if (api.has_gil() != 0) {
     listen_now();
   } else {
-    listen_on_a_thread();
+    with_gil(listen_now, true);
   }
 }
 
-std::string frames_of_all_threads() {
-  const int number = listening;
-  if (number == 0 || !file_is_ours() || handler_of(number) != handler) return {};
-  if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0) return {};
-  const NoSizeSignal whatever_happens;
-  sigset_t one, before;
-  sigemptyset(&one);
-  sigaddset(&one, number);
-  pthread_sigmask(SIG_UNBLOCK, &one, &before);
-  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);  // It is handled before this returns.
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+std::string frames_of_threads() {
+  if (!listening || !file_is_ours() || handler_of(for_all) != handler || handler_of(for_one) != handler) return {};
+  if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0 || api.is_initialized() == 0) return {};
+  // To read the frames of a thread that runs ends in a crash now and then. Whoever has the GIL has stopped all others.
+  if (api.has_gil() != 0) {
+    ask(for_all);
+  } else if (late != 0 || !with_gil([] { ask(for_all); }, false)) {
+    ask(for_one);
+  }
   std::string text;
   std::array<char, 4096> buffer{};
   for (ssize_t got = 0; (got = pread(file, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
@@ -171,6 +207,7 @@ std::string frames_of_all_threads() {
 // The file would be shared with the parent, and so would the place in it.
 void forked() {
   if (file_is_ours()) make_file(file);
+  late = 0;
 }
 
 }  // namespace recapture::python

@@ -21,24 +21,21 @@ inline std::string text(const Frame& frame) {
 
 struct Thread {
   uintptr_t handle = 0;       // pthread_self() of it.
-  bool current = false;       // The one that was asked.
   std::vector<Frame> frames;  // Innermost first; none where it runs no Python.
 };
 
-// "Current thread 0x00007f1d (most recent call first):", then a line `  File "train.py", line 12 in step` a frame. What
-// it does not know, as the C frames that Python 3.14 adds, it skips.
-inline std::vector<Thread> read_threads(std::string_view text) {
+// "Thread 0x00007f1d (most recent call first):", or "Stack (…" for the one thread that was asked, `asked`; then a line
+// `  File "train.py", line 12 in step` a frame. What it does not know, as the C frames that Python 3.14 adds, it skips.
+inline std::vector<Thread> read_threads(std::string_view text, uintptr_t asked) {
   std::vector<Thread> threads;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line(text.substr(at, end - at));
     at = end + 1;
     const size_t number = line.find("hread 0x");
+    if (line.rfind("Stack (", 0) == 0) threads.push_back({asked, {}});
     if (!line.empty() && line.front() != ' ' && number != line.npos) {
-      const bool current = line.rfind("Current", 0) == 0;
-      threads.push_back(
-          {std::strtoull(line.c_str() + number + std::string_view("hread ").size(), nullptr, 16), current, {}});
-      continue;
+      threads.push_back({std::strtoull(line.c_str() + number + std::string_view("hread ").size(), nullptr, 16), {}});
     }
     constexpr std::string_view kFile = "  File \"", kLine = "\", line ", kIn = " in ";
     const size_t after = line.rfind(kLine), in = line.find(kIn, after == line.npos ? 0 : after);

@@ -124,8 +124,8 @@ Json in_full(const FailedCall& call) {
 // The frames of the thread that asks.
 std::vector<std::string> own_python_frames() {
   std::vector<std::string> frames;
-  for (const python::Thread& thread : python::read_threads(python::frames_of_all_threads())) {
-    if (!thread.current) continue;
+  for (const python::Thread& thread : python::read_threads(python::frames_of_threads(), pthread_self())) {
+    if (thread.handle != pthread_self()) continue;
     for (const python::Frame& frame : thread.frames) frames.push_back(python::text(frame));
   }
   return frames;
@@ -183,10 +183,7 @@ void report(const FailedCall& call) {
   const std::lock_guard<std::mutex> lock(report_mutex);
   if (for_blame()) {
     Json full = in_full(call);
-    // A victim's frames name nobody, unless there is no culprit to name.
-    if (call.accused || (call.part != Part::Victim && call.part != Part::Ended)) {
-      full["python"] = python::frames_of_all_threads();
-    }
+    if (call.with_python) full["python"] = python::frames_of_threads();
     say_to_blame("failed", std::move(full));
   } else if (call.accused) {
     const Culprit culprit{call.api, call.code, call.capturing, call.mode, callers(own_begin), own_python_frames()};

@@ -16,6 +16,7 @@ struct FailedCall {
   std::string api;
   int code = 0;
   Part part = Part::Suspect;
+  bool with_python = true;
   bool accused = false;           // The one that is named where only one can be.
   std::string sentence;           // The driver's, in its log.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.

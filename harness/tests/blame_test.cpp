@@ -100,18 +100,20 @@ TEST(PythonText, OfFaulthandlerIsRead) {
       "  File \"t.py\", line 17 in <module>\n"
       "Extension modules: numpy (total: 1)\n"
       "Current thread's C stack trace (most recent call first):\n"
-      "  Binary file \"/usr/bin/python3\", at _Py_DumpStack+0x52 [0x1]\n");
+      "  Binary file \"/usr/bin/python3\", at _Py_DumpStack+0x52 [0x1]\n",
+      1);
   ASSERT_THAT(threads, SizeIs(3));
   EXPECT_EQ(threads[0].handle, 0x7f05f49ff6c0U);
-  EXPECT_FALSE(threads[0].current);
   ASSERT_THAT(threads[0].frames, SizeIs(2));
   EXPECT_EQ(python::text(threads[0].frames[0]), "/a \"b\", line 2 in c/t.py:12 load");
   EXPECT_THAT(threads[1].frames, IsEmpty());
-  EXPECT_TRUE(threads[2].current);
   ASSERT_THAT(threads[2].frames, SizeIs(1));
   EXPECT_EQ(python::text(threads[2].frames[0]), "t.py:17 <module>");
-  EXPECT_THAT(python::read_threads(""), IsEmpty());
-  EXPECT_THAT(python::read_threads("  File \"t.py\", line 1 in f\n"), IsEmpty());
+  EXPECT_THAT(python::read_threads("", 1), IsEmpty());
+  EXPECT_THAT(python::read_threads("  File \"t.py\", line 1 in f\n", 1), IsEmpty());
+  const auto one = python::read_threads("Stack (most recent call first):\n  File \"t.py\", line 1 in f\n", 5);
+  ASSERT_THAT(one, SizeIs(1));
+  EXPECT_EQ(one[0].handle, 5U);
 }
 
 // Asked at thousands of places in every library that this process has.
@@ -481,6 +483,24 @@ with capture():
   const Said said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
+}
+
+// Who has the GIL waits for the driver, and the driver waits for us. Then the failing thread alone is asked.
+TEST_F(Blame, NobodyWaitsLongForTheGil) {
+  const std::string script = python(R"(
+start()
+def hold():
+    ctypes.PyDLL("libcuda.so.1").fakeHolding()
+with capture():
+    holder = threading.Thread(target=hold)
+    holder.start()
+    cu.fakeFailingWhileHeld()  # breaks it
+    holder.join()
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>")));
+  EXPECT_THAT(said.out, Not(HasSubstr(" in hold\n")));
 }
 
 // Who loads a library holds the loader's lock, and may wait for the driver in the library's constructor, while the

@@ -36,6 +36,7 @@ struct Capture {
   bool broken, unjoined;
 };
 std::vector<Capture> captures;
+std::binary_semaphore held{0};
 std::recursive_mutex mutex;  // Held while the log calls back, as the real one may be.
 
 #ifdef FAKE_OLD
@@ -171,6 +172,16 @@ int cuCtxSynchronize() {  // The one that breaks captures and logs nothing.
 }
 int cuMemcpyBatchAsync() { return end("cuMemcpyBatchAsync", captures.empty() ? 0 : 900); }
 int cuEventQuery(void*) { return unsafe("cuEventQuery"); }
+int fakeHolding() {  // In here its caller waits for the driver, with the GIL if it is called so.
+  held.release();
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  return 0;
+}
+int fakeFailingWhileHeld() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  held.acquire();
+  return cuEventQuery(nullptr);
+}
 int fakeBackward() {  // As autograd does it: on a thread that has never run Python.
   std::thread([] { cuEventQuery(nullptr); }).join();
   return 0;
