@@ -34,6 +34,7 @@ void send_on(int number, siginfo_t* info, void*) {
   if (getppid() != parent) _exit(127);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   sigprocmask(SIG_SETMASK, &mask, nullptr);

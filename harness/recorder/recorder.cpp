@@ -150,7 +150,7 @@ std::string start(std::string& way) {
     if (why_not.empty() || wanted == "log") return why_not;
   }
   way = "CUPTI";
-  const std::string neither = hear_cupti(wanted == "always");
+  std::string neither = hear_cupti(wanted == "always");
   if (!neither.empty() && !why_not.empty()) return why_not + ", and " + neither;
   return neither;
 }
