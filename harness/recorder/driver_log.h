@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "harness/recorder/calls.h"
 
@@ -39,15 +40,16 @@ inline Line read_line(std::string_view text) {
 // capture last ended broken.
 class Accuser {
  public:
-  // Whether this call is to be named as a culprit.
+  // Whether this call is to be named. A refused one is named too, and leaves the culprit to come.
   bool names(Part part) {
-    const bool is_news = !accused_;
-    accused_ = part != Part::Ended && part != Part::EndedBy;
+    bool& named = part == Part::Refused ? refused_ : accused_;
+    const bool is_news = !std::exchange(named, true);
+    if (part == Part::Ended || part == Part::EndedBy) accused_ = refused_ = false;
     return is_news;
   }
 
  private:
-  bool accused_ = false;
+  bool accused_ = false, refused_ = false;
 };
 
 }  // namespace recapture::driver_log

@@ -81,7 +81,9 @@ TEST(DriverLog, OneCallIsNamedUntilACaptureHasEndedBroken) {
   EXPECT_FALSE(accuser.names(Part::Suspect));
   EXPECT_FALSE(accuser.names(Part::Victim));
   EXPECT_FALSE(accuser.names(Part::Ended));
+  EXPECT_TRUE(accuser.names(Part::Refused));
   EXPECT_TRUE(accuser.names(Part::Suspect));
+  EXPECT_FALSE(accuser.names(Part::Refused));
   EXPECT_FALSE(accuser.names(Part::Ended));
   EXPECT_TRUE(accuser.names(Part::Ended)) << "of a call that was not logged";
   EXPECT_TRUE(accuser.names(Part::EndedBy));
