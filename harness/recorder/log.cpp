@@ -15,13 +15,12 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMost = 64;  // Calls that are reported of one capture; a poll may fail for ever.
-
-constexpr size_t kMostWithPython = 4;
+constexpr size_t kMost = 64;           // Calls that are reported of one capture; a poll may fail for ever.
+constexpr size_t kMostWithPython = 4;  // Of these with Python's frames, which may take a second.
 
 driver_log::Accuser accuser;
 size_t reported = 0, in_all = 0;
-std::mutex mutex;  // Over all of the above. What is called under it waits for neither the driver nor Python.
+std::mutex mutex;  // Over all of the above. What is called under it does not wait for the driver.
 
 // The sentence before the line of its call, without a destructor: the thread may be on its way out.
 thread_local std::array<char, 256> sentence;

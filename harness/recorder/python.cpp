@@ -27,12 +27,13 @@ namespace {
 using AuditHook = int (*)(const char* event, void* arguments, void* own);
 
 struct Api {
-  int (*is_initialized)();                // Py_IsInitialized
-  int (*has_gil)();                       // PyGILState_Check
-  int (*ensure)();                        // PyGILState_Ensure
-  void (*release)(int state);             // PyGILState_Release
-  int (*run)(const char* text);           // PyRun_SimpleString
-  int (*add_hook)(AuditHook, void* own);  // PySys_AddAuditHook, since 3.8
+  int (*is_initialized)();                                // Py_IsInitialized
+  int (*has_gil)();                                       // PyGILState_Check
+  int (*ensure)();                                        // PyGILState_Ensure
+  void (*release)(int state);                             // PyGILState_Release
+  int (*run)(const char* text);                           // PyRun_SimpleString
+  int (*add_pending)(int (*call)(void* own), void* own);  // Py_AddPendingCall
+  int (*add_hook)(AuditHook, void* own);                  // PySys_AddAuditHook, since 3.8
 } api{};
 
 using Handler = void (*)(int);
@@ -74,9 +75,11 @@ int free_signal_below(int number) {
   return number;
 }
 
-// With the GIL.
+// With the GIL, and not inside the driver: this runs Python code, which may hand the GIL to a thread that waits for the
+// driver.
 void listen_now() {
-  if (listening) return;
+  static std::atomic<bool> begun{false};
+  if (begun.exchange(true)) return;
   make_file(-1);
   if (file < 0) return;
   for_all = free_signal_below(SIGRTMAX);
@@ -95,8 +98,7 @@ void listen_now() {
 }
 
 int on_audit(const char*, void*, void*) {
-  static std::atomic<bool> done{false};
-  if (!done && api.is_initialized() != 0 && !done.exchange(true)) listen_now();
+  if (!listening && api.is_initialized() != 0) listen_now();
   return 0;
 }
 
@@ -109,6 +111,8 @@ struct Errand {
   std::condition_variable ended = {};
   bool has_ended = false, is_late = false;
 };
+
+constexpr std::chrono::seconds kMost{1};  // How long somebody waits.
 
 std::atomic<int> late{0};  // Errands that still wait for the GIL.
 
@@ -128,8 +132,7 @@ void* run(void* data) {
 }
 
 // Whether it was done in time.
-bool with_gil(void (*act)(), bool even_late) {
-  constexpr std::chrono::seconds kMost{1};
+bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
   auto errand = std::make_shared<Errand>();
   errand->act = act;
   errand->even_late = even_late;
@@ -144,7 +147,7 @@ bool with_gil(void (*act)(), bool even_late) {
   for_thread.release();  // NOLINT(bugprone-unused-return-value): it is the thread's now.
   pthread_detach(thread);
   std::unique_lock<std::mutex> lock(errand->mutex);
-  errand->is_late = !errand->ended.wait_for(lock, kMost, [&] { return errand->has_ended; });
+  errand->is_late = !errand->ended.wait_for(lock, most, [&] { return errand->has_ended; });
   if (errand->is_late) ++late;
   return !errand->is_late;
 }
@@ -180,10 +183,14 @@ void listen() {
   }
   if (api.is_initialized() == 0) {
     if (find(api.add_hook, "PySys_AddAuditHook")) api.add_hook(on_audit, nullptr);
-  } else if (api.has_gil() != 0) {
-    listen_now();
+  } else if (api.has_gil() != 0) {  // Whoever of the two is there first: the main thread, once it is back in Python.
+    constexpr std::chrono::seconds kNotNow{0};
+    if (find(api.add_pending, "Py_AddPendingCall")) {
+      api.add_pending([](void*) { return listen_now(), 0; }, nullptr);
+    }
+    with_gil(listen_now, true, kNotNow);
   } else {
-    with_gil(listen_now, true);
+    with_gil(listen_now, true, kMost);
   }
 }
 
@@ -193,7 +200,7 @@ std::string frames_of_threads() {
   // To read the frames of a thread that runs ends in a crash now and then. Whoever has the GIL has stopped all others.
   if (api.has_gil() != 0) {
     ask(for_all);
-  } else if (late != 0 || !with_gil([] { ask(for_all); }, false)) {
+  } else if (late != 0 || !with_gil([] { ask(for_all); }, false, kMost)) {
     ask(for_one);
   }
   std::string text;
