@@ -90,9 +90,11 @@ class Judge {
     std::vector<Failure>& failures = process_.failures;
     const bool other_thread =
         !failures.empty() && failures.back().end && failures.back().end->thread.id != end.thread.id;
-    if (open_.empty() && other_thread) {
+    if (other_thread && std::none_of(open_.begin(), open_.end(), is_suspect)) {
       // A second capture that the same call has broken. One thread's next capture is a new one.
       ++failures.back().ends;
+      failures.back().victims.insert(failures.back().victims.end(), open_.begin(), open_.end());
+      open_.clear();
     } else {
       close(std::move(end));
     }
@@ -100,10 +102,10 @@ class Judge {
 
   void close(std::optional<Call> end) {
     Failure failure;
-    const auto culprit = std::find_if(open_.begin(), open_.end(), is_suspect);
-    if (culprit != open_.end()) {
-      failure.culprit = std::move(*culprit);
-      open_.erase(culprit);
+    // What follows a victim came too late to be the culprit.
+    if (!open_.empty() && is_suspect(open_.front())) {
+      failure.culprit = std::move(open_.front());
+      open_.erase(open_.begin());
     }
     // A capture is ended by the thread that captured, but for 908, and relaxed ones that nobody else can break.
     if (failure.culprit && end && !failure.culprit->capturing) {

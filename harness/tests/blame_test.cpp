@@ -194,6 +194,9 @@ TEST(Judging, OneCallBreaksTwoCaptures) {
   auto all = failures(once + failed("cuStreamEndCapture", 901, 2));
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_EQ(all[0].ends, 2U);
+  all = failures(once + failed("cuStreamSynchronize", 901, 2) + failed("cuStreamEndCapture", 901, 2));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_THAT(all[0].victims, SizeIs(1));
   all = failures(once + failed("cuStreamEndCapture", 901, 1));
   ASSERT_THAT(all, SizeIs(2)) << "a second capture of the same thread came later";
   EXPECT_FALSE(all[1].culprit);
@@ -203,6 +206,11 @@ TEST(Judging, VictimsAloneHaveNoCulprit) {
   const auto all = failures(failed("cuStreamSynchronize", 901) + failed("cuStreamEndCapture", 901));
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_FALSE(all[0].culprit);
+  const auto late =
+      failures(failed("cuStreamSynchronize", 901) + failed("cuEventQuery", 900, 2) + failed("cuStreamEndCapture", 901));
+  ASSERT_THAT(late, SizeIs(1));
+  EXPECT_FALSE(late[0].culprit) << "the capture was broken before";
+  EXPECT_THAT(late[0].victims, SizeIs(2));
   EXPECT_THAT(failures(failed("cuStreamSynchronize", 901)), IsEmpty());
 }
 
