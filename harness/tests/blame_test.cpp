@@ -28,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -38,14 +39,13 @@ using ::testing::StartsWith;
 TEST(DriverLog, ItsLinesAreRead) {
   for (const char* before : {"", "[23:57:31.242][139912224974400][CUDA][E] ", "[22:21:32.099][25642][CUDA][E][cuX] "}) {
     for (const char* after : {"", "\n"}) {
-      const std::string text =
-          before + std::string("Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemAlloc_v2");
-      const driver_log::Line line = driver_log::read_line(text + after);
-      EXPECT_EQ(line.api, "cuMemAlloc_v2") << text;
-      EXPECT_EQ(line.code, 900) << text;
-      const std::string other = before + std::string("buffer cannot be NULL") + after;
-      EXPECT_EQ(driver_log::read_line(other).sentence, "buffer cannot be NULL");
-      EXPECT_EQ(driver_log::read_line(other).api, "");
+      const std::string call =
+          std::string(before) + "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemAlloc_v2" + after;
+      EXPECT_EQ(driver_log::read_line(call).api, "cuMemAlloc_v2") << call;
+      EXPECT_EQ(driver_log::read_line(call).code, 900) << call;
+      const std::string sentence = std::string(before) + "buffer cannot be NULL" + after;
+      EXPECT_EQ(driver_log::read_line(sentence).sentence, "buffer cannot be NULL");
+      EXPECT_EQ(driver_log::read_line(sentence).api, "");
     }
   }
   const std::string with_end("Returning 1 (X) from cuA\0", 25);
@@ -315,7 +315,8 @@ TEST_F(Blame, NamesCallThreadAndLine) {
               HasSubstr("cuMemAlloc_v2 returned 900 (operation not permitted when stream is capturing) and broke"));
   EXPECT_THAT(said.out, HasSubstr("initiated from another thread"));
   EXPECT_THAT(said.out, HasSubstr("\"loader\", which does not capture"));
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("breaker.cpp:{} in work", line_with(source, "here work breaks it"))));
+  EXPECT_THAT(said.out,
+              ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*work", line_with(source, "here work breaks it"))));
   EXPECT_THAT(said.out, HasSubstr("\"breaker\", the main one\n"));
   EXPECT_THAT(said.out, HasSubstr("(allocation_in_other_thread)\n"));
   EXPECT_THAT(said.out, Not(HasSubstr("raw_malloc_in_capture")));
@@ -323,7 +324,8 @@ TEST_F(Blame, NamesCallThreadAndLine) {
 
 TEST_F(Blame, VictimsComeAfterTheCulprit) {
   const Said said = blame(breaker + "sync");
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("breaker.cpp:{} in step", line_with(source, "here step breaks it"))));
+  EXPECT_THAT(said.out,
+              ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*step", line_with(source, "here step breaks it"))));
   EXPECT_THAT(said.out, HasSubstr("which captures\n"));
   EXPECT_THAT(said.out, HasSubstr("victims  cuStreamSynchronize returned 901"));
   EXPECT_THAT(said.out, HasSubstr("end      cuStreamEndCapture returned 901"));
