@@ -22,6 +22,8 @@ Verb merge_verb(CLI::App& app);
 Verb tables_verb(CLI::App& app);
 Verb catalogue_verb(CLI::App& app, const std::string& root);
 Verb explain_verb(CLI::App& app, const std::string& root);
+Verb compare_verb(CLI::App& app, const std::string& root);
+Verb gate_verb(CLI::App& app, const std::string& root);
 Verb test_verb(CLI::App& app, const std::string& root);
 
 // Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
