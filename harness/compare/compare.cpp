@@ -1,6 +1,7 @@
 #include "harness/compare/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -84,8 +85,12 @@ std::string cut(const std::string& text, size_t most = 100) {
 // "CUDA error 900", or the text of what was raised.
 std::string failure_words(const std::string& failure) {
   if (const int code = code_of_failure(failure); code != 0) return fmt::format("CUDA error {}", code);
-  const size_t quote = failure.find('"');
-  return quote == std::string::npos ? cut(failure) : cut(failure.substr(quote), 90);
+  for (const std::string begin : {"check \"", "assert \""}) {
+    if (failure.rfind(begin, 0) == 0 && failure.size() > begin.size() && failure.back() == '"') {
+      return fmt::format("\"{}\"", cut(failure.substr(begin.size(), failure.size() - begin.size() - 1)));
+    }
+  }
+  return cut(failure);
 }
 
 std::string error_words(const Seen& seen) {
@@ -96,7 +101,7 @@ std::string error_words(const Seen& seen) {
                        at_end ? " at the end of the capture" : "",
                        signature->status == "invalidated" ? ", invalidating the capture" : "");
   }
-  if (!text.empty()) return cut(text);
+  if (!text.empty()) return failure_words(text);
   return seen.row->seen.empty() ? "an error" : cut(seen.row->seen);
 }
 
@@ -119,7 +124,7 @@ std::string what_it_does(const Seen& seen, bool past) {
       break;
   }
   return seen.row->effect == word(Effect::Leaks)
-             ? either("leaked, without an error", "leaks, without an error")
+             ? either("leaked", "leaks, without an error")
              : either("went on with wrong numbers", "goes on with wrong numbers, without an error");
 }
 
@@ -164,7 +169,8 @@ class Results {
 // What stands behind one compared test.
 struct Pair {
   ComparedTest compared;
-  Seen from, to;  // Without a row where it is unknown for want of one.
+  Seen from, to;            // Without a row where it is unknown for want of one.
+  bool same_error = false;  // But of another C++ type, or from another call.
 };
 
 class Comparer {
@@ -228,7 +234,8 @@ class Comparer {
       break;
     }
     if (pair.to.row == nullptr) {
-      pair.compared.sentence = "not comparable: the code of the case differs between the two runs";
+      pair.compared.sentence = fmt::format("not comparable: {} and {} ran different code of the case{}", from_.name(),
+                                           to_.name(), advice(before.front(), after.front()));
     } else if (pair.from.test().has(key::tries) || pair.to.test().has(key::tries)) {
       compare_rates(pair);
     } else {
@@ -237,11 +244,21 @@ class Comparer {
     return pair;
   }
 
+  // Which of the two has to run again.
+  std::string advice(const Seen& before, const Seen& now) const {
+    std::vector<std::string> releases;
+    for (const Seen& seen : {before, now}) {
+      const Record& record = seen.run->record;
+      if (background_.rules.stale(record, seen.row->case_id)) releases.push_back(record.where("release"));
+    }
+    return releases.empty() ? "" : fmt::format("; `ci/suite {}` runs today's", fmt::join(releases, " "));
+  }
+
   void decide(Pair& pair, Consequence consequence) const {
     pair.compared.consequence = consequence;
     if (consequence == Consequence::Same) return;
-    pair.compared.sentence = fmt::format("{} in {}, and {} in {}", what_it_does(pair.from, true), from_.name(),
-                                         what_it_does(pair.to, false), to_.name());
+    pair.compared.sentence = fmt::format("{} in {}; in {} it {}", what_it_does(pair.from, true), from_.name(),
+                                         to_.name(), what_it_does(pair.to, false));
   }
 
   bool is_clear(Pair& pair) const {
@@ -311,16 +328,23 @@ class Comparer {
     if (before != after) {
       const std::string one = error_words(pair.from), other = error_words(pair.to);
       const bool told = one != other;
-      say(fmt::format("{} {} in {}, and {} {} in {}", state == State::Warns ? "warned of" : "raised",
-                      told ? one : cut(before), from_.name(), state == State::Warns ? "warns of" : "raises",
-                      told ? other : cut(after), to_.name()));
-    } else if (!type.empty() && !new_type.empty() && type != new_type) {
-      say(fmt::format("raised a {} in {}, and raises a {} in {}", visible(type), from_.name(), visible(new_type),
-                      to_.name()));
-    } else if (!call.empty() && !new_call.empty() && call != new_call) {
-      say(fmt::format("the same error came from {} in {}, and comes from {} in {}", visible(call), from_.name(),
-                      visible(new_call), to_.name()));
+      say(fmt::format("{} {} in {}; in {} it {} {}", state == State::Warns ? "warned of" : "raised",
+                      told ? one : cut(before), from_.name(), to_.name(), state == State::Warns ? "warns of" : "raises",
+                      told ? other : cut(after)));
+      return;
     }
+    std::vector<std::string> differences;
+    if (!type.empty() && !new_type.empty() && type != new_type) {
+      differences.push_back(
+          fmt::format("was a {} in {}, and is a {} in {}", visible(type), from_.name(), visible(new_type), to_.name()));
+    }
+    if (!call.empty() && !new_call.empty() && call != new_call) {
+      differences.push_back(fmt::format("came from {} in {}, and comes from {} in {}", visible(call), from_.name(),
+                                        visible(new_call), to_.name()));
+    }
+    if (differences.empty()) return;
+    pair.same_error = true;
+    say(fmt::format("the same error {}", fmt::join(differences, "; it ")));
   }
 
   // Of the runs with the same code as this one.
@@ -386,7 +410,9 @@ class Comparer {
       if (was_seen && still_silent != pairs.end()) {
         // The sign has gone, and not the damage.
         compared.consequence = Consequence::SilentNow;
-        compared.sentence += fmt::format(", where it still {}", what_it_does(still_silent->to, false));
+        compared.sentence =
+            fmt::format("{} in {}; in {} that sign is gone, and it still {}", what_it_does(pair.from, true),
+                        from_.name(), to_.name(), what_it_does(still_silent->to, false));
       } else if (fails) {
         compared.sentence += "; other forms of this failure remain";
       }
@@ -413,7 +439,7 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
     const std::string number = numbers.substr(at, end - at);
     const auto found =
         std::find_if(sources.begin(), sources.end(), [&](const CitedSource& s) { return s.id == number; });
-    if (found != sources.end()) all.push_back({found->title, number, "", found->url});
+    if (found != sources.end()) all.push_back({"", number, "", found->url, found->title});
     at = end + 2;
   }
   return all;
@@ -426,18 +452,18 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(pair.from.run->record), now = e.where.covers(pair.to.run->record);
-      if (before == now) continue;
-      if (found == nullptr || now) found = &change;
+      if (before != now && (found == nullptr || now)) found = &change;
     }
   }
   if (found != nullptr) {
     auto all = named_sources(found->number, background.sources);
-    if (all.empty()) all.push_back({"", found->number, "", ""});
+    if (all.empty()) all.push_back({"", found->number, "", "", ""});
     for (UpstreamChange& one : all) one.since = found->since;
     all.front().what = found->what;
     return all;
   }
   std::vector<UpstreamChange> all;
+  if (pair.same_error) return all;  // Which none of the case's threads is about.
   if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
     for (const Json& source : one->sources) {
       if (text_at(source, "document") != "upstream") continue;

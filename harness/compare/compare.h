@@ -1,7 +1,7 @@
 // What changes for a user between two sides, each of them a release or a run, test by test and by consequence. From
 // records alone.
 #pragma once
-#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -42,7 +42,8 @@ struct ComparedTest {
 };
 
 struct UpstreamChange {
-  std::string what, number, since, url;  // "" each where it is not known.
+  std::string what;  // The change itself, of its first number; "" for a thread that the case cites and that may be it.
+  std::string number, since, url, title;  // "" each where it is not known.
 };
 
 // Tests of one case that changed in the same way.

@@ -31,15 +31,16 @@ std::vector<Alike> groups_of(const Comparison& comparison) {
   for (const CaseChange& change : comparison.changes) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
       const CaseChange& first = *known.front();
-      const bool is_change = !first.upstream.empty() && !first.upstream.front().what.empty();
       return first.consequence == change.consequence && first.sentence == change.sentence &&
-             (number_of(first) == number_of(change) || !is_change);
+             number_of(first) == number_of(change);
     });
     if (group == groups.end()) group = groups.insert(groups.end(), Alike());
     group->push_back(&change);
   }
   return groups;
 }
+
+bool is_change(const CaseChange& change) { return !change.upstream.empty() && !change.upstream.front().what.empty(); }
 
 std::string upstream_words(const UpstreamChange& one) {
   return fmt::format("{}{}{}{}", one.number, one.since.empty() ? "" : ", since " + one.since,
@@ -79,7 +80,8 @@ std::string group_text(const Alike& group) {
   const bool is_long = group.size() > kFewCases;
   if (!is_long) {
     for (const UpstreamChange& one : first.upstream) {
-      text += fmt::format("    {}{}\n", one.what.empty() ? "" : one.what + ": ", upstream_words(one));
+      const std::string what = is_change(first) ? one.what : "see " + one.title;
+      text += fmt::format("    {}{}{}\n", what, what.empty() ? "" : ": ", upstream_words(one));
     }
   }
   std::string names;
