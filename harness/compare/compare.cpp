@@ -171,6 +171,7 @@ struct Pair {
   ComparedTest compared;
   Seen from, to;            // Without a row where it is unknown for want of one.
   bool same_error = false;  // But of another C++ type, or from another call.
+  bool partly = false;      // It is gone, and another form of the failure is not.
 };
 
 class Comparer {
@@ -415,6 +416,7 @@ class Comparer {
                         from_.name(), to_.name(), what_it_does(still_silent->to, false));
       } else if (fails) {
         compared.sentence += "; other forms of this failure remain";
+        pair.partly = true;
       }
     }
   }
@@ -500,13 +502,14 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
     });
     if (at == changes.end()) {
       const CatalogueCase* one = background.find(id);
-      CaseChange change{test.consequence,
-                        id,
-                        one == nullptr ? visible(pair.to.run->record.cases.at(id).title) : one->title,
-                        {},
-                        test.sentence,
-                        fixes_of(pair, results, background),
-                        upstream_of(pair, background)};
+      CaseChange change;
+      change.consequence = test.consequence;
+      change.case_id = id;
+      change.title = one == nullptr ? visible(pair.to.run->record.cases.at(id).title) : one->title;
+      change.sentence = test.sentence;
+      change.fixes = fixes_of(pair, results, background);
+      change.partly = pair.partly;
+      change.upstream = upstream_of(pair, background);
       at = changes.insert(changes.end(), {state_of(*pair.to.row) == State::Silent, std::move(change)});
     }
     at->second.tests.push_back(test.test);

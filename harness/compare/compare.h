@@ -53,6 +53,7 @@ struct CaseChange {
   std::vector<std::string> tests;
   std::string sentence;
   std::vector<std::string> fixes;  // What to do: those that hold on the new side; what one may stop doing.
+  bool partly = false;             // Other forms of the failure remain.
   std::vector<UpstreamChange> upstream;
 };
 

@@ -53,8 +53,9 @@ std::string names_of(const CaseChange& change) {
   return names;
 }
 
-const char* advice(Consequence consequence) {
-  return consequence == Consequence::Workaround ? "no longer needed" : "do";
+const char* advice(const CaseChange& change) {
+  if (change.consequence != Consequence::Workaround) return "do";
+  return change.partly ? "no longer needed for this" : "no longer needed";
 }
 
 // Why tests are unknown, with how many, the most first.
@@ -89,8 +90,7 @@ std::string group_text(const Alike& group) {
     names += (names.empty() ? "" : " ") + change->case_id;
     if (is_long) continue;
     text += fmt::format("    {} ({}): {}\n", change->case_id, names_of(*change), change->title);
-    for (const std::string& fix : change->fixes)
-      text += fmt::format("      {}: {}\n", advice(change->consequence), fix);
+    for (const std::string& fix : change->fixes) text += fmt::format("      {}: {}\n", advice(*change), fix);
   }
   if (!is_long) return text + fmt::format("    more: recapture show {}\n", names);
   size_t tests = 0;
@@ -173,7 +173,8 @@ std::string as_markdown(const Comparison& comparison) {
     std::string row;
     if (change.consequence != current) {
       row = fmt::format("\n## {}\n\n| case | what changes | {} | upstream |\n| --- | --- | --- | --- |\n",
-                        word(change.consequence), advice(change.consequence));
+                        word(change.consequence),
+                        change.consequence == Consequence::Workaround ? "no longer needed" : "what to do");
     }
     std::vector<std::string> fixes, links;
     for (const std::string& fix : change.fixes) fixes.push_back(escaped(fix));

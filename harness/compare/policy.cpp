@@ -4,7 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "harness/judge/suggest.h"
 #include "harness/judge/toml.h"
@@ -12,6 +16,10 @@
 
 namespace recapture {
 namespace {
+
+// What a feature rests on, whose cases do not name the feature itself.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kParts = {
+    {{"ddp", "accumulategrad"}, {"ddp", "nccl"}}};
 
 bool is_of_a_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -81,8 +89,14 @@ std::set<std::string> cases_concerned(const std::string& word, const Catalogue& 
     return cases;
   }
   if (wanted.size() > 3 && wanted.back() == 's') wanted.pop_back();  // "graphed callables" is one too.
+  std::vector<std::string> all = {wanted};
+  for (const auto& [feature, part] : kParts) {
+    if (feature == wanted) all.emplace_back(part);
+  }
   for (const CatalogueCase& one : catalogue) {
-    if (speaks_of(prose_of(one), wanted)) cases.insert(one.id);
+    const std::string prose = prose_of(one);
+    const auto said = [&](const std::string& words) { return speaks_of(prose, words); };
+    if (std::any_of(all.begin(), all.end(), said)) cases.insert(one.id);
   }
   if (cases.empty()) {
     throw Stop(Exit::Usage,
