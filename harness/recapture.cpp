@@ -101,7 +101,8 @@ Exit command_line(int argc, char** argv) {
   const Verb verbs[] = {list_verb(app, root), show_verb(app, root),    run_verb(app, root),
                         merge_verb(app),      tables_verb(app),        catalogue_verb(app, root),
                         test_verb(app, root), explain_verb(app, root), compare_verb(app, root),
-                        gate_verb(app, root), expect_verb(app, root),  help_verb(app)};
+                        gate_verb(app, root), good_verb(app, root),    expect_verb(app, root),
+                        help_verb(app)};
   if (const std::string word = verb_in(argc, argv); !word.empty()) require_verb(app, word);
   for (const Verb& verb : verbs) {
     for (CLI::Option* option : verb.command->get_options()) {

@@ -106,6 +106,18 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   return {command, [options, &root] { return compare_sides(Places::find(root), *options); }};
 }
 
+Verb good_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("good", "Mark a record as what `good` stands for in compare and gate");
+  command->add_option("record", options->from, "A whole run's record")->required();
+  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
+  return {command, [options, &root] {
+            const std::string records = options->records.empty() ? Places::find(root).reports() : options->records;
+            print("{} is good\n", mark_good(options->from, records));
+            return Exit::AsExpected;
+          }};
+}
+
 Verb gate_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command =

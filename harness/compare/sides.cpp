@@ -7,13 +7,16 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "harness/judge/index.h"
 #include "harness/judge/suggest.h"
 #include "harness/judge/version.h"
+#include "harness/record/file.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -70,6 +73,16 @@ bool newer(const Head& a, const Head& b) {
   return std::tuple(started(a.environment), a.path) > std::tuple(started(b.environment), b.path);
 }
 
+std::string marks_of(const std::string& records) { return records + "/good.txt"; }
+
+std::set<std::string> marked_good(const std::string& records) {
+  std::set<std::string> marked;
+  if (!fs::exists(marks_of(records))) return marked;
+  std::istringstream lines(contents_of(marks_of(records)));
+  for (std::string line; std::getline(lines, line);) marked.insert(line);
+  return marked;
+}
+
 class Finder {
  public:
   Finder(MachineChoice choice, std::string records, const Background& background)
@@ -87,6 +100,13 @@ class Finder {
     }
     const std::string machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
+    const auto has_runtime = [&](const Head& head) {
+      return text_at(head.environment, "cuda_runtime") == choice_.cuda_runtime;
+    };
+    if (!choice_.cuda_runtime.empty() && std::none_of(one.heads.begin(), one.heads.end(), has_runtime) &&
+        std::none_of(other.heads.begin(), other.heads.end(), has_runtime)) {
+      throw Stop(Exit::NothingRan, "neither side ran with CUDA runtime " + visible(choice_.cuda_runtime));
+    }
     const bool same_release = release_of(one) == release_of(other);
     return {side(one, same_release), side(other, same_release), notes_};
   }
@@ -124,25 +144,28 @@ class Finder {
 
   // The runs that a release, a folder or a record stands for.
   std::vector<Head> named(const std::string& word) const {
+    std::string empty;
     for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + release_for(word)}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
-        auto heads = heads_below(path);
-        if (heads.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(path));
-        return fitting(std::move(heads), word);
+        if (auto heads = heads_below(path); !heads.empty()) return fitting(std::move(heads), word);
+        if (empty.empty()) empty = path;  // A build of that release has its name too.
+      } else if (fs::exists(path, error)) {
+        return fitting({{path, unbroken(path)}}, word);
       }
-      if (!fs::exists(path, error)) continue;
-      Json environment = environment_of(path);
-      if (is_broken(environment)) {
-        throw Stop(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
-                                            visible(path), visible(text_at(environment, "break"))));
-      }
-      return fitting({{path, std::move(environment)}}, word);
     }
+    if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
     if (word.find('/') != std::string::npos || fs::path(word).extension() == ".jsonl") read_record(word);  // Says why.
     throw Stop(Exit::Usage, no_such("release", word, releases(),
-                                    "there are no records of it; a side is a release, a "
-                                    "record, a folder, latest, latest~1 or good"));
+                                    "there are no records of it; a side is a release, a record, a folder, latest, "
+                                    "latest~1 or good"));
+  }
+
+  static Json unbroken(const std::string& path) {
+    Json environment = environment_of(path);
+    if (!is_broken(environment)) return environment;
+    throw Stop(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
+                                        visible(path), visible(text_at(environment, "break"))));
   }
 
   std::vector<std::string> releases() const {
@@ -189,10 +212,17 @@ class Finder {
     return {heads[before]};
   }
 
+  // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
   Head good(const std::vector<Head>& heads, const Runs& other, const std::string& machine) const {
+    const std::set<std::string> marked = marked_good(folder_);
+    const auto is_before = [&](const Head& head) {
+      return std::all_of(other.heads.begin(), other.heads.end(), [&](const Head& one) { return newer(one, head); });
+    };
     for (const Head& head : heads) {
-      const auto is_newer = [&](const Head& one) { return newer(one, head); };
-      if (!std::all_of(other.heads.begin(), other.heads.end(), is_newer)) continue;
+      if (marked.count(fs::path(head.path).lexically_relative(folder_)) != 0 && is_before(head)) return head;
+    }
+    for (const Head& head : heads) {
+      if (!is_before(head)) continue;
       const Judged run = judged_by_its_own_code(read_record(head.path), background_);
       const bool is_missing =
           std::any_of(run.rows.begin(), run.rows.end(), [](const Row& row) { return row.verdict == Verdict::Missing; });
@@ -279,6 +309,25 @@ class Finder {
 };
 
 }  // namespace
+
+std::string mark_good(const std::string& path, const std::string& records) {
+  const Record record = read_record(path);
+  const std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
+  if (name.empty() || name.rfind("..", 0) == 0) {
+    throw Stop(Exit::Usage, fmt::format("{} does not lie below {}", visible(path), visible(records)));
+  }
+  if (record.broken() != Break::Nothing || !record.whole()) {
+    throw Stop(Exit::Usage, fmt::format("{} is {}, and no run to compare with", visible(path),
+                                        record.whole() ? "broken on purpose" : "not whole"));
+  }
+  if (marked_good(records).count(name) == 0) {
+    std::ofstream file(marks_of(records), std::ios::app);
+    file << name << "\n";
+    file.close();
+    if (!file) throw Stop(Exit::Infrastructure, visible(marks_of(records)) + ": cannot write it");
+  }
+  return name;
+}
 
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const Background& background) {

@@ -461,6 +461,31 @@ TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   EXPECT_EQ(said.code, 0) << said.out;
 }
 
+TEST_F(Sides, AreGoodIfSomebodySaysSo) {
+  FakeRun second;
+  second.release = "2.15.0";
+  second.started = "2026-01-03T00:00:00Z";
+  second.saw("D").write(reports + "/2.15.0/g.run-2.jsonl");
+  EXPECT_EQ(compare("good latest").code, 0) << "the run before it";
+  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").out, "2.6.0/g.jsonl is good\n");
+  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(text_of(reports + "/good.txt"), "2.6.0/g.jsonl\n");
+  EXPECT_EQ(compare("good latest").code, 1);
+  FakeRun cut;
+  cut.end = "";
+  cut.write(reports + "/2.6.0/cut.jsonl");
+  cut.write(folder + "/elsewhere.jsonl");
+  EXPECT_THAT(recapture("good " + reports + "/2.6.0/cut.jsonl").out,
+              HasSubstr("is not whole, and no run to compare with"));
+  EXPECT_THAT(recapture("good " + folder + "/elsewhere.jsonl").out, HasSubstr("does not lie below"));
+  EXPECT_EQ(recapture("good " + folder + "/none.jsonl").code, 2);
+}
+
+TEST_F(Sides, AreReleasesAlsoWhereABuildHasTheirName) {
+  fs::create_directories(folder + "/build/2.15.0/cases");
+  EXPECT_EQ(shell("cd '" + folder + "/build' && ./recapture compare 2.6.0 2.15.0").code, 1);
+}
+
 TEST_F(Sides, AreOfOneMachine) {
   for (const char* release : {"2.6.0", "2.15.0"}) {
     FakeRun other;
@@ -520,6 +545,7 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
       {"latest latest~7", 4, "there is no latest~7"},
       {"good 2.6.0", 4, "no good run"},
       {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200"},
+      {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
       {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
       {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is no XML"},
       {"2.6.0 2.15.0 --junit " + f + "no/x.xml", 7, "cannot write it"},
