@@ -75,7 +75,7 @@ std::string without_versions(const std::string& text) {
 }
 
 std::string cut(const std::string& text, size_t most = 100) {
-  const std::string line = visible(text.substr(0, text.find('\n')));
+  std::string line = visible(text.substr(0, text.find('\n')));
   if (line.size() <= most) return line;
   size_t end = most - 3;
   while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
@@ -521,6 +521,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
   };
   std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   std::vector<CaseChange> sorted;
+  sorted.reserve(changes.size());
   for (auto& [is_silent, change] : changes) sorted.push_back(std::move(change));
   return sorted;
 }
@@ -535,8 +536,8 @@ std::string bundled(const Record& from, const Record& to) {
   std::string words;
   for (const auto& [key, name] : kParts) {
     const std::string before = known(from.where(key)), now = known(to.where(key));
-    words +=
-        fmt::format("{}{} {}", words.empty() ? "bundled: " : ", ", name, before == now ? now : before + " -> " + now);
+    words += fmt::format("{}{} {}", words.empty() ? "bundled: " : ", ", name,
+                         before == now ? now : fmt::format("{} -> {}", before, now));
   }
   return words;
 }

@@ -248,7 +248,7 @@ class Finder {
                              visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
     }
     std::sort(shared.begin(), shared.end());
-    const std::string machine = std::get<2>(shared.front());
+    std::string machine = std::get<2>(shared.front());
     for (const Head& head : one.heads) {
       const std::string key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return std::get<2>(each) == key; };
@@ -312,7 +312,7 @@ class Finder {
 
 std::string mark_good(const std::string& path, const std::string& records) {
   const Record record = read_record(path);
-  const std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
+  std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
   if (name.empty() || name.rfind("..", 0) == 0) {
     throw Stop(Exit::Usage, fmt::format("{} does not lie below {}", visible(path), visible(records)));
   }
