@@ -160,8 +160,8 @@ std::string as_text(const Comparison& comparison) {
 
 std::string as_markdown(const Comparison& comparison) {
   std::string text = fmt::format("# {}\n\n", escaped(comparison.head.front()));
-  for (size_t i = 1; i < comparison.head.size(); ++i) text += fmt::format("{}\n", escaped(comparison.head[i]));
-  text += "\n" + counts_of(comparison) + "\n";
+  for (size_t i = 1; i < comparison.head.size(); ++i) text += fmt::format("* {}\n", escaped(comparison.head[i]));
+  text += "\n" + counts_of(comparison) + "\n\n`recapture show CASE` has everything on record about a case.\n";
   std::string tail;
   for (const auto& [reason, count] : reasons_of(comparison)) {
     if (tail.size() < kMostBytes / 10) tail += fmt::format("| {} | {} |\n", count, escaped(reason));
