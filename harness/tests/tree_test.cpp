@@ -287,10 +287,11 @@ TEST(ReportsReadme, IsWhatTheRecordsGive) {
 
 // Floors from the top down: each may use those below it, and none above it.
 TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case",  "recorder", "record", "judge", "show",
-                                           "check", "explain",  "blame",  "run",   "commands"};
+  const std::vector<std::string> floors = {"case",    "recorder", "record",  "judge", "show",    "check",
+                                           "explain", "blame",    "compare", "run",   "commands"};
   const auto floor_of = [&](const std::string& folder) {
-    if (folder == "check" || folder == "explain" || folder == "blame") return 4L;  // Beside show.
+    const bool is_beside_show = folder == "check" || folder == "explain" || folder == "blame" || folder == "compare";
+    if (is_beside_show) return 4L;
     return std::find(floors.begin(), floors.end(), folder) - floors.begin();
   };
   static const std::regex kInclude(R"re(#include "harness/(\w+)/)re");
