@@ -168,6 +168,8 @@ TEST(Suggest, TheNearestOfEachKind) {
               ElementsAre("item_in_capture", "tolist_in_capture"));
   EXPECT_THAT(near("", {"a"}), IsEmpty());
   EXPECT_EQ(no_such("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
+  EXPECT_EQ(no_such("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
+            "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
   EXPECT_THAT(stopped_by([] { require_known_release(RECAPTURE_ROOT, "2.11"); }),
               HasSubstr("there is no release '2.11'; did you mean 2.11.0?"));
 }

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
+#include "harness/record/exit.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -208,6 +210,30 @@ TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
   EXPECT_THAT(codes("cudaErrorInvalidValueOfMine"), IsEmpty());
   EXPECT_THAT(codes("took 901 ms"), IsEmpty());
   EXPECT_THAT(codes(std::string("\0\xff\n\n901", 6)), IsEmpty());
+}
+
+TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
+  const std::string root = ::testing::TempDir() + "recapture-causes-" + std::to_string(getpid());
+  std::filesystem::create_directories(root + "/cases");
+  const std::string cause = "[[cause]]\nid='c'\ntitle='t'\nfixes=['f']\n";
+  const std::pair<std::string, std::string> table[] = {
+      {"", "has no [[cause]]"},
+      {"cause = [5]\n", "a cause is a table"},
+      {cause, "nothing can speak for it"},
+      {"[[cause]]\nid='c'\ntitle='t'\nsays=['s']\n", "no case of that id"},
+      {cause + "says=['s']\n" + cause + "says=['s']\n", "'c' is there twice"},
+  };
+  for (const auto& [text, words] : table) {
+    std::ofstream(root + "/cases/causes.toml") << text;
+    try {
+      read_causes(root, catalogue());
+      ADD_FAILURE() << text;
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage) << text;
+      EXPECT_THAT(stop.what(), HasSubstr(words));
+    }
+  }
+  std::filesystem::remove_all(root);
 }
 
 TEST(Causes, EveryCueIsFoundInItsOwnText) {
