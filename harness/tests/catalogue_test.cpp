@@ -371,6 +371,7 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
       {"show 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
       {"show 2.15.0/h.jsonl", "there is no record '2.15.0/h.jsonl'; did you mean 2.15.0/g.jsonl?"},
       {"list --built --release 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
+      {"show item_in_capture --markdown", "a case is shown as text or by --json"},
       {"show sync reports", "show takes cases, or records, or one folder, not some of each"},
   };
   for (const auto& [arguments, line] : words) {
