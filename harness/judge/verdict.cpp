@@ -40,9 +40,9 @@ constexpr std::array<VerdictRow, 14> kVerdicts = {{
     {Verdict::NotApplicable, "not applicable", Tone::Skipped, Exit::NothingRan},
 }};
 
-// The worst first.
-constexpr std::array<Exit, 6> kExits = {Exit::Infrastructure, Exit::Changed,    Exit::Inconclusive,
-                                        Exit::NewlyFixed,     Exit::AsExpected, Exit::NothingRan};
+// The worst first; where there is none of these, nothing ran.
+constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exit::Inconclusive, Exit::NewlyFixed,
+                                        Exit::AsExpected};
 
 const std::vector<ClassifyRow> kClassify = {
     {"any", "contradictory", Result::Invalid, Result::Invalid},

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "harness/check/expectations.h"
@@ -102,6 +103,20 @@ TEST(ExitCode, TheWorstCounts) {
   EXPECT_EQ(exit_for({Verdict::Changed, Verdict::Missing}), Exit::Infrastructure);
   EXPECT_EQ(exit_for({Verdict::Unavailable, Verdict::NotApplicable}), Exit::NothingRan);
   EXPECT_EQ(exit_for({}), Exit::NothingRan);
+}
+
+// What is shown as good, and only that, exits as good: whoever reads colours and whoever reads exit codes agree.
+TEST(ExitCode, FitsTheToneOfEachVerdict) {
+  const std::map<Tone, std::set<Exit>> fitting = {{Tone::Green, {Exit::AsExpected}},
+                                                  {Tone::Red, {Exit::Changed, Exit::NewlyFixed}},
+                                                  {Tone::Error, {Exit::Inconclusive, Exit::Infrastructure}},
+                                                  {Tone::Skipped, {Exit::Inconclusive, Exit::NothingRan}}};
+  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    EXPECT_TRUE(fitting.at(tone_of(verdict)).count(exit_for({verdict}))) << word(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::NewlyFixed, verdict == Verdict::NewlyFixed) << word(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::Infrastructure, verdict == Verdict::Missing) << word(verdict);
+  }
 }
 
 TEST(Design, ShowsTheTablesThatJudge) {

@@ -322,9 +322,10 @@ TEST(Anonymous, HidesFoldersAndNothingElse) {
   anonymous.hide("/home/ed", "~");
   anonymous.hide("/home/ed/tree/", "");
   anonymous.hide("/tmp/x", "(scratch)");
+  anonymous.hide("/w", "(work)");
   EXPECT_EQ(anonymous("passed /home/ed /home/eddy /home/ed/a -I/home/ed/b"), "passed ~ /home/eddy ~/a -I~/b");
   EXPECT_EQ(anonymous("/home/ed/tree/cases/a.cpp"), "cases/a.cpp") << "the longer folder first";
-  EXPECT_EQ(anonymous("/tmp/x/y /tmp/xy"), "(scratch)/y /tmp/xy");
+  EXPECT_EQ(anonymous("/tmp/x/y /tmp/xy /w/y"), "(scratch)/y /tmp/xy (work)/y");
 }
 
 }  // namespace

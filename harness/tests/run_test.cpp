@@ -577,6 +577,15 @@ TEST_F(Program, ListNamesEveryTestAndItsKind) {
   EXPECT_EQ(cases[0]["sources"][0]["document"], "none");
 }
 
+TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
+  const auto test = [&](const std::string& name) { return recapture("test --release 2.15.0 liar." + name).code; };
+  EXPECT_EQ(test("ControlHolds"), 0);
+  EXPECT_EQ(test("ReproducesHealthy"), 5);
+  EXPECT_EQ(test("FixIsSkipped"), 77);
+  EXPECT_EQ(test("FixIsSkipped"), 77) << "again, over the record of the last time";
+  EXPECT_EQ(read_record(folder + "/build/2.15.0/ctest/liar.FixIsSkipped.jsonl").end, "complete");
+}
+
 TEST_F(Program, WithoutAGpuHostCasesRunAndTheRestSaysWhy) {
   const Said said = recapture("run liar.ControlHolds --record " + record());
   EXPECT_EQ(said.code, 0);
