@@ -105,10 +105,11 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
   const auto info = record.cases.find(case_id);
   if (info == record.cases.end()) return false;
   size_t failures = 0, healthy = 0;
-  for (const std::string& test : info->second.tests) {
-    if (kind_of_id(case_id + "." + test) != Kind::Reproduces) continue;
+  for (const std::string& name : info->second.tests) {
+    const std::string test = fmt::format("{}.{}", case_id, name);
+    if (kind_of_id(test) != Kind::Reproduces) continue;
     ++failures;
-    const Expectation* expected = find_expectation(rules.expectations, case_id + "." + test, record);
+    const Expectation* expected = find_expectation(rules.expectations, test, record);
     if (expected != nullptr && expected->result == word(Result::Healthy)) ++healthy;
   }
   return failures > 0 && healthy == failures;
