@@ -96,6 +96,7 @@ TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
       EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, classify(kind, test), test), Verdict::Unavailable);
     }
     Record record;
+    record.environment = {{"release", "2.15.0"}};
     record.cases["c"] = CaseInfo{};
     record.add(test);
     const Row row = judge_record(record, {}).front();
