@@ -50,6 +50,29 @@ TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
+// What ci/pack has left out, and a test that called it, here before a lot of other words.
+TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
+  std::filesystem::create_directories(folder + "/site");
+  std::ofstream(folder + "/site/recapture_pack.json") << R"({"left_out": ["libcufft.so.12", "libcurand.so.10"]})";
+  const std::string environment_line =
+      R"({"libtorch":"2.15.0","cuda_runtime":"13.0","library":")" + folder + R"(/site/torch/lib/libtorch_cpu.so"})";
+  script("build/2.15.0/cases/lies/packed",
+         std::string("case $1 in\n") + "--describe) exec '" RECAPTURE_BUILD "/harness/tests/rude' \"$@\" ;;\n" +
+             "--environment) echo '" + environment_line + "' ;;\n" + "*) echo '" + std::string(kLeftOut) +
+             "libcufft.so.12 (cufftPlan1d)'; seq 1000; kill -ABRT $$ ;;\nesac");
+  const Said said = recapture("run packed.ControlHolds --exec --record " + record());
+  EXPECT_EQ(said.code, 4) << said.out;
+  EXPECT_THAT(said.out,
+              HasSubstr("unavailable: left out of this pack: libcufft.so.12 (cufftPlan1d) (1: packed.ControlHolds)\n"));
+  const Json environment = read_record(record()).environment;
+  EXPECT_EQ(environment.at("left_out"), (Json{"libcufft.so.12", "libcurand.so.10"}));
+  EXPECT_EQ(environment.at("packed"), true);
+  std::ofstream(folder + "/site/recapture_pack.json") << "{}";
+  const Said damaged = recapture("run packed.ControlHolds --exec --record " + folder + "/second");
+  EXPECT_EQ(damaged.code, 7);
+  EXPECT_THAT(damaged.out, HasSubstr("recapture_pack.json does not say what is left out"));
+}
+
 // The canary itself, on a driver that does as it is told.
 TEST_F(Processes, TheCanaryAsksEveryGpu) {
   std::filesystem::create_directories(folder + "/lib");
