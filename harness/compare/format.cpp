@@ -14,8 +14,8 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMostBytes = 1000 * 1000;  // GitHub takes 1 MiB.
-constexpr size_t kFewCases = 12;            // More that changed alike are only named.
+constexpr size_t kMostBytes = size_t{1000} * 1000;  // GitHub takes 1 MiB.
+constexpr size_t kFewCases = 12;                    // More that changed alike are only named.
 
 // Changes that differ in nothing but the case, in the order of the first.
 using Alike = std::vector<const CaseChange*>;
