@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <vector>
 
 #include "harness/blame/source.h"
 #include "harness/case/cuda_errors.h"
+#include "harness/record/spelling.h"
 #include "harness/record/visible.h"
 
 namespace recapture::blame {
@@ -20,15 +20,9 @@ const CudaError* error_of(int code) {
   return found == std::end(kCudaErrors) ? nullptr : found;
 }
 
-// "cudaErrorIllegalState" as the driver spells it, "CUDA_ERROR_ILLEGAL_STATE".
-std::string driver_name(int code) {
+std::string driver_name_of(int code) {
   const CudaError* error = error_of(code);
-  std::string upper;
-  for (const char c : error == nullptr ? std::string_view("cudaErrorUnknown") : error->name) {
-    if (std::isupper(static_cast<unsigned char>(c)) != 0) upper += '_';
-    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return upper;
+  return driver_name(error == nullptr ? "cudaErrorUnknown" : error->name);
 }
 
 std::string returned(const Call& call) {
@@ -158,7 +152,7 @@ std::string as_log(const Failure& failure) {
       sentence += *call.capturing ? "the calling thread" : "another thread";
     }
     if (!sentence.empty()) log += "[CUDA][E] " + sentence + "\n";
-    log += fmt::format("[CUDA][E] Returning {} ({}) from {}\n", call.code, driver_name(call.code), call.api);
+    log += fmt::format("[CUDA][E] Returning {} ({}) from {}\n", call.code, driver_name_of(call.code), call.api);
   };
   if (failure.culprit) {
     add(*failure.culprit);
@@ -202,7 +196,7 @@ std::string in_words(const Failure& failure) {
 }
 
 std::string in_words(const Call& refused) {
-  std::string words = returned(refused) + "; it broke no capture, and what it was to do was not done\n";
+  std::string words = returned(refused) + "; it broke no capture, which goes on without it\n";
   if (!refused.sentence.empty()) words += line("driver", visible(refused.sentence));
   return words + line("thread", on_thread(refused)) + where(refused);
 }

@@ -6,13 +6,13 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "harness/commands/commands.h"
 #include "harness/compare/format.h"
 #include "harness/compare/policy.h"
 #include "harness/compare/sides.h"
+#include "harness/record/file.h"
 #include "harness/record/output.h"
 #include "harness/run/places.h"
 
@@ -31,16 +31,9 @@ Background background_of(const std::string& root) {
   return background;
 }
 
-void write_junit(const Comparison& comparison, const std::string& path) {
-  std::ofstream file(path);
-  file << as_junit(comparison);
-  file.close();
-  if (!file) throw Stop(Exit::Infrastructure, path + ": cannot write it");
-}
-
 // Prints it and what else there is to say; JSON has no other words.
 void tell(const Comparison& comparison, const Options& options, const std::string& last_line) {
-  if (!options.junit.empty()) write_junit(comparison, options.junit);
+  if (!options.junit.empty()) write_file(options.junit, as_junit(comparison));
   if (options.json) {
     print("{}\n", as_json(comparison).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
@@ -121,7 +114,7 @@ Verb good_verb(CLI::App& app, const std::string& root) {
 Verb gate_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command =
-      add_command(app, "gate", "Whether what changes between two of them is in your way; runs nothing", *options);
+      add_command(app, "gate", "Whether a change between two of them blocks you, by a policy; runs nothing", *options);
   command->add_option("--policy", options->policy,
                       "TOML: block = [consequences], concerns = [families, cases, features], unknown = percent");
   command->footer(

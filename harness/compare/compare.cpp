@@ -105,6 +105,13 @@ std::string error_words(const Seen& seen) {
   return seen.row->seen.empty() ? "an error" : cut(seen.row->seen);
 }
 
+// The reason alone, which a test begins with "Not applicable: ".
+std::string why_lacking(const Seen& seen) {
+  constexpr std::string_view kBegin = "Not applicable: ";
+  const std::string& words = seen.row->seen;
+  return cut(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
+}
+
 // "raised CUDA error 900" of the past, "raises …" of today.
 std::string what_it_does(const Seen& seen, bool past) {
   const auto either = [&](const char* then, const char* now) { return std::string(past ? then : now); };
@@ -285,13 +292,13 @@ class Comparer {
       const std::string fix = sentence_of_fix(pair.to.row->case_id, pair.to.row->name);
       pair.compared.sentence =
           fmt::format("the remedy \"{}\" held in {}, and {} in {}: {}", fix, from_.name(),
-                      now == State::Lacking ? "cannot be had" : "does not", to_.name(), cut(pair.to.row->seen));
+                      now == State::Lacking ? "cannot be had" : "does not", to_.name(), why_lacking(pair.to));
       return;
     }
     if (before == State::Lacking || now == State::Lacking) {
       const bool is_first = before == State::Lacking;
       pair.compared.sentence = fmt::format("not applicable in {}: {}", is_first ? from_.name() : to_.name(),
-                                           cut(is_first ? pair.from.row->seen : pair.to.row->seen));
+                                           why_lacking(is_first ? pair.from : pair.to));
       pair.compared.ran = false;
       return;
     }

@@ -12,6 +12,7 @@
 
 #include "harness/judge/suggest.h"
 #include "harness/judge/toml.h"
+#include "harness/record/spelling.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -22,11 +23,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kParts = 
     {{"ddp", "accumulategrad"}, {"ddp", "nccl"}}};
 
 bool is_of_a_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 // Whether a text has the words, from a word's beginning on: "graphed callable" is in "two graphed callables".
 bool speaks_of(const std::string& text, const std::string& words) {
@@ -41,7 +37,7 @@ std::string prose_of(const CatalogueCase& one) {
   for (const CatalogueTest& test : one.tests) text += "\n" + test.fix;
   std::string id = one.id;
   std::replace(id.begin(), id.end(), '_', ' ');
-  return lower(text + "\n" + id);
+  return lower_case(text + "\n" + id);
 }
 
 }  // namespace
@@ -79,7 +75,7 @@ Policy read_policy(const std::string& path) {
 
 std::set<std::string> cases_concerned(const std::string& word, const Catalogue& catalogue) {
   std::set<std::string> cases;
-  std::string wanted = lower(word);
+  std::string wanted = lower_case(word);
   const Names names = names_in(catalogue);
   const bool is_name = std::find(names.families.begin(), names.families.end(), word) != names.families.end() ||
                        std::find(names.cases.begin(), names.cases.end(), word) != names.cases.end() ||

@@ -17,6 +17,7 @@
 #include "harness/judge/suggest.h"
 #include "harness/judge/version.h"
 #include "harness/record/file.h"
+#include "harness/record/spelling.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -38,15 +39,10 @@ bool is_broken(const Json& environment) {
   return break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 bool chosen(const MachineChoice& choice, const Json& environment) {
   const std::string gpu = text_at(environment, "gpu");
   if (choice.gpu == "none" && !gpu.empty()) return false;
-  if (!choice.gpu.empty() && choice.gpu != "none" && lower(gpu).find(lower(choice.gpu)) == std::string::npos)
+  if (!choice.gpu.empty() && choice.gpu != "none" && lower_case(gpu).find(lower_case(choice.gpu)) == std::string::npos)
     return false;
   return choice.driver.empty() || text_at(environment, "driver") == choice.driver;
 }

@@ -435,7 +435,7 @@ void Run::run_all() {
 }
 
 void Run::end_interrupted() {
-  record_.keep({{"end", "interrupted"}});
+  record_.keep({{"end", "interrupted"}}, Wait::ForNobody);  // Its user waits, and all that was finished is on the disk.
   throw Stop(Exit::Interrupted, "interrupted; --resume " + record_.path() + " runs the rest");
 }
 

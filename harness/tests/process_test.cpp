@@ -136,6 +136,23 @@ TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
   stop("run rude.ControlHolds --record " + record());
 }
 
+TEST_F(Processes, CtrlCWaitsForNoDisk) {
+  setenv("LD_PRELOAD", RECAPTURE_BUILD "/harness/tests/libslow_disk.so", 1);
+  setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  setenv("RECAPTURE_DISK_IS_BUSY", (folder + "/busy").c_str(), 1);
+  const pid_t runner = start("run rude.ControlHolds rude.ReproducesAndHangs --record " + record());
+  unsetenv("LD_PRELOAD");
+  std::ofstream(folder + "/busy").close();
+  kill(runner, SIGINT);
+  pollfd end{static_cast<int>(syscall(SYS_pidfd_open, runner, 0)), POLLIN, 0};
+  EXPECT_EQ(poll(&end, 1, 1000), 1) << "it waits for the disk";
+  close(end.fd);
+  std::filesystem::remove(folder + "/busy");
+  EXPECT_EQ(ended_within(runner, 1), 130);
+  EXPECT_EQ(read_record(record()).end, "interrupted");
+  EXPECT_NE(read_record(record()).find("rude.ControlHolds"), nullptr);
+}
+
 TEST_F(Processes, CtrlCWhileACaseDescribesItselfLeavesNothing) {
   add("rude_server", "hangs_in_describe");
   const pid_t runner = start("run rude.ControlHolds --record " + record());
