@@ -35,7 +35,7 @@ RECAPTURE_CASE = {
 class ReentrantCheckpointInPython : public PythonTest {
  protected:
   // The document's model, smaller, with blocks that take a keyword argument. `prepare` may replace `model`; `step` sets
-  // `gradient`, which has to be that of the model without checkpoints, twice. An error comes with those functions of
+  // `gradient`, which has to be that of the model without checkpoints, twice. An error comes after those functions of
   // torch that it went through.
   std::string with(const std::string& use_reentrant, const std::string& arguments, const std::string& prepare,
                    const std::string& step) {
@@ -82,7 +82,7 @@ try:
 except Exception as e:
     names = [f.name for f in traceback.extract_tb(e.__traceback__) if "/torch/" in f.filename]
     through = " > ".join(n for n in names if n in ("make_graphed_callables", "grad", "backward", "checkpoint"))
-    seen = f"{type(e).__name__}: {str(e).splitlines()[0]} (by {through})"
+    seen = f"{through}: {type(e).__name__}: {str(e).splitlines()[0]}"
 )py"),
                   {{"use_reentrant", use_reentrant}, {"arguments", arguments}, {"prepare", prepare}, {"step", step}});
   }
@@ -106,25 +106,27 @@ TEST_F(ReentrantCheckpointInPython, ReproducesWithKeywordArguments) {
   std::string use_reentrant = "False";
   TRIGGER(use_reentrant = "True");
   REPRODUCES(with(use_reentrant, "scale=3.0", "pass", kBackward),
-             "ValueError: Unexpected keyword arguments: scale (by *checkpoint)", kRight);
+             "checkpoint: ValueError: Unexpected keyword arguments: scale", kRight);
 }
 
 TEST_F(ReentrantCheckpointInPython, ReproducesUnderGrad) {
   std::string use_reentrant = "False";
   TRIGGER(use_reentrant = "True");
-  REPRODUCES(with(use_reentrant, "", "pass", kGrad),
-             "RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
-             "`inputs` parameter to .backward()* (by grad > backward)",
-             kRight);
+  REPRODUCES(
+      with(use_reentrant, "", "pass", kGrad),
+      "grad > backward: RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() "
+      "or passing an `inputs` parameter to .backward()*",
+      kRight);
 }
 
 TEST_F(ReentrantCheckpointInPython, ReproducesByGraphedCallable) {
   std::string use_reentrant = "False";
   TRIGGER(use_reentrant = "True");
-  REPRODUCES(with(use_reentrant, "", kGraphed, kBackward),
-             "RuntimeError: When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an "
-             "`inputs` parameter to .backward()* (by make_graphed_callables > grad > backward)",
-             kRight);
+  REPRODUCES(
+      with(use_reentrant, "", kGraphed, kBackward),
+      "make_graphed_callables > grad > backward: RuntimeError: When use_reentrant=True, torch.utils.checkpoint is "
+      "incompatible with .grad() or passing an `inputs` parameter to .backward()*",
+      kRight);
 }
 
 TEST_F(ReentrantCheckpointInPython, FixNonReentrantCheckpoint) {

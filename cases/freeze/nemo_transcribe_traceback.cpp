@@ -28,8 +28,10 @@ RECAPTURE_CASE = {
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
     .needs = "host python nemo",
-    .fixes = {{"FixSemaphore2_0", "Acquire one threading.Semaphore(1) per model around every call of transcribe()."},
-              {"FixSemaphore3_0", "Acquire one threading.Semaphore(1) per model around every call of transcribe()."}},
+    .fixes = {{"FixSemaphore2_0",
+               "Acquire one threading.Semaphore(1) per model before its transcribe(), and release it after."},
+              {"FixSemaphore3_0",
+               "Let only one thread at a time be in transcribe() of a model, by a threading.Semaphore(1)."}},
 };
 
 class NemoTranscribeTraceback : public NemoTest {

@@ -2,7 +2,8 @@
 //
 // The report tried that to rule Dynamo out. corruption_table.ReproducesWithoutDynamo sets the variable and looks at the
 // load alone; here a function is compiled in the same process, by a backend that counts what it is given: one graph
-// with Dynamo on, none with it off, by either switch.
+// with Dynamo on, none with it off, by either switch. No fix is here: turning Dynamo off was one that did not help, and
+// those that do are shown by nvrtc_log_in_shared_bytes and corruption_table.
 //
 // Alone:  g++ cases/load/load_without_dynamo.cpp $(ci/libtorch --flags) -o load_without_dynamo
 
