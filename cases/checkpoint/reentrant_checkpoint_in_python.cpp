@@ -67,17 +67,17 @@ def plain(x):
     return x
 
 use_reentrant, arguments = eval(use_reentrant), eval(f"dict({arguments})")
-model = CheckpointedModel(dim=8, num_blocks=2)
+torch.manual_seed(1234)
+model = CheckpointedModel(dim=32, num_blocks=2)
 try:
-    x = torch.randn((4, 8), requires_grad=True)
+    x = torch.randn((4, 32), requires_grad=True)
     exec(prepare)
     seen = []
     for scale in (1, 3):
-        x = (torch.rand(4, 8) * scale).requires_grad_()
+        x = (torch.randn(4, 32) * scale).requires_grad_()
         expected, = torch.autograd.grad(plain(x).sum(), x)
         exec(step)
-        assert expected.any()
-        seen.append("right" if torch.allclose(gradient, expected, 1e-4) else "wrong")
+        seen.append("right" if expected.any() and torch.allclose(gradient, expected, 1e-3, 1e-6) else "wrong")
     seen = ", ".join(seen)
 except Exception as e:
     names = [f.name for f in traceback.extract_tb(e.__traceback__) if "/torch/" in f.filename]
