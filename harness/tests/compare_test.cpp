@@ -568,6 +568,62 @@ TEST_F(Sides, JUnitIsWrittenBesideTheText) {
   EXPECT_TRUE(document.load_file(xml.c_str()));
 }
 
+// With the same case built for both releases.
+class GateRuns : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::remove(cases + "/twofold");
+    add_case("steady");
+    fs::create_directories(folder + "/build/2.6.0");
+    fs::copy(folder + "/build/2.15.0/cases", folder + "/build/2.6.0/cases", fs::copy_options::recursive);
+  }
+  void catalogue() const {
+    const Said made = recapture("catalogue --release 2.15.0");
+    fs::create_directories(folder + "/cases");
+    std::ofstream(folder + "/cases/catalogue.json") << made.out;
+  }
+  size_t records(const std::string& release) const {
+    const fs::path runs = folder + "/build/gate/" + release;
+    return fs::exists(runs) ? static_cast<size_t>(std::distance(fs::directory_iterator(runs), {})) : 0;
+  }
+};
+
+TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
+  const Said said = shell("'" + folder + "/build/recapture' gate 2.6 2.15 --run --gpu none --json 2>/dev/null");
+  EXPECT_EQ(said.code, 0) << said.out;
+  const Json answer = Json::parse(said.out);
+  EXPECT_EQ(answer.at("unknown"), 0);
+  ASSERT_EQ(answer.at("changes").size(), 1U);
+  EXPECT_EQ(answer.at("changes")[0].at("consequence"), "workarounds you may delete");
+  EXPECT_EQ(records("2.6.0"), 1U);
+  EXPECT_EQ(records("2.15.0"), 1U);
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.6.0"), 1U) << "what is on record was run again";
+  fs::remove_all(folder + "/build/gate/2.15.0");
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.15.0"), 1U);
+  add_case("steady_too");
+  fs::copy(cases + "/steady_too", folder + "/build/2.6.0/cases/doubtful/steady_too");
+  catalogue();
+  const Said more = recapture("gate 2.6 2.15 --run --gpu none");
+  EXPECT_EQ(more.code, 0);
+  EXPECT_THAT(more.out, AllOf(HasSubstr("steady_too.ControlHolds"), Not(HasSubstr("steady.ControlHolds"))));
+}
+
+TEST_F(GateRuns, OnlyReleasesThatAreBuiltAndOnlyWhereItCan) {
+  for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"2.6 2.15", 7, "no GPU to run on: no driver; --gpu none runs what needs none"},
+           {"2.6 latest --gpu none", 2, "'latest'"},
+           {"2.6 2.11 --gpu none", 2, "'2.11'"},
+           {"2.6 2.15 --gpu none --records /proc/nowhere", 7, "cannot make this record"},
+           {"2.6 2.15 --gpu none --json --markdown", 2, "cannot be combined"}}) {
+    const Said said = recapture("gate --run " + arguments);
+    EXPECT_EQ(said.code, code) << arguments << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+}
+
 TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
   const std::string policy = folder + "/p.toml";
   const auto gate = [&](const std::string& text) {
