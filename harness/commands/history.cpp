@@ -43,28 +43,34 @@ std::vector<std::string> places_for_index(const std::string& folder) {
 // By case the tests that are named; no tests for all that the records have of it.
 using Named = std::map<std::string, std::vector<std::string>>;
 
-Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue,
-               const std::vector<std::string>& cases) {
+Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue, Index& index) {
   Names names = names_in(catalogue);
-  for (const std::string& id : cases) {  // Of a case that the tree has no longer there is a history.
-    if (std::find(names.cases.begin(), names.cases.end(), id) == names.cases.end()) names.cases.push_back(id);
-  }
-  Named named_tests;
+  // Of what the tree has no longer there is a history too.
+  const auto add = [](std::vector<std::string>& known, const std::string& name) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  };
+  const auto on_record = index.cases();
+  for (const std::string& id : on_record) add(names.cases, id);
+  Named tests;
   for (const std::string& word : words) {
+    const std::string id = case_of(word);
+    if (id != word && std::find(on_record.begin(), on_record.end(), id) != on_record.end()) {
+      for (const std::string& test : index.tests_of(id)) add(names.tests, test);
+    }
     for (const std::string& name : named(word, names)) {
-      if (std::find(names.cases.begin(), names.cases.end(), name) != names.cases.end()) {
-        named_tests[name] = {};
-        continue;
+      if (name.find('.') != std::string::npos) {
+        const auto [known, is_new] = tests.emplace(case_of(name), std::vector<std::string>());
+        if (is_new || !known->second.empty()) known->second.push_back(name);
+      } else if (std::find(names.cases.begin(), names.cases.end(), name) != names.cases.end()) {
+        tests[name] = {};
+      } else {
+        for (const CatalogueCase& one : catalogue) {
+          if (one.family == name) tests[one.id] = {};
+        }
       }
-      for (const CatalogueCase& one : catalogue) {
-        if (one.family == name) named_tests[one.id] = {};
-      }
-      if (name.find('.') == std::string::npos) continue;
-      const auto [known, is_new] = named_tests.emplace(case_of(name), std::vector<std::string>());
-      if (is_new || !known->second.empty()) known->second.push_back(name);
     }
   }
-  return named_tests;
+  return tests;
 }
 
 Exit history(const Places& places, const Options& options) {
@@ -80,7 +86,7 @@ Exit history(const Places& places, const Options& options) {
   const std::string none = ask(folder, places_for_index(folder), [&](Index& index) {
     bad = index.bad();
     if (index.runs().empty() && bad.empty()) throw Stop(Exit::NothingRan, "no records below " + folder);
-    const Named asked = named_in(options.names, catalogue, index.cases());
+    const Named asked = named_in(options.names, catalogue, index);
     rules.available.clear();
     const auto take_available = [&](Index& reports) {
       for (const auto& [id, tests] : asked) rules.available.merge(available_in(reports, id));

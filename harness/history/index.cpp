@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "harness/case/events.h"
@@ -65,7 +66,7 @@ std::string run_ids(const Json& environment) {
   if (const auto shards = found->find("shards"); shards != found->end() && shards->is_array()) {
     ids.clear();
     for (const Json& shard : *shards) {
-      if (shard.is_object()) ids += (ids.empty() ? "" : " ") + text_at(shard, "run");
+      if (shard.is_object()) ids += (ids.empty() ? "" : "\n") + text_at(shard, "run");
     }
   }
   return ids;
@@ -93,6 +94,8 @@ std::optional<Line> line_of(const std::string& word) {
   return line;
 }
 
+int64_t hash_number(std::string_view text) { return static_cast<int64_t>(std::stoull(hash_of(text), nullptr, 16)); }
+
 SqlError damaged() { return {SqlError::kCorrupt, "the index is damaged"}; }
 
 }  // namespace
@@ -112,7 +115,7 @@ struct Index::Statements {
   explicit Statements(Database& database)
       : find_text(database.prepare("SELECT number, text FROM text WHERE hash = ?")),
         put_text(database.prepare("INSERT INTO text(hash, text) VALUES(?, ?) RETURNING number")),
-        get_text(database.prepare("SELECT text FROM text WHERE number = ?")),
+        get_text(database.prepare("SELECT text, hash FROM text WHERE number = ?")),
         find_file(
             database.prepare("SELECT number, size, modified_ns, changed_ns, inode, cases FROM file WHERE path = ?")),
         put_file(database.prepare(
@@ -353,7 +356,7 @@ void Index::put(const std::string& path, const Stamp& stamp, const Record& recor
 int64_t Index::number_of(const std::string& text) {
   const auto [known, is_new] = numbers_.emplace(text, 0);
   if (!is_new) return known->second;
-  const auto hash = static_cast<int64_t>(std::stoull(hash_of(text), nullptr, 16));
+  const auto hash = hash_number(text);
   for (Statement& find = statements_->find_text(hash); find.step();) {
     if (find.text(1) == text) known->second = find.number(0);
   }
@@ -365,7 +368,9 @@ int64_t Index::number_of(const std::string& text) {
 
 std::string Index::text_of(int64_t number) {
   std::optional<std::string> text;
-  for (Statement& get = statements_->get_text(number); get.step();) text = get.text(0);
+  for (Statement& get = statements_->get_text(number); get.step();) {
+    if (hash_number(get.text(0)) == get.number(1)) text = get.text(0);
+  }
   if (!text) throw damaged();
   return *text;
 }
@@ -394,7 +399,7 @@ std::vector<std::string> Index::cases() {
 }
 
 std::vector<Part> Index::parts_of(const std::string& case_id) {
-  const auto hash = static_cast<int64_t>(std::stoull(hash_of(case_id), nullptr, 16));
+  const auto hash = hash_number(case_id);
   int64_t number = 0;
   for (Statement& find = statements_->find_text(hash); find.step();) {
     if (find.text(1) == case_id) number = find.number(0);
@@ -406,6 +411,22 @@ std::vector<Part> Index::parts_of(const std::string& case_id) {
     parts.push_back({&runs_[run->second], seen.number(1)});
   }
   return parts;
+}
+
+std::vector<std::string> Index::tests_of(const std::string& case_id) {
+  std::set<int64_t> lines, plans;
+  for (const Part& part : parts_of(case_id)) lines.insert(part.lines);
+  for (const int64_t number : lines) {
+    if (const auto numbers = numbers_in(text_of(number)); !numbers.empty()) plans.insert(numbers.front());
+  }
+  std::set<std::string> tests;
+  for (const int64_t plan : plans) {
+    for (const Json& test : json(plan)) {
+      if (!test.is_string()) throw damaged();
+      tests.insert(test.get<std::string>());
+    }
+  }
+  return {tests.begin(), tests.end()};
 }
 
 Record Index::record_of(const Part& part) {

@@ -20,7 +20,7 @@ struct Run {
   int64_t environment = 0;  // The number of its text, without what differs from night to night, which stands here.
   std::string path;         // From the folder.
   std::string started, revision;
-  std::string ids;  // The run's own; of a merged record those of all shards, with blanks between them.
+  std::string ids;  // The run's own; of a merged record those of all shards, a line each.
 };
 
 // What a run has of one case: of its plan, of what the case says about itself, and the tests' lines.
@@ -47,6 +47,8 @@ class Index {
   const std::vector<BadRecord>& bad() const { return bad_; }
   // Of all runs, sorted.
   std::vector<std::string> cases();
+  // That any run has planned of a case, by name.
+  std::vector<std::string> tests_of(const std::string& case_id);
   // Of those runs that planned or ran it.
   std::vector<Part> parts_of(const std::string& case_id);
   // Without the revision.

@@ -1,7 +1,6 @@
 #include "harness/history/series.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 #include <tuple>
 
@@ -74,8 +73,10 @@ bool comes_before(const Series& a, const Series& b) {
 // What is on file twice: a copy, and a shard that a merged record has too.
 void keep_one_of_each_run(std::vector<Part>& parts) {
   const auto ids_of = [](const Part& part) {
-    std::istringstream words(part.run->ids);
-    return std::vector<std::string>{std::istream_iterator<std::string>(words), {}};
+    std::istringstream lines(part.run->ids);
+    std::vector<std::string> ids;
+    for (std::string id; std::getline(lines, id);) ids.push_back(id);
+    return ids;
   };
   std::map<std::string, std::pair<size_t, const Run*>> owners;  // By how many shards it holds.
   for (const Part& part : parts) {
