@@ -71,11 +71,11 @@ bool comes_before(const Series& a, const Series& b) {
 }
 
 // What is on file twice: a copy, and a shard that a merged record has too.
-void keep_one_of_each_run(std::vector<Part>& parts) {
-  const auto ids_of = [](const Part& part) {
+void keep_one_of_each_run(std::vector<Part>& parts, const std::map<int64_t, std::string>& kinds) {
+  const auto ids_of = [&](const Part& part) {
     std::istringstream lines(part.run->ids);
     std::vector<std::string> ids;
-    for (std::string id; std::getline(lines, id);) ids.push_back(id);
+    for (std::string id; std::getline(lines, id);) ids.push_back(kinds.at(part.run->environment) + "|" + id);
     return ids;
   };
   std::map<std::string, std::pair<size_t, const Run*>> owners;  // By how many shards it holds.
@@ -175,19 +175,22 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
   std::vector<Part> parts = index_.parts_of(case_id);
   parts.erase(std::remove_if(parts.begin(), parts.end(), [&](const Part& part) { return !wants(*part.run); }),
               parts.end());
-  keep_one_of_each_run(parts);
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
   });
   std::map<int64_t, std::string> kinds;  // By environment.
-  std::map<std::pair<std::string, std::string>, Series> by_machine;
   for (const Part& part : parts) {
     const auto [kind, is_new] = kinds.emplace(part.run->environment, "");
     if (is_new) kind->second = kind_of_machine(index_.environment_of(*part.run));
+  }
+  keep_one_of_each_run(parts, kinds);
+  std::map<std::pair<std::string, std::string>, Series> by_machine;
+  for (const Part& part : parts) {
+    const std::string& kind = kinds.at(part.run->environment);
     for (const Showing& showing : judged(part)) {
       const std::string& test = showing.row.test;
       if (!tests.empty() && std::find(tests.begin(), tests.end(), test) == tests.end()) continue;
-      Series& series = by_machine[{test, kind->second}];
+      Series& series = by_machine[{test, kind}];
       series.test = test;
       if (showing.row.ran) {
         series.runs.push_back({part.run, &showing});
