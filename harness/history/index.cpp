@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -39,7 +39,7 @@ constexpr std::array kTables = {
     " environment INTEGER NOT NULL, started TEXT NOT NULL, revision TEXT NOT NULL, ids TEXT NOT NULL,"
     " cases INTEGER NOT NULL)",
     "CREATE TABLE seen(case_id INTEGER NOT NULL, file INTEGER NOT NULL, lines INTEGER NOT NULL,"
-    " PRIMARY KEY(case_id, file)) WITHOUT ROWID"};
+    " rates TEXT NOT NULL, PRIMARY KEY(case_id, file)) WITHOUT ROWID"};
 
 // A file that changed so shortly before it was read may change again without a sign: the clock of a file system is
 // coarse. It is read again the next time.
@@ -51,13 +51,6 @@ constexpr std::chrono::seconds kLongestTransaction{1};
 int64_t ns_of(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
 
 int64_t now_ns() { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-std::vector<int64_t> numbers_in(const std::string& list) {
-  std::istringstream words(list);
-  std::vector<int64_t> numbers;
-  for (int64_t number = 0; words >> number;) numbers.push_back(number);
-  return numbers;
-}
 
 std::string run_ids(const Json& environment) {
   const auto found = environment.find("volatile");
@@ -72,31 +65,36 @@ std::string run_ids(const Json& environment) {
   return ids;
 }
 
-// Hits and tries are the only numbers that each run of a race has its own of. They stand beside its line's number, so
-// that the line is the same every night.
-struct Line {
-  int64_t number = 0;
-  std::optional<std::pair<int, int>> hits_tries;
-};
-
-std::string word_of(const Line& line) {
-  if (!line.hits_tries) return fmt::format(" {}", line.number);
-  return fmt::format(" {}:{}:{}", line.number, line.hits_tries->first, line.hits_tries->second);
-}
-
-std::optional<Line> line_of(const std::string& word) {
-  std::istringstream in(word);
-  Line line;
-  char colon = 0, other = 0;
-  int hits = 0, tries = 0;
-  if (!(in >> line.number)) return std::nullopt;
-  if (in >> colon >> hits >> other >> tries) line.hits_tries = {hits, tries};
-  return line;
-}
-
 int64_t hash_number(std::string_view text) { return static_cast<int64_t>(std::stoull(hash_of(text), nullptr, 16)); }
 
+// Stands in a line that is kept for hits and tries that are kept beside it.
+constexpr const char* kRated = "rated";
+
+// Calls `take` with each word.
+template <class Take>
+void for_each_word(std::string_view text, Take&& take) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    take(text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
 SqlError damaged() { return {SqlError::kCorrupt, "the index is damaged"}; }
+
+template <class Number>
+Number number_in(std::string_view word) {
+  Number number = 0;
+  const auto read = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (read.ec != std::errc() || read.ptr != word.data() + word.size()) throw damaged();
+  return number;
+}
+
+std::vector<int64_t> numbers_in(std::string_view list) {
+  std::vector<int64_t> numbers;
+  for_each_word(list, [&](std::string_view word) { numbers.push_back(number_in<int64_t>(word)); });
+  return numbers;
+}
 
 }  // namespace
 
@@ -125,9 +123,9 @@ struct Index::Statements {
         all_files(database.prepare("SELECT number, path, size, modified_ns, changed_ns, inode, error, environment,"
                                    " started, revision, ids FROM file ORDER BY path")),
         lists_of_cases(database.prepare("SELECT DISTINCT cases FROM file")),
-        put_seen(database.prepare("INSERT INTO seen(case_id, file, lines) VALUES(?, ?, ?)")),
+        put_seen(database.prepare("INSERT INTO seen(case_id, file, lines, rates) VALUES(?, ?, ?, ?)")),
         drop_seen(database.prepare("DELETE FROM seen WHERE case_id = ? AND file = ?")),
-        seen_of(database.prepare("SELECT file, lines FROM seen WHERE case_id = ?")) {}
+        seen_of(database.prepare("SELECT file, lines, rates FROM seen WHERE case_id = ?")) {}
   Statement find_text, put_text, get_text, find_file, put_file, drop_file, all_files, lists_of_cases, put_seen,
       drop_seen, seen_of;
 };
@@ -317,40 +315,45 @@ void Index::put(const std::string& path, const Stamp& stamp, const Record& recor
   environment.erase("revision");
   struct Lists {
     Json plan = Json::array();
-    std::string lines;
+    std::string lines, rates;
   };
   std::map<std::string, Lists> cases;
   const auto add = [&](const TestRecord& test) {
     Json kept = kept_of(test.line);
-    Line line;
+    kept.erase(kRated);
+    Lists& its = cases[test.case_id()];
     if (const auto hits = test.number(key::hits), tries = test.number(key::tries); hits && tries) {
-      line.hits_tries = {*hits, *tries};
       kept.erase(key::hits);
       kept.erase(key::tries);
+      kept[kRated] = true;
+      its.rates += fmt::format("{}{}:{}", its.rates.empty() ? "" : " ", *hits, *tries);
     }
-    line.number = number_of(kept.dump(-1, ' ', false, Json::error_handler_t::replace));
-    cases[test.case_id()].lines += word_of(line);
+    its.lines += fmt::format(" {}", number_of(kept.dump(-1, ' ', false, Json::error_handler_t::replace)));
   };
   for (const std::string& test : record.plan) cases[case_of(test)].plan.push_back(test);
   for (const TestRecord& test : record.tests) add(test);
   for (const auto& [id, again] : record.confirmations) {
     for (const TestRecord& test : again) add(test);
   }
+  struct Seen {
+    int64_t id = 0, lines = 0;
+    std::string rates;
+  };
   std::string numbers;
-  std::vector<std::pair<int64_t, int64_t>> seen;
-  for (const auto& [id, lists] : cases) {
+  std::vector<Seen> seen;
+  for (const auto& [id, its] : cases) {
     const auto info = record.cases.find(id);
     const int64_t about = info == record.cases.end() ? 0 : number_of(info->second.to_json().dump());
-    seen.emplace_back(number_of(id),
-                      number_of(fmt::format("{} {}{}", number_of(lists.plan.dump()), about, lists.lines)));
-    numbers += fmt::format("{}{}", numbers.empty() ? "" : " ", seen.back().first);
+    const std::string lines = fmt::format("{} {}{}", number_of(its.plan.dump()), about, its.lines);
+    seen.push_back({number_of(id), number_of(lines), its.rates});
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : " ", seen.back().id);
   }
   Statement& put_file = statements_->put_file(
       path, stamp.size, stamp.modified_ns, stamp.changed_ns, stamp.inode, "", number_of(environment.dump()),
       started(record.environment), record.where("revision"), run_ids(record.environment), number_of(numbers));
   int64_t file = 0;
   while (put_file.step()) file = put_file.number(0);
-  for (const auto& [id, lines] : seen) statements_->put_seen(id, file, lines).run();
+  for (const auto& [id, lines, rates] : seen) statements_->put_seen(id, file, lines, rates).run();
 }
 
 int64_t Index::number_of(const std::string& text) {
@@ -408,60 +411,96 @@ std::vector<Part> Index::parts_of(const std::string& case_id) {
   for (Statement& seen = statements_->seen_of(number); seen.step();) {
     const auto run = run_at_.find(seen.number(0));
     if (run == run_at_.end()) throw damaged();
-    parts.push_back({&runs_[run->second], seen.number(1)});
+    parts.push_back({&runs_[run->second], seen.number(1), std::string(seen.text(2))});
   }
   return parts;
 }
 
 std::vector<std::string> Index::tests_of(const std::string& case_id) {
-  std::set<int64_t> lines, plans;
-  for (const Part& part : parts_of(case_id)) lines.insert(part.lines);
-  for (const int64_t number : lines) {
-    if (const auto numbers = numbers_in(text_of(number)); !numbers.empty()) plans.insert(numbers.front());
-  }
+  std::map<int64_t, Part> distinct;
+  for (Part& part : parts_of(case_id)) distinct.emplace(part.lines, std::move(part));
   std::set<std::string> tests;
-  for (const int64_t plan : plans) {
-    for (const Json& test : json(plan)) {
-      if (!test.is_string()) throw damaged();
-      tests.insert(test.get<std::string>());
-    }
+  for (const auto& [lines, part] : distinct) {
+    const Record record = std::move(record_of(part).record_);
+    tests.insert(record.plan.begin(), record.plan.end());
+    for (const TestRecord& test : record.tests) tests.insert(test.id());
   }
   return {tests.begin(), tests.end()};
 }
 
-Record Index::record_of(const Part& part) {
+CaseRecord Index::record_of(const Part& part, const std::string& test) {
+  const auto is_left_out = [&](const std::string& id) {
+    return !test.empty() && id != test && kind_of_id(id) != Kind::Control;
+  };
+  const auto numbers = numbers_in(text_of(part.lines));
+  if (numbers.size() < 2) throw damaged();
   Record record;
   record.path = part.run->path;
   record.environment = json(part.run->environment);
-  std::istringstream words(text_of(part.lines));
-  int64_t plan = 0, about = 0;
-  words >> plan >> about;
+  std::vector<std::pair<std::string, size_t>> rated;  // Where each line with a rate went.
+  constexpr size_t kLeftOut = ~size_t{0}, kAgain = size_t{1} << 32;
   try {
-    record.plan = json(plan).get<std::vector<std::string>>();
-    if (about != 0) {
-      const CaseInfo info = CaseInfo::from(json(about));
+    for (const Json& planned : json(numbers[0])) {
+      const auto id = planned.get<std::string>();
+      if (!is_left_out(id)) record.plan.push_back(id);
+    }
+    if (numbers[1] != 0) {
+      const CaseInfo info = CaseInfo::from(json(numbers[1]));
       record.cases[info.id] = info;
     }
-    for (std::string word; words >> word;) {
-      const auto line = line_of(word);
-      if (!line) throw damaged();
-      TestRecord test{json(line->number)};
-      if (line->hits_tries) {
-        test.line[key::hits] = line->hits_tries->first;
-        test.line[key::tries] = line->hits_tries->second;
+    for (size_t i = 2; i < numbers.size(); ++i) {
+      TestRecord line{json(numbers[i])};
+      const std::string id = line.id();
+      const bool has_rate = line.line.erase(kRated) != 0, again = line.has("confirms"), left_out = is_left_out(id);
+      auto& confirmations = record.confirmations;
+      if (has_rate) {
+        const size_t at = left_out ? kLeftOut : again ? kAgain + confirmations[id].size() : record.tests.size();
+        rated.emplace_back(id, at);
       }
-      if (test.has("confirms")) {
-        record.confirmations[test.id()].push_back(std::move(test));
+      if (left_out) continue;
+      if (again) {
+        confirmations[id].push_back(std::move(line));
       } else {
-        record.add(std::move(test));
+        record.add(std::move(line));
       }
     }
-  } catch (const SqlError&) {
-    throw;
   } catch (const std::exception&) {  // It was a record when it was put in.
     throw damaged();
   }
-  return record;
+  CaseRecord made(std::move(record));
+  for (const auto& [id, at] : rated) {
+    Json* line = nullptr;
+    if (at != kLeftOut) {
+      line = at < kAgain ? &made.record_.tests[at].line : &made.record_.confirmations.at(id)[at - kAgain].line;
+    }
+    made.rated_.push_back(line);
+  }
+  made.with(part.rates);
+  return made;
+}
+
+const Record& CaseRecord::with(const std::string& rates) {
+  size_t at = 0;
+  for_each_word(rates, [&](std::string_view word) {
+    const size_t colon = word.find(':');
+    if (at == rated_.size() || colon == std::string_view::npos) throw damaged();
+    if (Json* line = rated_[at++]) {
+      (*line)[key::hits] = number_in<int>(word.substr(0, colon));
+      (*line)[key::tries] = number_in<int>(word.substr(colon + 1));
+    }
+  });
+  if (at != rated_.size()) throw damaged();
+  return record_;
+}
+
+std::string CaseRecord::own(const std::string& rates) const {
+  std::string words;
+  size_t at = 0;
+  for_each_word(rates, [&](std::string_view word) {
+    if (at < rated_.size() && rated_[at] != nullptr) words.append(word).push_back(' ');
+    ++at;
+  });
+  return words;
 }
 
 std::string ask(const std::string& folder, const std::vector<std::string>& places,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "harness/history/sqlite.h"
@@ -26,7 +27,27 @@ struct Run {
 // What a run has of one case: of its plan, of what the case says about itself, and the tests' lines.
 struct Part {
   const Run* run = nullptr;
-  int64_t lines = 0;  // Equal for two parts of a case if and only if all of that is.
+  int64_t lines = 0;  // Equal for two parts of a case if and only if all of that is,
+  std::string rates;  // but for the hits and tries of races, which each run has its own of: "6:4115 5:22225".
+};
+
+// What some runs have of a case as a record, but for the rates, which can be put in for one run after the other.
+class CaseRecord {
+ public:
+  explicit CaseRecord(Record record) : record_(std::move(record)) {}
+  CaseRecord(const CaseRecord&) = delete;
+  CaseRecord& operator=(const CaseRecord&) = delete;
+  CaseRecord(CaseRecord&&) = default;
+  CaseRecord& operator=(CaseRecord&&) = default;
+
+  const Record& with(const std::string& rates);
+  // Of a part's rates those that this record has.
+  std::string own(const std::string& rates) const;
+
+ private:
+  friend class Index;
+  Record record_;
+  std::vector<Json*> rated_;  // Lines of the record, in the order of the rates; nothing for those that are left out.
 };
 
 struct BadRecord {
@@ -47,14 +68,15 @@ class Index {
   const std::vector<BadRecord>& bad() const { return bad_; }
   // Of all runs, sorted.
   std::vector<std::string> cases();
-  // That any run has planned of a case, by name.
+  // That any run has planned or run of a case, by name.
   std::vector<std::string> tests_of(const std::string& case_id);
   // Of those runs that planned or ran it.
   std::vector<Part> parts_of(const std::string& case_id);
   // Without the revision.
   const Json& environment_of(const Run& run) { return json(run.environment); }
-  // That case alone as a record. judge_record() gives the same rows of it as of the whole, but for their seconds.
-  Record record_of(const Part& part);
+  // The case alone, or of it one test and all Controls. judge_record() gives the same rows of it as of the whole
+  // record, but for their seconds.
+  CaseRecord record_of(const Part& part, const std::string& test = "");
 
   // How many records were read to bring it up to date, and how many had gone.
   size_t read() const { return read_; }

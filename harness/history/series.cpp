@@ -153,22 +153,31 @@ bool Histories::wants(const Run& run) {
   return known->second && (wanted_.since.empty() || run.started >= wanted_.since);
 }
 
-const Histories::Judged& Histories::judged(const Part& part) {
-  const auto [known, is_new] = judged_.emplace(std::pair(part.run->environment, part.lines), Judged());
-  if (!is_new) return known->second;
-  const Record record = index_.record_of(part);
-  for (Row& row : judge_record(record, rules_)) {
-    Showing showing;
-    if (const TestRecord* test = record.find(row.test)) {
-      showing.is_rate = test->has(key::tries);
-      if (row.kind == Kind::Reproduces && row.result != Result::Invalid) showing.signature = test->text(key::seen);
-      showing.rate = rate_run(record, *test, rules_);
-    }
-    if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
-    showing.row = std::move(row);
-    known->second.push_back(std::move(showing));
+const Showing* Histories::judged(const Part& part, const std::string& test) {
+  const auto [known, is_new] = judged_.emplace(std::tuple(test, part.run->environment, part.lines), Judged());
+  Judged& same = known->second;
+  if (is_new) {
+    auto record = std::make_unique<CaseRecord>(index_.record_of(part, test));
+    const Record& its = record->with(part.rates);
+    const bool has_it =
+        its.find(test) != nullptr || std::find(its.plan.begin(), its.plan.end(), test) != its.plan.end();
+    if (has_it) same.record = std::move(record);
   }
-  return known->second;
+  if (same.record == nullptr) return nullptr;
+  const auto [showing, is_first] = same.showings.emplace(same.record->own(part.rates), Showing());
+  if (!is_first) return &showing->second;
+  const Record& record = same.record->with(part.rates);
+  Showing& made = showing->second;
+  for (Row& row : judge_record(record, rules_)) {
+    if (row.test == test) made.row = std::move(row);
+  }
+  if (const TestRecord* line = record.find(test)) {
+    made.is_rate = line->has(key::tries);
+    if (made.row.kind == Kind::Reproduces && made.row.result != Result::Invalid) made.signature = line->text(key::seen);
+    made.rate = rate_run(record, *line, rules_);
+  }
+  if (const auto info = record.cases.find(made.row.case_id); info != record.cases.end()) made.code = info->second.hash;
+  return &made;
 }
 
 std::vector<Series> Histories::of_case(const std::string& case_id, const std::vector<std::string>& tests) {
@@ -184,26 +193,25 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
     if (is_new) kind->second = kind_of_machine(index_.environment_of(*part.run));
   }
   keep_one_of_each_run(parts, kinds);
-  std::map<std::pair<std::string, std::string>, Series> by_machine;
-  for (const Part& part : parts) {
-    const std::string& kind = kinds.at(part.run->environment);
-    for (const Showing& showing : judged(part)) {
-      const std::string& test = showing.row.test;
-      if (!tests.empty() && std::find(tests.begin(), tests.end(), test) == tests.end()) continue;
-      Series& series = by_machine[{test, kind}];
+  std::vector<Series> all;
+  for (const std::string& test : tests.empty() ? index_.tests_of(case_id) : tests) {
+    std::map<std::string, Series> by_machine;
+    for (const Part& part : parts) {
+      const Showing* showing = judged(part, test);
+      if (showing == nullptr) continue;
+      Series& series = by_machine[kinds.at(part.run->environment)];
       series.test = test;
-      if (showing.row.ran) {
-        series.runs.push_back({part.run, &showing});
+      if (showing->row.ran) {
+        series.runs.push_back({part.run, showing});
       } else {
         ++series.not_run;
       }
     }
-  }
-  std::vector<Series> all;
-  for (auto& [where, series] : by_machine) {
-    if (series.runs.empty()) continue;
-    sum_up(index_, series);
-    all.push_back(std::move(series));
+    for (auto& [where, series] : by_machine) {
+      if (series.runs.empty()) continue;
+      sum_up(index_, series);
+      all.push_back(std::move(series));
+    }
   }
   join(index_, all);
   std::sort(all.begin(), all.end(), comes_before);
@@ -215,7 +223,7 @@ std::set<std::string> available_in(Index& index, const std::string& case_id) {
   std::set<std::pair<int64_t, int64_t>> known;
   for (const Part& part : index.parts_of(case_id)) {
     if (!known.emplace(part.run->environment, part.lines).second) continue;
-    keys.merge(available_in({index.record_of(part)}));
+    keys.merge(available_in({index.record_of(part).with(part.rates)}));
   }
   return keys;
 }

@@ -2,9 +2,11 @@
 // where that changed. Judged by today's rules.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -75,15 +77,19 @@ class Histories {
   std::vector<Series> of_case(const std::string& case_id, const std::vector<std::string>& tests);
 
  private:
-  using Judged = std::vector<Showing>;  // Of all tests of a case in a run.
+  // What all runs with the same lines on the same machine have of one test, and what its rates amount to.
+  struct Judged {
+    std::unique_ptr<CaseRecord> record;  // None if they neither planned nor ran it.
+    std::map<std::string, Showing> showings;
+  };
   bool wants(const Run& run);
-  const Judged& judged(const Part& part);
+  const Showing* judged(const Part& part, const std::string& test);
 
   Index& index_;
   const Rules& rules_;
   const Wanted wanted_;
-  std::unordered_map<int64_t, bool> wanted_machines_;     // By environment.
-  std::map<std::pair<int64_t, int64_t>, Judged> judged_;  // By environment and lines: each is judged once.
+  std::unordered_map<int64_t, bool> wanted_machines_;                   // By environment.
+  std::map<std::tuple<std::string, int64_t, int64_t>, Judged> judged_;  // By test, environment and lines.
 };
 
 // What was available on such machines before, of one case, as available_in() finds it.
