@@ -143,6 +143,7 @@ Index::Stamp Index::stamp_of(const std::string& path) {
 
 Index::Index(std::string folder, const std::string& place) : folder_(std::move(folder)), database_(place) {
   scan("");
+  std::sort(files_.begin(), files_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   make_tables();
   statements_ = std::make_unique<Statements>(database_);
   if (const auto paths = load(); !paths.empty()) {
@@ -177,7 +178,7 @@ void Index::scan(const std::string& below) {
     if (is_folder) {
       scan(its);
     } else if (fs::path(name).extension() == ".jsonl") {
-      files_[its] = stamp_of(folder_ + "/" + its);
+      files_.emplace_back(its, stamp_of(folder_ + "/" + its));
     }
   }
 }
@@ -228,24 +229,24 @@ std::vector<std::string> Index::load() {
   run_at_.clear();
   bad_.clear();
   std::vector<std::string> different;
-  std::set<std::string> known;
+  auto there = files_.begin();
   for (Statement& all = statements_->all_files(); all.step();) {
-    const std::string path(all.text(1));
-    known.insert(path);
-    const auto there = files_.find(path);
-    const Stamp stamp{all.number(2), all.number(3), all.number(4), all.number(5)};
-    if (there == files_.end() || !(there->second == stamp)) different.push_back(path);
-    if (const std::string error(all.text(6)); !error.empty()) {
-      bad_.push_back({path, error});
+    std::string path(all.text(1));
+    while (there != files_.end() && there->first < path) different.push_back(there++->first);
+    const bool is_there = there != files_.end() && there->first == path;
+    if (!is_there || !(there->second == Stamp{all.number(2), all.number(3), all.number(4), all.number(5)})) {
+      different.push_back(path);
+    }
+    if (is_there) ++there;
+    if (const std::string_view error = all.text(6); !error.empty()) {
+      bad_.push_back({std::move(path), std::string(error)});
     } else {
       run_at_[all.number(0)] = runs_.size();
-      runs_.push_back(
-          {all.number(7), path, std::string(all.text(8)), std::string(all.text(9)), std::string(all.text(10))});
+      runs_.push_back({all.number(7), std::move(path), std::string(all.text(8)), std::string(all.text(9)),
+                       std::string(all.text(10))});
     }
   }
-  for (const auto& [path, stamp] : files_) {
-    if (known.count(path) == 0) different.push_back(path);
-  }
+  while (there != files_.end()) different.push_back(there++->first);
   return different;
 }
 

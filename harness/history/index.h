@@ -105,7 +105,7 @@ class Index {
   const Json& json(int64_t text);
 
   std::string folder_;
-  std::map<std::string, Stamp> files_;  // Below it.
+  std::vector<std::pair<std::string, Stamp>> files_;  // Below it, sorted by path.
   std::vector<BadRecord> bad_, unreadable_;
   Database database_;
   std::unique_ptr<Statements> statements_;

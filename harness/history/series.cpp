@@ -1,7 +1,7 @@
 #include "harness/history/series.h"
 
 #include <algorithm>
-#include <sstream>
+#include <string_view>
 #include <tuple>
 
 #include "harness/case/events.h"
@@ -72,23 +72,28 @@ bool comes_before(const Series& a, const Series& b) {
 
 // What is on file twice: a copy, and a shard that a merged record has too.
 void keep_one_of_each_run(std::vector<Part>& parts, const std::map<int64_t, std::string>& kinds) {
+  using Id = std::pair<std::string_view, std::string_view>;  // On a kind of machine.
   const auto ids_of = [&](const Part& part) {
-    std::istringstream lines(part.run->ids);
-    std::vector<std::string> ids;
-    for (std::string id; std::getline(lines, id);) ids.push_back(kinds.at(part.run->environment) + "|" + id);
-    return ids;
+    const std::string& ids = part.run->ids;
+    std::vector<Id> all;
+    for (size_t at = 0; at < ids.size();) {
+      const size_t end = std::min(ids.find('\n', at), ids.size());
+      all.emplace_back(kinds.at(part.run->environment), std::string_view(ids).substr(at, end - at));
+      at = end + 1;
+    }
+    return all;
   };
-  std::map<std::string, std::pair<size_t, const Run*>> owners;  // By how many shards it holds.
+  std::map<Id, std::pair<size_t, const Run*>> owners;  // By how many shards it holds.
   for (const Part& part : parts) {
     const auto ids = ids_of(part);
-    for (const std::string& id : ids) {
+    for (const Id& id : ids) {
       auto& owner = owners[id];
       if (owner.first < ids.size()) owner = {ids.size(), part.run};
     }
   }
   const auto is_another = [&](const Part& part) {
     const auto ids = ids_of(part);
-    return std::any_of(ids.begin(), ids.end(), [&](const std::string& id) { return owners.at(id).second != part.run; });
+    return std::any_of(ids.begin(), ids.end(), [&](const Id& id) { return owners.at(id).second != part.run; });
   };
   parts.erase(std::remove_if(parts.begin(), parts.end(), is_another), parts.end());
 }

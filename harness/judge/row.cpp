@@ -98,8 +98,8 @@ bool missing(const Record& record, const Row& row, const TestRecord& test, const
   }
   if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return true;
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
-  const bool demanded = rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
-  return demanded && needs_recorder && !test.has(key::culprit);
+  if (!needs_recorder || test.has(key::culprit)) return false;
+  return rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
 }
 
 // Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its
