@@ -29,7 +29,7 @@ std::string place_of(const Json& environment) {
 
 std::string words_at(const Json& environment, const std::string& key) {
   const auto found = environment.find(key);
-  if (found == environment.end()) return "none";
+  if (found == environment.end()) return "";
   if (found->is_string()) return found->get<std::string>();
   return found->is_structured() ? "" : found->dump();
 }
@@ -48,6 +48,7 @@ std::vector<Difference> differences(Index& index, const Shown& before, const Sho
   for (const char* of_the_run : {"recapture", "shard", "require", "break"}) keys.erase(of_the_run);
   for (const std::string& key : keys) {
     const auto value = [&](const Json& environment) { return environment.value(key, Json()); };
+    if (!old.contains(key) || !now.contains(key)) continue;  // One of the two programs did not ask.
     if (value(old) != value(now)) add(key, words_at(old, key), words_at(now, key));
   }
   if (before.run->revision != after.run->revision) add("revision", before.run->revision, after.run->revision);

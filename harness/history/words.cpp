@@ -21,7 +21,26 @@ std::string short_line(const std::string& text) {
   return line.substr(0, end) + "...";
 }
 
-std::string day_of(const Run& run) { return run.started.empty() ? "no date" : visible(run.started.substr(0, 10)); }
+// Of a run the day, and where several are of one day the time.
+class When {
+ public:
+  explicit When(const Series& series) {
+    const auto same_day = [](const Shown& a, const Shown& b) {
+      return a.run->started.substr(0, kDay) == b.run->started.substr(0, kDay);
+    };
+    with_time_ = std::adjacent_find(series.runs.begin(), series.runs.end(), same_day) != series.runs.end();
+  }
+  std::string operator()(const Run& run) const {
+    if (run.started.empty()) return "no date";
+    std::string text = run.started.substr(0, with_time_ ? kTime : kDay);  // 2026-11-22T03:08:17Z
+    if (text.size() > kDay) text[kDay] = ' ';
+    return visible(text);
+  }
+
+ private:
+  static constexpr size_t kDay = 10, kTime = 16;
+  bool with_time_ = false;
+};
 
 std::string count(size_t number, const std::string& what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
@@ -36,19 +55,19 @@ std::string machine_words(const Json& machine) {
   return visible(words + (axis.empty() ? "" : ", " + axis));
 }
 
-std::string how_often(const Series& series, const Outcome& outcome) {
+std::string how_often(const Series& series, const Outcome& outcome, const When& when) {
   const Run &first = *outcome.first, &last = *outcome.newest.run;
   if (outcome.runs == series.runs.size()) return outcome.runs == 1 ? "in its only run" : "in all of them";
   if (last.path != series.runs.back().run->path) {
-    return fmt::format("{}, {}{}", count(outcome.runs, "run"), outcome.runs == 1 ? "on " : "last on ", day_of(last));
+    return fmt::format("{}, {}{}", count(outcome.runs, "run"), outcome.runs == 1 ? "on " : "last on ", when(last));
   }
   // A race's runs without it end no row.
   const bool is_row = !series.turns.empty() && series.in_a_row < series.runs.size();
-  if (!is_row) return fmt::format("{} since {}", count(outcome.runs, "run"), day_of(first));
+  if (!is_row) return fmt::format("{} since {}", count(outcome.runs, "run"), when(first));
   const Run& begin = *series.runs[series.runs.size() - series.in_a_row].run;
-  std::string words = series.in_a_row == 1 ? fmt::format("since the last run, {}", day_of(begin))
-                                           : fmt::format("since {}, {} runs in a row", day_of(begin), series.in_a_row);
-  if (outcome.runs > series.in_a_row) words += fmt::format(", {} in all", outcome.runs);
+  std::string words = series.in_a_row == 1 ? fmt::format("since the last run, {}", when(begin))
+                                           : fmt::format("since {}, {} runs in a row", when(begin), series.in_a_row);
+  if (outcome.runs > series.in_a_row) words += fmt::format("; {} in all", outcome.runs);
   return words;
 }
 
@@ -59,7 +78,7 @@ std::string outcome_words(const Showing& showing, const Showing& other) {
   return words;
 }
 
-std::string turn_line(const Turn& turn) {
+std::string turn_line(const Turn& turn, const When& when) {
   std::string with;
   for (const Difference& difference : turn.with) {
     with += with.empty() ? "; with it " : ", ";
@@ -67,23 +86,23 @@ std::string turn_line(const Turn& turn) {
     if (!difference.from.empty()) with += " " + visible(difference.from) + " -> " + visible(difference.to);
   }
   if (with.empty()) with = "; nothing else on record changed";
-  return fmt::format("    {}  {} -> {}{}\n", day_of(*turn.after.run),
-                     outcome_words(*turn.before.what, *turn.after.what),
+  return fmt::format("    {}  {} -> {}{}\n", when(*turn.after.run), outcome_words(*turn.before.what, *turn.after.what),
                      outcome_words(*turn.after.what, *turn.before.what), with);
 }
 
 std::string series_text(const Series& series) {
+  const When when(series);
   std::string text = fmt::format("  {}: {}, {}", machine_words(series.machine), count(series.runs.size(), "run"),
-                                 day_of(*series.runs.front().run));
-  if (day_of(*series.runs.front().run) != day_of(*series.runs.back().run)) {
-    text += " to " + day_of(*series.runs.back().run);
+                                 when(*series.runs.front().run));
+  if (when(*series.runs.front().run) != when(*series.runs.back().run)) {
+    text += " to " + when(*series.runs.back().run);
   }
   text += series.not_run == 0 ? "\n" : fmt::format("; {} more did not come to it\n", series.not_run);
   for (size_t i = 0; i < std::min(series.outcomes.size(), kMost); ++i) {
     const Outcome& outcome = series.outcomes[i];
     const Showing& newest = *outcome.newest.what;
     text += fmt::format("    {:<12} {:<14} {}\n", word(newest.row.result), i == 0 ? word(newest.row.verdict) : "",
-                        how_often(series, outcome));
+                        how_often(series, outcome, when));
     const bool is_told = newest.is_rate && !newest.row.seen.empty();  // By the rate.
     if (const std::string seen = short_line(newest.row.seen); !seen.empty() && !is_told) {
       text += fmt::format("    {:<27} {}\n", "", seen);
@@ -92,7 +111,7 @@ std::string series_text(const Series& series) {
   if (series.outcomes.size() > kMost)
     text += fmt::format("    and {} older outcomes\n", series.outcomes.size() - kMost);
   if (!series.rates.empty()) text += fmt::format("    {:<27} {}\n", "rate", words_of(series.rates));
-  for (size_t i = 0; i < std::min(series.turns.size(), kMost); ++i) text += turn_line(series.turns[i]);
+  for (size_t i = 0; i < std::min(series.turns.size(), kMost); ++i) text += turn_line(series.turns[i], when);
   if (series.turns.size() > kMost) text += fmt::format("    and {} older changes\n", series.turns.size() - kMost);
   return text;
 }
