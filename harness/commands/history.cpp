@@ -73,59 +73,95 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
   return tests;
 }
 
+// What a judgement of these cases calls missing where it is not available now: as `show` has it.
+void learn_what_was_available(Rules& rules, Index& index, const Named& asked) {
+  rules.available.clear();
+  for (const auto& [id, tests] : asked) rules.available.merge(available_in(index, id));
+}
+
+struct Answer {
+  std::string text;  // Without a history none, or an empty array.
+  bool has_history = false;
+  std::vector<BadRecord> bad;
+};
+
+class Question {
+ public:
+  Question(const Places& places, const Options& options)
+      : places_(places),
+        options_(options),
+        folder_(options.records.empty() ? places.reports() : options.records),
+        rules_(rules_of(places.root)) {
+    if (fs::exists(catalogue_path(places.root))) catalogue_ = read_catalogue(places.root);
+  }
+
+  const std::string& folder() const { return folder_; }
+
+  Answer operator()(Index& index) {
+    Answer answer;
+    answer.bad = index.bad();
+    if (index.runs().empty() && answer.bad.empty()) throw Stop(Exit::NothingRan, "no records below " + folder_);
+    const Named asked = named_in(options_.names, catalogue_, index);
+    std::error_code error;
+    if (fs::equivalent(folder_, places_.reports(), error)) {
+      learn_what_was_available(rules_, index, asked);
+    } else if (fs::is_directory(places_.reports(), error)) {
+      ask(places_.reports(), places_for_index(places_.reports()),
+          [&](Index& reports) { learn_what_was_available(rules_, reports, asked); });
+    }
+    Histories histories(index, rules_, options_.wanted);
+    Json json = Json::array();
+    for (const auto& [id, tests] : asked) {
+      const auto all = histories.of_case(id, tests);
+      if (all.empty()) continue;
+      answer.has_history = true;
+      if (options_.json) {
+        for (const Json& series : as_json(all, folder_)) json.push_back(series);
+      } else {
+        answer.text += (answer.text.empty() ? "" : "\n") + as_text(all);
+      }
+    }
+    if (options_.json) answer.text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return answer;
+  }
+
+ private:
+  const Places& places_;
+  const Options& options_;
+  const std::string folder_;
+  Rules rules_;
+  Catalogue catalogue_;
+};
+
 Exit history(const Places& places, const Options& options) {
   static const std::regex kDate(R"(\d{4}-\d{2}-\d{2})");
   if (!options.wanted.since.empty() && !std::regex_match(options.wanted.since, kDate)) {
     throw Stop(Exit::Usage, fmt::format("--since takes a date such as 2026-11-21, not '{}'", options.wanted.since));
   }
-  const std::string folder = options.records.empty() ? places.reports() : options.records;
-  const Catalogue catalogue = fs::exists(catalogue_path(places.root)) ? read_catalogue(places.root) : Catalogue();
-  Rules rules = rules_of(places.root);
-  std::string text;
-  std::vector<BadRecord> bad;
-  const std::string none = ask(folder, places_for_index(folder), [&](Index& index) {
-    bad = index.bad();
-    if (index.runs().empty() && bad.empty()) throw Stop(Exit::NothingRan, "no records below " + folder);
-    const Named asked = named_in(options.names, catalogue, index);
-    rules.available.clear();
-    const auto take_available = [&](Index& reports) {
-      for (const auto& [id, tests] : asked) rules.available.merge(available_in(reports, id));
-    };
-    std::error_code error;
-    if (fs::equivalent(folder, places.reports(), error)) {
-      take_available(index);
-    } else if (fs::is_directory(places.reports(), error)) {
-      ask(places.reports(), places_for_index(places.reports()), take_available);
-    }
-    Histories histories(index, rules, options.wanted);
-    Json json = Json::array();
-    text.clear();
-    for (const auto& [id, tests] : asked) {
-      const auto all = histories.of_case(id, tests);
-      if (all.empty()) continue;
-      if (options.json) {
-        for (const Json& series : as_json(all, folder)) json.push_back(series);
-      } else {
-        text += (text.empty() ? "" : "\n") + as_text(all);
-      }
-    }
-    if (options.json && !json.empty()) text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  });
-  print("{}", text);
+  Question question(places, options);
+  const std::string& folder = question.folder();
+  const auto announce = [](size_t records) {
+    constexpr size_t kMany = 200;  // That takes some seconds.
+    if (records >= kMany) say_last_words(fmt::format("reading {} records for the index", records));
+  };
+  Answer answer;
+  const std::string none = ask(
+      folder, places_for_index(folder), [&](Index& index) { answer = question(index); }, announce);
+  print("{}", answer.text);
   if (!none.empty()) {
     say_last_words(fmt::format("{}: no index can be kept ({}), so each question reads all records", folder, none));
   }
-  for (const BadRecord& one : bad) say_last_words(fmt::format("{}/{}: {}", folder, one.path, one.reason));
-  if (text.empty()) {
+  for (const BadRecord& one : answer.bad) say_last_words(fmt::format("{}/{}: {}", folder, one.path, one.reason));
+  if (!answer.has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
-    say_last_words(fmt::format("{}: no run of {} that is asked for", folder, what));
+    say_last_words(fmt::format("{}: no run as asked for has {}", folder, what));
   }
-  if (!bad.empty()) {
-    throw Stop(Exit::Inconclusive,
-               fmt::format("{} {} cannot be read, and what {} not counted", bad.size(),
-                           bad.size() == 1 ? "record" : "records", bad.size() == 1 ? "it says is" : "they say is"));
+  if (const size_t bad = answer.bad.size(); bad > 0) {
+    throw Stop(Exit::Inconclusive, fmt::format("{} cannot be read, and what {} not counted",
+                                               bad == 1 ? "a record" : fmt::format("{} records", bad),
+                                               bad == 1 ? "it says is" : "they say is"));
   }
-  return text.empty() ? Exit::NothingRan : Exit::AsExpected;
+  return answer.has_history ? Exit::AsExpected : Exit::NothingRan;
 }
 
 }  // namespace

@@ -141,12 +141,14 @@ Index::Stamp Index::stamp_of(const std::string& path) {
   return {about.st_size, ns_of(about.st_mtim), ns_of(about.st_ctim), static_cast<int64_t>(about.st_ino)};
 }
 
-Index::Index(std::string folder, const std::string& place) : folder_(std::move(folder)), database_(place) {
+Index::Index(std::string folder, const std::string& place, const Announce& announce)
+    : folder_(std::move(folder)), database_(place) {
   scan("");
   std::sort(files_.begin(), files_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   make_tables();
   statements_ = std::make_unique<Statements>(database_);
   if (const auto paths = load(); !paths.empty()) {
+    if (announce) announce(paths.size());
     update(paths);
     load();
   }
@@ -505,13 +507,13 @@ std::string CaseRecord::own(const std::string& rates) const {
 }
 
 std::string ask(const std::string& folder, const std::vector<std::string>& places,
-                const std::function<void(Index&)>& question) {
+                const std::function<void(Index&)>& question, const Announce& announce) {
   std::string why;
   for (const std::string& place : places) {
     for (const bool again : {false, true}) {
       try {
         if (again) Database(place).empty();
-        Index index(folder, place);
+        Index index(folder, place, announce);
         question(index);
         return "";
       } catch (const SqlError& error) {
@@ -520,7 +522,7 @@ std::string ask(const std::string& folder, const std::vector<std::string>& place
       }
     }
   }
-  Index index(folder, kInMemory);
+  Index index(folder, kInMemory, announce);
   question(index);
   return why;
 }

@@ -54,11 +54,14 @@ struct BadRecord {
   std::string path, reason;
 };
 
+// Hears how many records are to be read to bring an index up to date: the first time that may take minutes.
+using Announce = std::function<void(size_t)>;
+
 class Index {
  public:
   // Brings the index at `place` up to date, the path of a file or ":memory:". Throws Stop where the folder cannot be
   // read, and SqlError where the index cannot be read or written.
-  Index(std::string folder, const std::string& place);
+  Index(std::string folder, const std::string& place, const Announce& announce = {});
   ~Index();
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
@@ -122,7 +125,7 @@ class Index {
 // damaged one, or one of another program's, is made anew. Where none can be kept, all is read once for this question,
 // and what comes back says why. The question may be asked more than once, until one answer is whole.
 std::string ask(const std::string& folder, const std::vector<std::string>& places,
-                const std::function<void(Index&)>& question);
+                const std::function<void(Index&)>& question, const Announce& announce = {});
 
 // What an index keeps of a test's line: all but times, output and stacks, which no verdict is made of.
 Json kept_of(Json line);
