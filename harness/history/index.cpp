@@ -170,7 +170,7 @@ void Index::scan(const std::string& below) {
     return;
   }
   while (const dirent* entry = readdir(open.get())) {
-    const std::string name = entry->d_name, its = below.empty() ? name : below + "/" + name;
+    const std::string name = entry->d_name, its = (fs::path(below) / name).string();
     if (name == "." || name == "..") continue;
     bool is_folder = entry->d_type == DT_DIR;
     if (entry->d_type == DT_UNKNOWN) {
@@ -399,6 +399,7 @@ std::vector<std::string> Index::cases() {
     for (const int64_t number : numbers_in(text_of(list))) numbers.insert(number);
   }
   std::vector<std::string> cases;
+  cases.reserve(numbers.size());
   for (const int64_t number : numbers) cases.push_back(text_of(number));
   std::sort(cases.begin(), cases.end());
   return cases;
