@@ -80,7 +80,7 @@ Newest read_below(const std::string& folder, bool all, Wrong& wrong) {
 
 struct Options {
   std::vector<std::string> names;
-  std::string junit;
+  std::string junit, records;
   bool all = false, json = false, markdown = false;
 };
 
@@ -198,11 +198,12 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const auto changes = read_changes(places.root);
   Wrong wrong;
   const Rules rules = rules_as_in_a_run(places, wrong);
-  const Board board(read_below(places.reports(), false, wrong).records, rules);
+  const std::string folder = options.records.empty() ? places.reports() : options.records;
+  const Board board(read_below(folder, false, wrong).records, rules);
   const auto all = latest(board);
   const bool has_race = std::any_of(cases.begin(), cases.end(),
                                     [](const CatalogueCase& one) { return one.nature == word(Nature::Race); });
-  const auto rates = has_race ? rate_pools(read_rates_below(places.reports()), rules) : std::vector<RatePool>();
+  const auto rates = has_race ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {
@@ -247,7 +248,8 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
   }
   if (read.records.empty()) {
     wrong.tell();
-    throw Stop(Exit::NothingRan, "no records below reports/; name one, as `recapture run` prints its place");
+    const std::string where = everything ? "reports/" : asked.folder;
+    throw Stop(Exit::NothingRan, "no records below " + where + "; name one, as `recapture run` prints its place");
   }
   const Rules rules = rules_as_in_a_run(places, wrong);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
@@ -294,6 +296,9 @@ Exit show(const Places& places, const Options& options) {
     throw Stop(Exit::Usage, "--json, --markdown and --junit cannot be combined");
   }
   if (!options.junit.empty()) require_place_for_junit(options.junit, "");
+  if (!options.records.empty() && !fs::is_directory(options.records)) {
+    throw Stop(Exit::Usage, options.records + " is no folder");
+  }
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();
@@ -301,7 +306,10 @@ Exit show(const Places& places, const Options& options) {
     if (options.markdown || !options.junit.empty()) throw Stop(Exit::Usage, "a case is shown as text or by --json");
     return show_cases(places, options, asked.cases);
   }
-  if (options.names.empty()) asked.folder = places.reports();
+  if (!options.names.empty() && !options.records.empty()) {
+    throw Stop(Exit::Usage, "--records goes with cases; a record or a folder is named alone");
+  }
+  if (options.names.empty()) asked.folder = options.records.empty() ? places.reports() : options.records;
   return show_records(places, options, asked);
 }
 
@@ -314,6 +322,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
       "names", options->names,
       "Cases, families or tests, for everything on record about them; or records, or a folder (default: "
       "reports/); * stands for anything");
+  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
   command->add_flag("--all", options->all, "Every test of every record, not only the newest of each machine");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "A JSON array");

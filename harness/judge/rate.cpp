@@ -151,6 +151,15 @@ std::string words_of(const std::vector<RateRun>& runs) {
   return words + "a run does not say what ended its tries, or was ended by its limit before the first hit";
 }
 
+std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules) {
+  if (record.broken() != Break::Nothing || record.is_shard() || !test.has(key::tries)) return std::nullopt;
+  const Result result = classify(kind_of_id(test.id()), test);
+  if (result != Result::Reproduced && result != Result::Unseen) return std::nullopt;
+  if (rules.stale(record, test.case_id())) return std::nullopt;
+  const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
+  return RateRun{hits, tries, stopping_of(test.text("stopping"), hits)};
+}
+
 std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules) {
   struct Found {
     std::string started;
@@ -159,16 +168,12 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
   std::map<std::pair<std::string, std::string>, std::vector<Found>> by_kind;  // Test and kind of machine.
   std::map<std::string, std::string> names;
   for (const Record& record : records) {
-    if (record.broken() != Break::Nothing || record.is_shard()) continue;
     const std::string kind = kind_of_machine(record.environment);
     names[kind] = record.machine();
     for (const TestRecord& test : record.tests) {
-      const Result result = classify(kind_of_id(test.id()), test);
-      if (!test.has(key::tries) || (result != Result::Reproduced && result != Result::Unseen)) continue;
-      if (rules.stale(record, test.case_id())) continue;
-      const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
-      by_kind[{test.id(), kind}].push_back(
-          {started(record.environment), {hits, tries, stopping_of(test.text("stopping"), hits)}});
+      if (const auto run = rate_run(record, test, rules)) {
+        by_kind[{test.id(), kind}].push_back({started(record.environment), *run});
+      }
     }
   }
   std::vector<RatePool> pools;

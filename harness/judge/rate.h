@@ -54,8 +54,11 @@ std::optional<bool> changed(const std::vector<RateRun>& before, const std::vecto
 // and how many more runs are needed.
 std::string words_of(const std::vector<RateRun>& runs);
 
-// All that records have of rates, by test, in the order of releases. A run broken on purpose, one shard of several
-// (beside which others may have run), what is stale and what contradicts itself do not count.
+// What a test's line says of a rate. Nothing where it does not count: a run broken on purpose, one shard of several
+// (beside which others may have run), what is stale and what contradicts itself.
+std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules);
+
+// All that records have of rates, by test, in the order of releases.
 std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules);
 
 // The 97.5 % point of Student's t (Abramowitz and Stegun 26.7.5), within 0.001 from 4 degrees of freedom on.

@@ -92,12 +92,14 @@ bool twice_confirmed(const Record& record, const TestRecord& test) {
 bool missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
   const bool needs_gpu = record.cases.at(row.case_id).needs.gpus > 0;
   if (rules.demands.gpu && needs_gpu && row.result == Result::Unavailable && record.where("gpu").empty()) return true;
-  const bool was_there = rules.available.count(key_of(record, row.test)) != 0;
-  if (row.result == Result::Unavailable && was_there && record.broken() == Break::Nothing) return true;
+  if (row.result == Result::Unavailable && record.broken() == Break::Nothing &&
+      rules.available.count(key_of(record, row.test)) != 0) {
+    return true;
+  }
   if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return true;
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
-  const bool demanded = rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
-  return demanded && needs_recorder && !test.has(key::culprit);
+  if (!needs_recorder || test.has(key::culprit)) return false;
+  return rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
 }
 
 // Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its

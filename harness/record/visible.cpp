@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace recapture {
@@ -41,6 +42,8 @@ bool is_control(uint32_t code) {
 }  // namespace
 
 std::string visible(std::string_view text) {
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
+  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);  // Nearly every text.
   std::string shown;
   for (size_t at = 0; at < text.size();) {
     const auto [code, bytes] = character_at(text, at);

@@ -116,14 +116,6 @@ Json recorded(const std::map<std::string, std::string>& variables) {
   return all;
 }
 
-// As ci/libtorch --cache has it, if it is there; tests have another home than we.
-std::string cache() {
-  if (std::string own = variable("RECAPTURE_CACHE"); !own.empty()) return own;
-  const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
-  const std::string folder = (xdg.empty() ? home + "/.cache" : xdg) + "/recapture";
-  return fs::is_directory(folder) ? folder : "";
-}
-
 std::vector<std::string> notes_of(const Machine& machine) {
   std::vector<std::string> notes;
   if (const auto names = variables_kept_out(); !names.empty()) {
@@ -152,6 +144,13 @@ std::string new_run_id() {
 
 }  // namespace
 
+std::string cache_folder() {
+  if (std::string own = variable("RECAPTURE_CACHE"); !own.empty()) return own;
+  const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  if (xdg.empty() && home.empty()) return "";
+  return (xdg.empty() ? home + "/.cache" : xdg) + "/recapture";
+}
+
 std::string revision_of(const std::string& tree) {
   // With our own home: git may need to be told there that this tree is safe.
   const auto [seen, answer] =
@@ -163,7 +162,10 @@ std::string revision_of(const std::string& tree) {
 
 std::map<std::string, std::string> variables_of_tests(const RunOptions& options) {
   auto all = libtorch_variables(options.libtorch);
-  if (const std::string folder = cache(); !folder.empty()) all["RECAPTURE_CACHE"] = folder;
+  // If it is there; tests have another home than we.
+  if (const std::string folder = cache_folder(); fs::is_directory(folder) || !variable("RECAPTURE_CACHE").empty()) {
+    all["RECAPTURE_CACHE"] = folder;
+  }
   all.insert(options.env.begin(), options.env.end());
   return all;
 }

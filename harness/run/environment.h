@@ -27,6 +27,9 @@ std::map<std::string, std::string> variables_of_tests(const RunOptions& options)
 // machine's or the test's own.
 std::pair<std::string, std::string> read_variable(const std::string& text);
 
+// As ci/libtorch --cache has it; "" where nothing says where a user has caches.
+std::string cache_folder();
+
 // The revision of the tree in this folder; "unknown" without git.
 std::string revision_of(const std::string& tree);
 

@@ -1,0 +1,484 @@
+// `recapture history`: what it says of nights that are made up, and that its index is never wrong, whatever becomes of
+// the records, of the index, and of the disk.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+
+#include "harness/history/index.h"
+#include "harness/history/series.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+const std::string kRoot = RECAPTURE_ROOT;
+
+Json test_line(const std::string& test, bool good) {
+  return {{"test", test}, {"ending", "exited"}, {"code", good ? 0 : 1}, {"ended", good ? "passed" : "failed"}};
+}
+
+// One night's run of a case with a failure, a race and a fix.
+struct Night {
+  std::string day, release = "2.15.0", gpu = "NVIDIA H200", driver = "580.1", runtime = "13.0", revision = "aaaaaaa",
+                   broken = "nothing", hash = "h", id = "c", seen = "900", shard = "1/1";
+  bool control = true, fix = true;
+  int hits = 3;
+  std::string run = {};  // "" is one of its own.
+  bool complete = true;
+  size_t tests = 4;  // How many it came to.
+  Json volatile_more = Json::object();
+
+  std::vector<std::string> lines() const {
+    Json about = {{"run", run.empty() ? day + driver + gpu + broken + shard : run}, {"started", day + "T03:00:00Z"}};
+    about.update(volatile_more);
+    const std::string reproduces = id + ".Reproduces", rate = id + ".ReproducesAtRate";
+    std::vector<Json> all = {{{"recapture", 2},
+                              {"release", release},
+                              {"gpu", gpu},
+                              {"driver", driver},
+                              {"cuda_runtime", runtime},
+                              {"packed", false},
+                              {"revision", revision},
+                              {"break", broken},
+                              {"shard", shard},
+                              {"volatile", about}},
+                             {{"plan", {id + ".Control", reproduces, rate, id + ".FixIt"}}},
+                             {{"case", id},
+                              {"family", "f"},
+                              {"hash", hash},
+                              {"title", "A title"},
+                              {"sources", Json::array()},
+                              {"documented", "900"},
+                              {"nature", "race"},
+                              {"fidelity", "verbatim"},
+                              {"needs", "gpu"},
+                              {"deadline_s", 60},
+                              {"effect", "raises"},
+                              {"tests", {"Control", "Reproduces", "ReproducesAtRate", "FixIt"}}},
+                             test_line(id + ".Control", control)};
+    Json documented = test_line(reproduces, seen == "900");
+    documented.update({{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"volatile", {{"seconds", hits}}}});
+    Json race = test_line(rate, hits > 0);
+    race.update({{"hits", hits}, {"tries", 100}, {"stopping", "100 captures"}});
+    all.insert(all.end(), {documented, race, test_line(id + ".FixIt", fix)});
+    all.resize(3 + tests);
+    if (complete) all.push_back({{"end", "complete"}, {"volatile", {{"seconds", 9}}}});
+    std::vector<std::string> text;
+    for (const Json& line : all) text.push_back(line.dump() + "\n");
+    return text;
+  }
+};
+
+std::string day(int number) {
+  return fmt::format("20{:02}-{:02}-{:02}", 10 + number / 336, 1 + number / 28 % 12, 1 + number % 28);
+}
+
+class History : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::create_directories(nights);
+    fs::create_directories(folder + "/cache");
+  }
+  std::string write(const Night& night, std::string name = "") const {
+    if (name.empty()) name = night.day + ".jsonl";
+    fs::create_directories(fs::path(nights + "/" + name).parent_path());
+    std::ofstream file(nights + "/" + name);
+    for (const std::string& line : night.lines()) file << line;
+    return nights + "/" + name;
+  }
+  std::string line(const std::string& arguments) const {
+    return "env -u RECAPTURE_CACHE XDG_CACHE_HOME='" + folder + "/cache' " + command("history " + arguments) +
+           " --records '" + nights + "'";
+  }
+  Said history(const std::string& arguments) const { return shell(line(arguments)); }
+  Json json(const std::string& arguments) const {
+    const Said said = history(arguments + " --json");
+    const auto parsed = try_parse_json(said.out);
+    EXPECT_TRUE(parsed) << said.out;
+    return parsed.value_or(Json::array());
+  }
+
+  const std::string nights = folder + "/nights", beside = nights + "/.recapture.sqlite";
+};
+
+// By record and test what judge_record() makes of the whole record.
+using Rows = std::map<std::string, std::string>;
+std::string row_text(const Row& row) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, word(row.result), word(row.verdict), row.seen, row.code,
+                     row.reason, row.source, row.effect, row.release + row.gpu + row.driver, row.family);
+}
+Rows rows_of_records(const std::string& folder, const Rules& rules) {
+  Rows rows;
+  for (const Record& record : read_records_below(folder)) {
+    const std::string path = fs::path(record.path).lexically_relative(folder);
+    for (const Row& row : judge_record(record, rules)) rows[path + " " + row.test] = row_text(row);
+  }
+  return rows;
+}
+Rows rows_of_index(Index& index, const Rules& rules) {
+  Rows rows;
+  for (const std::string& id : index.cases()) {
+    for (const Part& part : index.parts_of(id)) {
+      for (const Row& row : judge_record(index.record_of(part).with(part.rates), rules)) {
+        rows[part.run->path + " " + row.test] = row_text(row);
+      }
+    }
+  }
+  return rows;
+}
+
+TEST_F(History, SaysSinceWhenHowOftenAndWhatElseChanged) {
+  for (int i = 0; i < 10; ++i) {
+    Night night;
+    night.day = day(i);
+    night.revision = i < 7 ? "aaaaaaa" : "bbbbbbb";
+    night.hash = i < 7 ? "h" : "i";
+    night.seen = i == 3 ? "905" : i < 7 ? "900" : "ok";
+    write(night);
+  }
+  const Said said = history("c.Reproduces");
+  EXPECT_EQ(said.code, 0);
+  EXPECT_EQ(said.out, R"(c.Reproduces
+  LibTorch 2.15.0, NVIDIA H200, driver 580.1, CUDA runtime 13.0: 10 runs, 2010-01-01 to 2010-01-10
+    healthy      newly fixed    since 2010-01-08, 3 runs in a row
+                                ok
+    reproduced                  6 runs, last on 2010-01-07
+                                900
+    different                   1 run, on 2010-01-04
+                                905
+    2010-01-08  reproduced -> healthy; with it revision aaaaaaa -> bbbbbbb, the case's code
+    2010-01-05  different -> reproduced; nothing else on record changed
+    2010-01-04  reproduced -> different; nothing else on record changed
+)");
+  const Json all = json("c.Reproduces");
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0]["verdict"], "newly fixed");
+  EXPECT_EQ(all[0]["in_a_row"], 3);
+  EXPECT_EQ(all[0]["since"]["record"], nights + "/2010-01-08.jsonl");
+  EXPECT_EQ(all[0]["outcomes"][1]["runs"], 6);
+  EXPECT_EQ(all[0]["changes"][0]["with"][0]["to"], "bbbbbbb");
+  EXPECT_EQ(all[0]["changes"][0]["before"]["started"], "2010-01-07T03:00:00Z");
+}
+
+TEST_F(History, TellsTheDriverWithWhichAnotherOutcomeCame) {
+  for (int i = 0; i < 4; ++i) {
+    Night night;
+    night.day = day(i);
+    night.driver = i < 2 ? "575.9" : "580.1";
+    night.seen = i < 2 ? "900" : "905";
+    write(night);
+  }
+  EXPECT_THAT(history("c.Reproduces").out,
+              HasSubstr("2010-01-03  reproduced -> different; with it driver 575.9 -> 580.1\n"));
+  EXPECT_THAT(history("c.FixIt").out, Not(HasSubstr("->")));
+  EXPECT_THAT(json("c.Reproduces --driver 575.9"), SizeIs(1));
+  EXPECT_THAT(json("c --gpu h200 --release 2.15.0"), SizeIs(8));
+  EXPECT_EQ(json("c.Reproduces --since 2010-01-04")[0]["runs"], 1);
+  for (const char* none : {"--gpu none", "--release 2.6.0", "--driver 1", "--since 2011-01-01"}) {
+    const Said said = history(std::string("c ") + none);
+    EXPECT_EQ(said.code, 4) << none;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+  EXPECT_EQ(history("c --since yesterday").code, 2);
+}
+
+TEST_F(History, GivesARaceItsRateAndCallsNoRunWithoutItAChange) {
+  for (int i = 0; i < 6; ++i) {
+    Night night;
+    night.day = day(i);
+    night.hits = i == 3 ? 0 : 30 + i;
+    write(night);
+  }
+  const Json all = json("c.ReproducesAtRate");
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_THAT(all[0]["changes"], IsEmpty());
+  EXPECT_EQ(all[0]["in_a_row"], 6);
+  EXPECT_EQ(all[0]["rate"]["runs"], 6);
+  EXPECT_LT(all[0]["rate"]["low"], all[0]["rate"]["share"]);
+  EXPECT_LT(all[0]["rate"]["share"], all[0]["rate"]["high"]);
+  const std::string text = history("c.ReproducesAtRate").out;
+  EXPECT_THAT(text, HasSubstr("reproduced   as documented  5 runs since 2010-01-01\n"));
+  EXPECT_THAT(text, HasSubstr("seen in 5 of 6 runs; "));
+}
+
+TEST_F(History, CountsARunOnceAndNoneThatWasBrokenOnPurpose) {
+  Night night;
+  night.day = day(0);
+  night.run = "one";
+  write(night);
+  write(night, "a copy of it.jsonl");
+  night.broken = "trigger";
+  write(night, "broken.jsonl");
+  EXPECT_EQ(json("c.Reproduces")[0]["runs"], 1);
+  // A shard, and the merged record that has it too.
+  night.broken = "nothing";
+  night.shard = "1/2";
+  night.run = "two";
+  night.day = day(1);
+  write(night, "shard.jsonl");
+  EXPECT_EQ(json("c.Reproduces")[0]["runs"], 2);
+  night.shard = "1/1";
+  night.volatile_more = {{"shards", {{{"run", "two"}}, {{"run", "three"}}}}};
+  write(night, "merged.jsonl");
+  const Json all = json("c.Reproduces");
+  EXPECT_EQ(all[0]["runs"], 2);
+  EXPECT_EQ(all[0]["newest"]["record"], nights + "/merged.jsonl");
+}
+
+TEST_F(History, KnowsTestsThatTheTreeHasNoLongerAndTheNearestToAnUnknownOne) {
+  Night night;
+  night.day = day(0);
+  night.id = "of_old_days";
+  write(night);
+  EXPECT_EQ(history("of_old_days").code, 0);
+  EXPECT_EQ(history("of_old_days.FixIt").code, 0);
+  EXPECT_EQ(history("'of_*'").code, 0);
+  const Said said = history("of_old_day.FixIt");
+  EXPECT_EQ(said.code, 2);
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("did you mean of_old_days"));
+  EXPECT_EQ(history("").code, 2);
+}
+
+TEST_F(History, BadInputIsALineAndACode) {
+  const Said empty = history("c");
+  EXPECT_EQ(empty.code, 4);
+  EXPECT_TRUE(empty.is_one_line()) << empty.out;
+  const Said nowhere = shell(command("history c --records '" + folder + "/nowhere'"));
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_TRUE(nowhere.is_one_line()) << nowhere.out;
+  const Said file = shell(command("history c --records '" + folder + "/ci/matrix.toml'"));
+  EXPECT_EQ(file.code, 2);
+  EXPECT_TRUE(file.is_one_line()) << file.out;
+  Night night;
+  night.day = day(0);
+  write(night);
+  EXPECT_EQ(history("c >/dev/full").code, 7);
+  const Said closed = shell("(" + line("c") + "; echo $? >'" + folder + "/code') | true");
+  EXPECT_EQ(text_of(folder + "/code"), "0\n");
+}
+
+TEST_F(History, ABadRecordIsSkippedNamedAndCounted) {
+  Night night;
+  night.day = day(0);
+  write(night);
+  std::ofstream(nights + "/garbage.jsonl") << "{\"recapture\":2\n";
+  std::ofstream(nights + "/empty.jsonl");
+  fs::create_directories(nights + "/below");
+  ASSERT_EQ(mkfifo((nights + "/below/pipe.jsonl").c_str(), 0600), 0);
+  for (int i = 0; i < 2; ++i) {  // The second time the index knows it.
+    const Said said = history("c.Reproduces");
+    EXPECT_EQ(said.code, 6);
+    EXPECT_THAT(said.out, StartsWith("c.Reproduces\n"));
+    EXPECT_THAT(said.out, HasSubstr("garbage.jsonl: 1: not a line of a record"));
+    EXPECT_THAT(said.out, HasSubstr("empty.jsonl: not a record: it is empty"));
+    EXPECT_THAT(said.out, HasSubstr("pipe.jsonl: cannot read it: it is not a regular file"));
+    EXPECT_THAT(said.out, HasSubstr("recapture: 3 records cannot be read"));
+  }
+  std::ofstream(nights + "/garbage.jsonl") << Night{day(1)}.lines()[0];
+  EXPECT_THAT(history("c.Reproduces").out, HasSubstr("2 records cannot be read"));
+}
+
+TEST_F(History, FollowsARecordThatGrowsIsReplacedAndGoes) {
+  Night night;
+  night.day = day(0);
+  const auto lines = night.lines();
+  const std::string path = nights + "/r.jsonl";
+  std::ofstream(path) << lines[0] << lines[1] << lines[2];
+  EXPECT_EQ(history("c.Reproduces").code, 4);
+  for (size_t i = 3; i < 6; ++i) std::ofstream(path, std::ios::app) << lines[i];
+  std::ofstream(path, std::ios::app) << lines[6].substr(0, 9);  // A run that is writing a line.
+  EXPECT_EQ(json("c.Reproduces")[0]["result"], "reproduced");
+  EXPECT_EQ(history("c.FixIt").code, 4);
+  std::ofstream(path, std::ios::app) << lines[6].substr(9) << lines[7];
+  EXPECT_EQ(json("c.FixIt")[0]["result"], "holds");
+  // In its place, of the same size.
+  night.fix = false;
+  std::string other;
+  for (const std::string& line : night.lines()) other += line;
+  std::ofstream(path) << other;
+  EXPECT_EQ(json("c.FixIt")[0]["result"], "broken");
+  fs::rename(path, nights + "/moved.jsonl");
+  EXPECT_EQ(json("c.FixIt")[0]["newest"]["record"], nights + "/moved.jsonl");
+  fs::remove(nights + "/moved.jsonl");
+  EXPECT_EQ(history("c.FixIt").code, 4);
+}
+
+TEST_F(History, IsTheSameWhateverBecomesOfTheIndex) {
+  for (int i = 0; i < 40; ++i) {
+    Night night;
+    night.day = day(i);
+    night.seen = i % 7 == 5 ? "905" : "900";
+    night.hits = i;
+    write(night);
+  }
+  const std::string right = history("c").out;
+  EXPECT_THAT(right, HasSubstr("40 runs"));
+  ASSERT_TRUE(fs::exists(beside));
+  const std::string good = text_of(beside);
+  const auto again = [&](const std::string& what) {
+    SCOPED_TRACE(what);
+    for (int i = 0; i < 2; ++i) {
+      const Said said = history("c");
+      EXPECT_EQ(said.code, 0);
+      EXPECT_EQ(said.out, right);
+    }
+  };
+  again("as it is");
+  fs::remove(beside);
+  again("deleted");
+  std::ofstream(beside) << "no database at all, but long enough to have what might be a header: " << right;
+  again("garbage");
+  std::ofstream(beside) << "";
+  again("empty");
+  for (const size_t size : {size_t{100}, size_t{4096}, good.size() / 2, good.size() - 1}) {
+    std::ofstream(beside, std::ios::binary) << good.substr(0, size);
+    again(fmt::format("cut to {} bytes", size));
+  }
+  for (size_t at = 0; at < good.size(); at += 4096) {
+    std::string damaged = good;
+    std::fill_n(damaged.begin() + static_cast<std::ptrdiff_t>(at), 512, '\xff');
+    std::ofstream(beside, std::ios::binary) << damaged;
+    again(fmt::format("damaged at {}", at));
+  }
+  fs::remove(beside);
+  {
+    Database other(fs::canonical(nights).string() + "/.recapture.sqlite");
+    other.run("CREATE TABLE seen(x); INSERT INTO seen VALUES(7); CREATE VIEW file AS SELECT * FROM seen");
+    other.run("PRAGMA user_version = 1");
+  }
+  again("of another program");
+  std::ofstream(beside, std::ios::binary) << good;
+  {
+    Database older(fs::canonical(nights).string() + "/.recapture.sqlite");
+    older.run("PRAGMA user_version = 999");
+  }
+  again("of another schema");
+  EXPECT_THAT(text_of(beside), StartsWith("SQLite format 3"));
+}
+
+TEST_F(History, KeepsItsIndexInTheCacheOrNowhereAndSaysThat) {
+  Night night;
+  night.day = day(0);
+  write(night);
+  fs::create_directories(beside);  // Whoever runs the tests may write in any folder.
+  const Said cached = history("c.Reproduces");
+  EXPECT_EQ(cached.code, 0);
+  EXPECT_THAT(cached.out, Not(HasSubstr("index")));
+  EXPECT_THAT(std::vector<fs::path>(fs::directory_iterator(folder + "/cache/recapture/history"), {}), SizeIs(1));
+  fs::remove_all(folder + "/cache");
+  std::ofstream(folder + "/cache") << "no folder";
+  const Said none = history("c.Reproduces");
+  EXPECT_EQ(none.code, 0);
+  EXPECT_THAT(none.out, StartsWith(cached.out));
+  EXPECT_THAT(none.out.substr(cached.out.size()), HasSubstr("no index can be kept (unable to open database file"));
+}
+
+TEST_F(History, NeedsNoDiskThatHasRoom) {
+  for (int i = 0; i < 40; ++i) write(Night{day(i)});
+  const Said small = shell("ulimit -f 8; " + line("c.Reproduces"));
+  EXPECT_EQ(small.code, 0);
+  EXPECT_THAT(small.out, HasSubstr("40 runs"));
+  EXPECT_THAT(small.out, HasSubstr("no index can be kept"));
+  const Said said = history("c.Reproduces");
+  EXPECT_THAT(small.out, StartsWith(said.out));
+  EXPECT_THAT(said.out, Not(HasSubstr("no index")));
+}
+
+TEST_F(History, AsksAndAddsInSeveralProcessesAtOnce) {
+  for (int i = 0; i < 60; ++i) write(Night{day(i)});
+  // Each adds a night of its own and asks; at last all are there.
+  const Said said =
+      shell("for i in 1 2 3 4 5 6; do (cp '" + nights + "/" + day(0) + ".jsonl' '" + nights +
+            "'/$i.jsonl; sed -i s/T03:/T04:$i/ '" + nights + "'/$i.jsonl; " + line("c.Reproduces") + ") & done; wait");
+  EXPECT_THAT(said.out, Not(HasSubstr("recapture: "))) << said.out;
+  EXPECT_EQ(json("c.Reproduces")[0]["runs"], 60);  // A copy of a run is that run.
+  Index index(nights, fs::canonical(nights).string() + "/.recapture.sqlite");
+  EXPECT_THAT(index.runs(), SizeIs(66));
+  EXPECT_EQ(rows_of_index(index, {}), rows_of_records(nights, {}));
+}
+
+// Every rule that judges reads what the index keeps; one that comes to read more makes this fail.
+TEST_F(History, JudgesTheCommittedRecordsAsTheyAreAndReadsThemOnce) {
+  const std::string place = fs::canonical(folder).string() + "/index";
+  const Rules rules = rules_of(kRoot, {.recorder = true});
+  {
+    Index index(kRoot + "/reports", place);
+    EXPECT_EQ(index.read(), index.runs().size());
+    EXPECT_GE(index.runs().size(), 20U);
+  }
+  Index index(kRoot + "/reports", place);
+  EXPECT_THAT(index.bad(), IsEmpty());
+  const Rows right = rows_of_records(kRoot + "/reports", rules), ours = rows_of_index(index, rules);
+  EXPECT_GE(right.size(), 5000U);
+  EXPECT_EQ(ours.size(), right.size());
+  for (const auto& [test, row] : right) {
+    const auto found = ours.find(test);
+    ASSERT_NE(found, ours.end()) << test;
+    EXPECT_EQ(found->second, row) << test;
+  }
+}
+
+// Nights come, change and go in any order, and what is kept on the disk stays what a fresh look gives.
+TEST_F(History, IsTheSameWithAndWithoutAnIndex) {
+  std::mt19937_64 random(20261122);
+  const auto any = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };
+  const std::string place = fs::canonical(nights).string() + "/.recapture.sqlite";
+  std::vector<std::string> paths;
+  for (int round = 0; round < 30; ++round) {
+    for (int i = 0; i < 12; ++i) {
+      Night night;
+      night.day = day(any(400));
+      night.driver = any(4) == 0 ? "575.9" : "580.1";
+      night.release = any(4) == 0 ? "2.6.0" : "2.15.0";
+      night.seen = any(6) == 0 ? "905" : any(6) == 0 ? "ok" : "900";
+      night.control = any(9) != 0;
+      night.fix = any(9) != 0;
+      night.hits = any(20);
+      night.complete = any(5) != 0;
+      night.tests = night.complete ? 4 : static_cast<size_t>(any(5));
+      night.id = any(3) == 0 ? "d" : "c";
+      const int what = any(8);
+      if (what == 0 && !paths.empty()) {
+        fs::remove(paths[random() % paths.size()]);
+      } else if (what == 1 && !paths.empty()) {
+        write(night, fs::path(paths[random() % paths.size()]).lexically_relative(nights));
+      } else {
+        paths.push_back(write(night, fmt::format("{}/{}.jsonl", any(3), random())));
+      }
+    }
+    Index index(nights, place);
+    Index fresh(nights, ":memory:");
+    ASSERT_EQ(rows_of_index(index, {}), rows_of_records(nights, {})) << round;
+    ASSERT_EQ(rows_of_index(fresh, {}), rows_of_records(nights, {})) << round;
+  }
+  EXPECT_GE(paths.size(), 200U);
+  const std::string kept = history("c").out + history("d --json").out;
+  fs::remove(beside);
+  fs::create_directories(beside);
+  fs::remove_all(folder + "/cache");
+  std::ofstream(folder + "/cache") << "no folder";
+  EXPECT_EQ(shell(line("c") + " 2>/dev/null").out + shell(line("d --json") + " 2>/dev/null").out, kept);
+}
+
+}  // namespace
+}  // namespace recapture
