@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "harness/commands/commands.h"
@@ -24,12 +23,6 @@ struct Options {
   MachineChoice machine;
   bool json = false, markdown = false;
 };
-
-Background background_of(const std::string& root) {
-  Background background{rules_of(root), read_changes(root), read_sources(root), {}};
-  if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
-  return background;
-}
 
 // Prints it and what else there is to say; JSON has no other words.
 void tell(const Comparison& comparison, const Options& options, const std::string& last_line) {

@@ -315,8 +315,8 @@ TEST(Tree, StaysBelow16MiB) {
 }
 
 TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case",    "recorder", "record",  "judge", "show",    "check",
-                                           "explain", "blame",    "compare", "run",   "commands"};
+  const std::vector<std::string> floors = {"case",    "recorder", "record",  "judge", "show", "check",
+                                           "explain", "blame",    "compare", "page",  "run",  "commands"};
   const auto floor_of = [&](const std::string& folder) {
     const bool is_beside_show = folder == "check" || folder == "explain" || folder == "blame" || folder == "compare";
     if (is_beside_show) return 4L;

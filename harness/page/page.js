@@ -1,0 +1,1 @@
+/* page.js *//* data *//* page.css */
