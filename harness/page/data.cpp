@@ -336,7 +336,7 @@ class Page {
         const Comparison comparison = compare(sides[from], sides[to], input_.background);
         pairs.back().push_back(pair(comparison));
         if (from < to && is_version(names[from]) && is_version(names[to])) {
-          consider({names[from], names[to], !too_much_unknown(comparison), comparison.judged(), {number, from, to}});
+          consider({names[from], names[to], !too_much_unknown(comparison, 50), comparison.judged(), {number, from, to}});
         }
       }
     }
@@ -344,7 +344,7 @@ class Page {
     return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
   }
 
-  // The pair to begin with: the newest upgrade of which enough is known.
+  // The pair to begin with: the newest upgrade of which at least half is known.
   struct Upgrade {
     std::string from, to;
     bool enough = false;
@@ -354,6 +354,7 @@ class Page {
   void consider(const Upgrade& one) {
     const auto better = [&](const Upgrade& known) {
       if (one.enough != known.enough) return one.enough;
+      if (!one.enough && one.judged != known.judged) return one.judged > known.judged;
       if (one.to != known.to) return older(known.to, one.to);
       if (one.from != known.from) return older(known.from, one.from);
       return one.judged > known.judged;
