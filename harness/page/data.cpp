@@ -27,6 +27,7 @@ namespace {
 
 constexpr const char *kFrom = "\x01", *kTo = "\x02";  // No text that was shown before has them: see visible().
 
+constexpr int kHalf = 50;  // Percent. Where more is unknown, that is the first thing to say.
 constexpr size_t kConsequences = static_cast<size_t>(Consequence::Unknown) + 1;
 constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
@@ -274,7 +275,7 @@ class Page {
     for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
   }
 
-  // {"head", "exit", "counts", "tests", "groups": [[[change, run before, run after]…]…], "unknown": [[why, tests]…]}
+  // {"head", "exit", "little": is known, "counts", "tests", "groups": [[[change, run before, run after]…]…], "unknown": [[why, tests]…]}
   Json pair(const Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (size_t i = 1; i < comparison.head.size(); ++i) head.push_back(text(comparison.head[i]));
@@ -300,7 +301,7 @@ class Page {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
     for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason), tests(ids)});
-    return {{"head", head},     {"exit", exit_for(comparison)},
+    return {{"head", head},     {"exit", exit_for(comparison)}, {"little", too_much_unknown(comparison, kHalf)},
             {"counts", counts}, {"tests", tests(all)},
             {"groups", groups}, {"unknown", unknown}};
   }
@@ -336,7 +337,7 @@ class Page {
         const Comparison comparison = compare(sides[from], sides[to], input_.background);
         pairs.back().push_back(pair(comparison));
         if (from < to && is_version(names[from]) && is_version(names[to])) {
-          consider({names[from], names[to], !too_much_unknown(comparison, 50), comparison.judged(), {number, from, to}});
+          consider({names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged(), {number, from, to}});
         }
       }
     }

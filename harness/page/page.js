@@ -212,7 +212,7 @@ function showCompare() {
   } else if (!rows.length && !shown.includes(kUnknown)) {
     rows.push(make('p', {}, `None${wanted ? ' in what mentions “' + state.text + '”' : ''}.`));
   }
-  if (shown.includes(kUnknown) || (shown === data.blocking && pair.exit === 6)) {
+  if (shown.includes(kUnknown) || (shown === data.blocking && pair.little)) {
     if (unknown.length) rows.push(make('p', {}, 'Why tests are unknown:'));
     rows.push(...unknown.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
       make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
