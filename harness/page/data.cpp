@@ -275,7 +275,8 @@ class Page {
     for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
   }
 
-  // {"head", "exit", "little": is known, "counts", "tests", "groups": [[[change, run before, run after]…]…], "unknown": [[why, tests]…]}
+  // {"head", "exit", "little": is known, "counts", "tests", "groups": [[[change, run before, run after]…]…], "unknown":
+  // [[why, tests]…]}
   Json pair(const Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (size_t i = 1; i < comparison.head.size(); ++i) head.push_back(text(comparison.head[i]));
@@ -301,9 +302,9 @@ class Page {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
     for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason), tests(ids)});
-    return {{"head", head},     {"exit", exit_for(comparison)}, {"little", too_much_unknown(comparison, kHalf)},
-            {"counts", counts}, {"tests", tests(all)},
-            {"groups", groups}, {"unknown", unknown}};
+    return {{"head", head},      {"exit", exit_for(comparison)}, {"little", too_much_unknown(comparison, kHalf)},
+            {"counts", counts},  {"tests", tests(all)},          {"groups", groups},
+            {"unknown", unknown}};
   }
 
   size_t change(const CaseChange& change) {
@@ -337,7 +338,8 @@ class Page {
         const Comparison comparison = compare(sides[from], sides[to], input_.background);
         pairs.back().push_back(pair(comparison));
         if (from < to && is_version(names[from]) && is_version(names[to])) {
-          consider({names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged(), {number, from, to}});
+          consider(
+              {names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged(), {number, from, to}});
         }
       }
     }

@@ -309,9 +309,12 @@ function drawMatrix() {
       return entry;
     });
     matrix.families.push({family, title, rows});
+    for (const each of [title, ...rows.map(entry => entry.row)]) each.hidden = true;  // Until it is known which fit.
     return make('tbody', {}, title, rows.map(entry => entry.row));
   });
-  const table = make('table', {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'}, head, bodies);
+  const table = make('table', {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'},
+    narrow ? make('colgroup', {}, make('col', {class: 'names-column'}), order.map(() => make('col', {}))) : '', head, bodies);
+  if (narrow) table.style.width = `calc(28em + ${order.length * 25}px)`;
   table.addEventListener('click', event => openCell(event.target.closest('td.cell')));
   table.addEventListener('keydown', moveInGrid);
   table.addEventListener('focusin', event => { if (event.target.matches('td.cell')) stopAt(event.target); });
@@ -389,22 +392,33 @@ function moveInGrid(event) {
   }
 }
 
+// Thousands of cells take their time, so those in sight come first, and the others frame by frame.
+function reveal(rows) {
+  cancelAnimationFrame(matrix.later);
+  const most = matrix.narrow ? 24 : rows.length;
+  for (const row of rows.slice(0, most)) row.hidden = false;
+  if (rows.length > most) matrix.later = requestAnimationFrame(() => reveal(rows.slice(most)));
+}
+
 function showMatrix() {
   if (!matrix.rows.length) drawMatrix();
   byId('matrix-text').value = state.text || '';
   byId('family').value = state.family || 'all';
   const wanted = (state.text || '').trim().toLowerCase();
+  const fitting = [];
   let count = 0;
   for (const {family, title, rows} of matrix.families) {
     let some = false;
     for (const {one, row, verdicts, tests: opened} of rows) {
       const fits = (!state.family || family === state.family) && (!state.verdict || verdicts.has(state.verdict)) && (!wanted || one.words.includes(wanted));
-      if (row.hidden === fits) for (const each of [row, ...opened]) each.hidden = !fits;
+      if (fits) fitting.push(...some ? [] : [title], row, ...opened);
+      else for (const each of [row, ...opened]) each.hidden = true;
       some = some || fits;
       count += fits ? 1 : 0;
     }
-    title.hidden = !some;
+    if (!some) title.hidden = true;
   }
+  reveal(fitting);
   for (const [word, chip] of matrix.chips) chip.setAttribute('aria-pressed', String(state.verdict === word));
   byId('matrix-count').textContent = count === cases.length ? counted(count, 'case') : `${count} of ${counted(cases.length, 'case')}`;
   if (matrix.stop && matrix.stop.parentElement.hidden) {
