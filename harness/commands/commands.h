@@ -29,6 +29,7 @@ Verb compare_verb(CLI::App& app, const std::string& root);
 Verb gate_verb(CLI::App& app, const std::string& root);
 Verb good_verb(CLI::App& app, const std::string& root);
 Verb history_verb(CLI::App& app, const std::string& root);
+Verb page_verb(CLI::App& app, const std::string& root);
 Verb expect_verb(CLI::App& app, const std::string& root);
 Verb test_verb(CLI::App& app, const std::string& root);
 Verb blame_verb(CLI::App& app, const std::string& root);

@@ -20,6 +20,7 @@
 #include "harness/record/output.h"
 #include "harness/run/machine.h"
 #include "harness/run/places.h"
+#include "harness/run/process.h"
 #include "harness/run/run.h"
 
 namespace recapture {
@@ -30,12 +31,6 @@ struct Options {
   MachineChoice machine;
   bool json = false, markdown = false, run = false;
 };
-
-Background background_of(const std::string& root) {
-  Background background{rules_of(root), read_changes(root), read_sources(root), {}};
-  if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
-  return background;
-}
 
 // Prints it and what else there is to say; JSON has no other words.
 void tell(const Comparison& comparison, const Options& options, const std::string& last_line) {
@@ -136,6 +131,7 @@ std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so
 // Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
 void run_missing(const Places& places, Options& options, const Policy& policy, const Background& background) {
   for (std::string* side : {&options.from, &options.to}) *side = built_release(places, *side);
+  own_the_processes();
   const Machine machine = ask_machine(places);
   if (machine.gpus == 0 && options.machine.gpu != "none") {
     throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");

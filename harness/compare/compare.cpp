@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <regex>
@@ -70,6 +71,7 @@ struct Seen {
 
 // Drivers add a version to the names of their calls, and another one in the next release.
 std::string without_versions(const std::string& text) {
+  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
   static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
   return std::regex_replace(text, kVersioned, "$1");
 }
@@ -239,6 +241,8 @@ class Comparer {
       if (then == before.end()) continue;
       pair.from = *then;
       pair.to = now;
+      pair.compared.before = then->run;
+      pair.compared.after = now.run;
       break;
     }
     if (pair.to.row == nullptr) {
@@ -605,6 +609,12 @@ const CatalogueCase* Background::find(const std::string& case_id) const {
   const auto found =
       std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == case_id; });
   return found == catalogue.end() ? nullptr : &*found;
+}
+
+Background background_of(const std::string& root) {
+  Background background{rules_of(root), read_changes(root), read_sources(root), {}};
+  if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
+  return background;
 }
 
 Judged judged_by_its_own_code(Record record, const Background& background) {

@@ -37,8 +37,9 @@ struct Side {
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  std::string sentence;  // What changed, or why that is unknown.
-  bool ran = true;       // False: one side could not run it, and says so.
+  std::string sentence;                              // What changed, or why that is unknown.
+  bool ran = true;                                   // False: one side could not run it, and says so.
+  const Judged *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
 };
 
 struct UpstreamChange {
@@ -76,6 +77,8 @@ struct Background {
 
   const CatalogueCase* find(const std::string& case_id) const;
 };
+// Of Recapture's own tree.
+Background background_of(const std::string& root);
 
 // Each run as if the tree had its code: what has changed since is told at the top and hides nothing.
 Judged judged_by_its_own_code(Record record, const Background& background);

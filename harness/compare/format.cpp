@@ -17,27 +17,10 @@ namespace {
 constexpr size_t kMostBytes = size_t{1000} * 1000;  // GitHub takes 1 MiB.
 constexpr size_t kFewCases = 12;                    // More that changed alike are only named.
 
-// Changes that differ in nothing but the case, in the order of the first.
-using Alike = std::vector<const CaseChange*>;
-
 std::string number_of(const CaseChange& change) {
   std::string numbers;
   for (const UpstreamChange& one : change.upstream) numbers += one.number + " ";
   return numbers;
-}
-
-std::vector<Alike> groups_of(const Comparison& comparison) {
-  std::vector<Alike> groups;
-  for (const CaseChange& change : comparison.changes) {
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
-      const CaseChange& first = *known.front();
-      return first.consequence == change.consequence && first.sentence == change.sentence &&
-             number_of(first) == number_of(change);
-    });
-    if (group == groups.end()) group = groups.insert(groups.end(), Alike());
-    group->push_back(&change);
-  }
-  return groups;
 }
 
 bool is_change(const CaseChange& change) { return !change.upstream.empty() && !change.upstream.front().what.empty(); }
@@ -128,6 +111,20 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
 }
 
 }  // namespace
+
+std::vector<Alike> groups_of(const Comparison& comparison) {
+  std::vector<Alike> groups;
+  for (const CaseChange& change : comparison.changes) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
+      const CaseChange& first = *known.front();
+      return first.consequence == change.consequence && first.sentence == change.sentence &&
+             number_of(first) == number_of(change);
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), Alike());
+    group->push_back(&change);
+  }
+  return groups;
+}
 
 std::string counts_of(const Comparison& comparison) {
   std::string text = fmt::format("{} judged, {} unknown", comparison.judged(), comparison.unknown());

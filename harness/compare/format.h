@@ -6,6 +6,12 @@
 
 namespace recapture {
 
+// Changes that differ in nothing but the case.
+using Alike = std::vector<const CaseChange*>;
+
+// In the order of the first of each. Points into the comparison.
+std::vector<Alike> groups_of(const Comparison& comparison);
+
 std::string as_text(const Comparison& comparison);
 
 // Below the megabyte that GitHub takes as the summary of a job: what is too much is left out and counted.

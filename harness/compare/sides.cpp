@@ -325,6 +325,35 @@ std::string mark_good(const std::string& path, const std::string& records) {
   return name;
 }
 
+std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {
+  std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
+    return std::tuple(started(a.environment), a.path) > std::tuple(started(b.environment), b.path);
+  });
+  std::map<std::string, MachineSides> machines;  // By key.
+  for (Record& record : records) {
+    MachineSides& here = machines[machine_key(record.environment)];
+    here.name = machine_words(record.environment);
+    const std::string release = record.where("release"), runtime = record.where("cuda_runtime");
+    const auto is_it = [&](const Side& side) { return side.name == release; };
+    auto side = std::find_if(here.releases.begin(), here.releases.end(), is_it);
+    if (side == here.releases.end()) {
+      side = here.releases.insert(side, {release, {}});
+    } else if (side->runs.front().record.where("cuda_runtime") != runtime) {
+      side = here.other_runtimes.insert(here.other_runtimes.end(), {release, {}});
+    }
+    side->runs.push_back(judged_by_its_own_code(std::move(record), background));
+  }
+  std::vector<MachineSides> all;
+  for (auto& [key, machine] : machines) {  // That of runs without a GPU is the last.
+    std::sort(machine.releases.begin(), machine.releases.end(), [](const Side& a, const Side& b) {
+      const bool a_is = is_version(a.name), b_is = is_version(b.name);
+      return a_is && b_is ? older(a.name, b.name) : a_is != b_is ? a_is : a.name < b.name;
+    });
+    all.push_back(std::move(machine));
+  }
+  return all;
+}
+
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const Background& background) {
   return Finder(choice, records, background).sides(from, to);

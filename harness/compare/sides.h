@@ -28,6 +28,16 @@ struct BothSides {
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const Background& background);
 
+// One machine (GPU, driver, variables) with all that ran on it, each judged by its own code.
+struct MachineSides {
+  std::string name;                  // "NVIDIA H200, driver 580.159.04"
+  std::vector<Side> releases;        // What `compare` compares: a side a release, the oldest first.
+  std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes, all but the newest run's.
+};
+
+// Machines with a GPU come first. Runs broken on purpose must not be among the records.
+std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
+
 // Marks a record below `records` as good, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
 std::string mark_good(const std::string& path, const std::string& records);
 

@@ -152,38 +152,18 @@ std::string machine_line(const Record& record, const std::string& machine) {
   return line;
 }
 
-// What is known of one result beside what was seen: the call, its stack, the message, what the failure left behind.
 std::string details(const TestRecord& test) {
+  const Details known = details_of(test);
   std::string text;
   const auto add = [&](const char* label, const std::string& value) {
     text += fmt::format("      {:<9}{}\n", label, visible(value));
   };
-  if (test.has(key::culprit)) {
-    const Json& culprit = test.line.at(key::culprit);
-    std::string call = text_at(culprit, "api");
-    if (const int code = int_at(culprit, "code").value_or(0); code != 0) call += fmt::format(" returned {}", code);
-    if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) call += ", " + thread + " thread";
-    if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) call += ", capture mode " + mode;
-    add("call", call);
-    const char* label = "stack";
-    for (const Json& frame : culprit.contains("frames") ? culprit.at("frames") : Json::array()) {
-      if (!frame.is_string()) continue;
-      add(label, frame.get<std::string>());
-      label = "";
-    }
-  }
+  if (!known.call.empty()) add("call", known.call);
+  for (const std::string& frame : known.stack) add(&frame == &known.stack.front() ? "stack" : "", frame);
   if (test.has(key::message)) {
-    const std::string type = test.text(key::exception);
-    add("message", first_line(test.text(key::message)) + (type.empty() ? "" : " (" + type + ")"));
+    add("message", first_line(known.message) + (known.exception.empty() ? "" : " (" + known.exception + ")"));
   }
-  if (test.has("probes")) {
-    std::string words;
-    for (const auto& [name, outcome] : test.line.at("probes").items()) {
-      words += fmt::format("{}{} {}", words.empty() ? "" : ", ", name,
-                           outcome.is_string() ? outcome.get<std::string>() : outcome.dump());
-    }
-    if (!words.empty()) add("after", words);
-  }
+  if (!known.after.empty()) add("after", known.after);
   return text;
 }
 
@@ -312,6 +292,32 @@ std::string expectations_text(const CaseView& view) {
 }
 
 }  // namespace
+
+Details details_of(const TestRecord& test) {
+  Details known;
+  if (test.has(key::culprit)) {
+    const Json& culprit = test.line.at(key::culprit);
+    known.call = text_at(culprit, "api");
+    if (const int code = int_at(culprit, "code").value_or(0); code != 0)
+      known.call += fmt::format(" returned {}", code);
+    if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) known.call += ", " + thread + " thread";
+    if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) known.call += ", capture mode " + mode;
+    for (const Json& frame : culprit.contains("frames") ? culprit.at("frames") : Json::array()) {
+      if (frame.is_string()) known.stack.push_back(frame.get<std::string>());
+    }
+  }
+  if (test.has(key::message)) {
+    known.message = test.text(key::message);
+    known.exception = test.text(key::exception);
+  }
+  if (test.has("probes")) {
+    for (const auto& [name, outcome] : test.line.at("probes").items()) {
+      known.after += fmt::format("{}{} {}", known.after.empty() ? "" : ", ", name,
+                                 outcome.is_string() ? outcome.get<std::string>() : outcome.dump());
+    }
+  }
+  return known;
+}
 
 std::string as_text(const CaseView& view) {
   const CatalogueCase& one = view.one;

@@ -20,6 +20,15 @@ struct CaseView {
   std::vector<RatePool> rates = {};  // Of all records, not the newest alone.
 };
 
+// What is known of one result beside what was seen. Each is empty where the record does not say.
+struct Details {
+  std::string call;                // "cuStreamSynchronize returned 900, capturing thread, capture mode global"
+  std::vector<std::string> stack;  // The innermost frame first.
+  std::string message, exception;  // Of what was raised, and its C++ type.
+  std::string after;               // What the failure left behind: "stream none, sticky none"
+};
+Details details_of(const TestRecord& test);
+
 std::string as_text(const CaseView& view);
 Json as_json(const CaseView& view);
 

@@ -286,6 +286,11 @@ TEST(ReportsReadme, IsWhatTheRecordsGive) {
       << "run `recapture show --markdown > reports/README.md`";
 }
 
+TEST(ReportsPage, IsWhatTheRecordsGive) {
+  const bool same = contents(kRoot + "/reports/index.html") == output_of(kRecapture + " page --output -");
+  EXPECT_TRUE(same) << "run `recapture page --output reports/index.html`";
+}
+
 // Floors from the top down: each may use those below it, and none above it.
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
 TEST(Container, HasAllThatTheListsOfPackagesNameAndNoListOfItsOwn) {
@@ -315,8 +320,8 @@ TEST(Tree, StaysBelow16MiB) {
 }
 
 TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case",    "recorder", "record",  "judge",   "show", "check",
-                                           "explain", "blame",    "compare", "history", "run",  "commands"};
+  const std::vector<std::string> floors = {"case",  "recorder", "record",  "judge", "show", "check",   "explain",
+                                           "blame", "compare",  "history", "page",  "run",  "commands"};
   const auto floor_of = [&](const std::string& folder) {
     const bool is_beside_show =
         folder == "check" || folder == "explain" || folder == "blame" || folder == "compare" || folder == "history";

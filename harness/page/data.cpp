@@ -1,0 +1,508 @@
+#include "harness/page/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "harness/case/events.h"
+#include "harness/compare/format.h"
+#include "harness/compare/policy.h"
+#include "harness/compare/sides.h"
+#include "harness/judge/board.h"
+#include "harness/judge/index.h"
+#include "harness/judge/rate.h"
+#include "harness/judge/version.h"
+#include "harness/record/visible.h"
+#include "harness/show/case_view.h"
+#include "harness/show/latest.h"
+
+namespace recapture {
+namespace {
+
+constexpr const char *kFrom = "\x01", *kTo = "\x02";  // No text that was shown before has them: see visible().
+
+constexpr int kHalf = 50;  // Percent. Where more is unknown, that is the first thing to say.
+constexpr size_t kConsequences = static_cast<size_t>(Consequence::Unknown) + 1;
+constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
+constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
+
+// Values, each once, by their number. Number 0 is what is empty.
+class Once {
+ public:
+  explicit Once(const Json& empty) { add(empty); }
+  size_t add(const Json& value) {
+    const auto [at, is_new] = known_.emplace(value.dump(-1, ' ', false, Json::error_handler_t::replace), all_.size());
+    if (is_new) all_.push_back(value);
+    return at->second;
+  }
+  Json take() { return std::move(all_); }
+
+ private:
+  std::unordered_map<std::string, size_t> known_;
+  Json all_ = Json::array();
+};
+
+// Text from outside with its lines, and nothing else that could steer what shows it.
+std::string shown(const std::string& text) {
+  std::string lines;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines += visible(text.substr(at, end - at)) + (end < text.size() ? "\n" : "");
+    at = end + 1;
+  }
+  return lines.substr(0, lines.find_last_not_of('\n') + 1);
+}
+
+// The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
+// documented.
+Verdict worst(const std::vector<Verdict>& verdicts) {
+  constexpr std::array<Verdict, kVerdicts> kOrder = {
+      Verdict::Missing,    Verdict::ControlFails, Verdict::FixFails,      Verdict::Changed,    Verdict::Regressed,
+      Verdict::Stale,      Verdict::Inconclusive, Verdict::Insufficient,  Verdict::NotRun,     Verdict::NewlyFixed,
+      Verdict::AsExpected, Verdict::AsDocumented, Verdict::NotApplicable, Verdict::Unavailable};
+  const auto place = [&](Verdict v) { return std::find(kOrder.begin(), kOrder.end(), v); };
+  return *std::min_element(verdicts.begin(), verdicts.end(), [&](Verdict a, Verdict b) { return place(a) < place(b); });
+}
+
+class Page {
+ public:
+  explicit Page(PageInput input) : input_(std::move(input)) {
+    for (const CitedSource& source : input_.background.sources) {
+      sources_.emplace(source.id, source_list_.size());
+      source_list_.push_back({text(source.id), text(source.title), text(source.url)});
+    }
+    for (const CatalogueCase& one : input_.background.catalogue) add(one);
+  }
+
+  Json data() {
+    Json made = {{"newest", newest()},
+                 {"records", input_.records.size()},
+                 {"broken", input_.broken},
+                 {"unreadable", input_.unreadable}};
+    sort_by_time(input_.records);
+    for (const Record& record : input_.records) {
+      for (const auto& [id, info] : record.cases) add(info);
+    }
+    const auto rates = all_rates();
+    // A record is large and there may be many, so it moves from the comparisons on to the board.
+    auto machines = sides_by_machine(std::move(input_.records), input_.background);
+    number_the_runs(machines);
+    const auto changed = changed_since_the_run_before(machines);
+    Json compared = Json::array();
+    for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines[i], i));
+    std::vector<Record> records(runs_.size());
+    for (MachineSides& machine : machines) {
+      for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
+        for (Side& side : *sides) {
+          for (Judged& run : side.runs) records[runs_.at(run.record.path)] = std::move(run.record);
+        }
+      }
+    }
+    const Board board(std::move(records), input_.rules);
+    const auto all = latest(board);
+    Json runs = Json::array();
+    for (const Judged& judged : board.records()) {
+      runs.push_back(run(judged, board, all));
+      if (const auto found = changed.find(judged.record.path); found != changed.end()) {
+        runs.back()["changed"] = found->second;
+      }
+    }
+    Json columns =
+        Json::array();  // What was broken on purpose is not among them, so latest() has a run's column by number.
+    for (const OnMachine& on : all) columns.push_back(column(on));
+    Json json = {{"made", made},
+                 {"first", first_ ? Json(first_->place) : Json()},
+                 {"verdicts", words<Verdict>(kVerdicts)},
+                 {"results", words<Result>(kResults)},
+                 {"consequences", words<Consequence>(kConsequences)},
+                 {"tones", Json::array()},
+                 {"blocking", Json::array()}};
+    for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(tone_of(static_cast<Verdict>(i)));
+    for (const Consequence consequence : Policy().block) json["blocking"].push_back(consequence);
+    json["sources"] = std::move(source_list_);
+    json["cases"] = std::move(case_list_);
+    json["tests"] = std::move(test_list_);
+    json["columns"] = std::move(columns);
+    json["runs"] = std::move(runs);
+    json["compared"] = std::move(compared);
+    json["rates"] = rates;
+    json["observations"] = observations_.take();
+    json["changes"] = changes_.take();
+    json["upstream"] = upstream_.take();
+    json["reasons"] = reasons_.take();
+    json["lists"] = lists_.take();
+    json["texts"] = texts_.take();
+    return json;
+  }
+
+ private:
+  size_t text(const std::string& words) { return texts_.add(words); }
+  size_t from_outside(const std::string& words) { return text(shown(words)); }
+
+  template <class Enum>
+  static Json words(size_t count) {
+    Json all = Json::array();
+    for (size_t i = 0; i < count; ++i) all.push_back(word(static_cast<Enum>(i)));
+    return all;
+  }
+
+  // "pytorch#1, pytorch#2": of those that are in cases/sources.toml.
+  size_t cited(const std::string& ids) {
+    Json list = Json::array();
+    for (size_t at = 0; at < ids.size();) {
+      const size_t end = std::min(ids.find(", ", at), ids.size());
+      if (const auto found = sources_.find(ids.substr(at, end - at)); found != sources_.end()) {
+        list.push_back(found->second);
+      }
+      at = end + 2;
+    }
+    return lists_.add(list);
+  }
+
+  std::string newest() const {
+    std::string newest;
+    for (const Record& record : input_.records) newest = std::max(newest, started(record.environment));
+    return newest;
+  }
+
+  size_t test(const std::string& id) {
+    const auto [at, is_new] = tests_.emplace(id, test_list_.size());
+    if (is_new) {  // A case that says nothing of it.
+      const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
+      if (is_new_case) case_list_.push_back({{"id", from_outside(case_of(id))}});
+      test_list_.push_back({its->second, from_outside(name_of(id)), text(""), text("")});
+    }
+    return at->second;
+  }
+  size_t tests(const std::vector<std::string>& ids) {
+    Json list = Json::array();
+    for (const std::string& id : ids) list.push_back(test(id));
+    return lists_.add(list);
+  }
+
+  void add(const CatalogueCase& one) {
+    Json cites = Json::array();
+    for (const Json& source : one.sources) {
+      const std::string document = source.at("document"), heading = source.at("heading");
+      const bool is_upstream = document == "upstream";
+      cites.push_back({text(is_upstream ? "" : heading), cited(is_upstream ? heading : document)});
+    }
+    const size_t number = case_list_.size();
+    cases_.emplace(one.id, number);
+    case_list_.push_back({{"id", text(one.id)},
+                          {"family", text(one.family)},
+                          {"title", text(one.title)},
+                          {"why", text(one.why)},
+                          {"documented", text(one.documented)},
+                          {"nature", text(one.nature)},
+                          {"fidelity", text(one.fidelity)},
+                          {"needs", text(one.needs)},
+                          {"file", text(fmt::format("cases/{}/{}.cpp", one.family, one.id))},
+                          {"cites", cites}});
+    for (const CatalogueTest& test : one.tests) {
+      tests_.emplace(one.id + "." + test.name, test_list_.size());
+      test_list_.push_back({number, text(test.name), text(test.effect), text(test.fix)});
+    }
+  }
+
+  // A case that the catalogue lacks, as its record describes it.
+  void add(const CaseInfo& info) {
+    if (cases_.count(info.id) != 0) return;
+    const size_t number = case_list_.size();
+    cases_.emplace(info.id, number);
+    case_list_.push_back({{"id", from_outside(info.id)},
+                          {"family", from_outside(info.family)},
+                          {"title", from_outside(info.title)},
+                          {"documented", from_outside(info.documented)},
+                          {"nature", from_outside(info.nature)},
+                          {"fidelity", from_outside(info.fidelity)},
+                          {"needs", from_outside(info.needs_words)}});
+    for (const std::string& name : info.tests) {
+      tests_.emplace(info.id + "." + name, test_list_.size());
+      const std::string effect = text_at(info.effects, name.c_str());
+      test_list_.push_back({number, from_outside(name), from_outside(effect.empty() ? info.effect : effect),
+                            from_outside(text_at(info.fixes, name.c_str()))});
+    }
+  }
+
+  // [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raised by],
+  // without the zeros at its end; result is -1 of what did not run.
+  size_t observation(const Row& row, const TestRecord* test) {
+    Json one = {row.ran ? static_cast<int>(row.result) : -1, row.verdict, from_outside(row.seen),
+                from_outside(row.effect), 0};
+    if (!row.reason.empty()) {
+      one.back() = reasons_.add({text(row.reason), text(row.source), cited(row.source)});
+    }
+    if (test != nullptr) {
+      const Details known = details_of(*test);
+      Json stack = Json::array();
+      for (const std::string& frame : known.stack) stack.push_back(from_outside(frame));
+      one.push_back(from_outside(known.call));
+      one.push_back(lists_.add(stack));
+      for (const std::string& words : {known.message, known.exception, known.after, test->text(key::documented),
+                                       test->text(key::healthy), test->text(key::raised_by)}) {
+        one.push_back(from_outside(words));
+      }
+    }
+    while (one.size() > 2 && one.back() == 0) one.erase(one.size() - 1);
+    return observations_.add(one);
+  }
+
+  Json all_rates() {
+    Json all = Json::array();
+    for (const RatePool& pool : rate_pools(input_.records, input_.rules)) {
+      all.push_back({test(pool.test), from_outside(pool.machine), from_outside(words_of(pool.runs))});
+    }
+    return all;
+  }
+
+  // In the order in which they began.
+  void number_the_runs(const std::vector<MachineSides>& machines) {
+    std::set<std::pair<std::string, std::string>> order;
+    for (const MachineSides& machine : machines) {
+      for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
+        for (const Side& side : *sides) {
+          for (const Judged& run : side.runs) order.emplace(started(run.record.environment), run.record.path);
+        }
+      }
+    }
+    for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
+  }
+
+  // {"head", "exit", "little": is known, "counts", "tests", "groups": [[[change, run before, run after]…]…], "unknown":
+  // [[why, tests]…]}
+  Json pair(const Comparison& comparison) {
+    Json head = Json::array(), groups = Json::array(), unknown = Json::array();
+    for (size_t i = 1; i < comparison.head.size(); ++i) head.push_back(text(comparison.head[i]));
+    std::array<size_t, kConsequences> counts{};
+    std::vector<std::string> all;
+    std::map<std::string, std::vector<std::string>> reasons;
+    std::unordered_map<std::string, const ComparedTest*> by_test;
+    for (const ComparedTest& one : comparison.tests) {
+      ++counts.at(static_cast<size_t>(one.consequence));
+      all.push_back(one.test);
+      by_test.emplace(one.test, &one);
+      if (one.consequence == Consequence::Unknown) reasons[one.sentence].push_back(one.test);
+    }
+    for (const Alike& alike : groups_of(comparison)) {
+      Json group = Json::array();
+      for (const CaseChange* change : alike) {
+        const ComparedTest& one = *by_test.at(change->tests.front());
+        group.push_back({this->change(*change), runs_.at(one.before->record.path), runs_.at(one.after->record.path)});
+      }
+      groups.push_back(std::move(group));
+    }
+    std::vector<std::pair<std::string, std::vector<std::string>>> sorted(reasons.begin(), reasons.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+    for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason), tests(ids)});
+    return {{"head", head},      {"exit", exit_for(comparison)}, {"little", too_much_unknown(comparison, kHalf)},
+            {"counts", counts},  {"tests", tests(all)},          {"groups", groups},
+            {"unknown", unknown}};
+  }
+
+  size_t change(const CaseChange& change) {
+    Json fixes = Json::array(), upstream = Json::array();
+    for (const std::string& fix : change.fixes) fixes.push_back(text(fix));
+    for (const UpstreamChange& one : change.upstream) {
+      upstream.push_back(
+          upstream_.add({text(one.what), text(one.number), text(one.since), text(one.title), text(one.url)}));
+    }
+    test(change.tests.front());  // Which adds its case.
+    return changes_.add({change.consequence, cases_.at(change.case_id), tests(change.tests), text(change.sentence),
+                         lists_.add(fixes), change.partly, lists_.add(upstream)});
+  }
+
+  // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
+  Json all_pairs(MachineSides& machine, size_t number) {
+    std::vector<Side>& sides = machine.releases;
+    Json releases = Json::array(), pairs = Json::array();
+    std::vector<std::string> names;
+    for (const Side& side : sides) names.push_back(side.name);
+    for (const std::string& name : names) releases.push_back(from_outside(name));
+    for (size_t from = 0; from < sides.size(); ++from) {
+      pairs.push_back(Json::array());
+      for (size_t to = 0; to < sides.size(); ++to) {
+        if (from == to) {
+          pairs.back().push_back(nullptr);
+          continue;
+        }
+        sides[from].name = kFrom;
+        sides[to].name = kTo;
+        const Comparison comparison = compare(sides[from], sides[to], input_.background);
+        pairs.back().push_back(pair(comparison));
+        if (from < to && is_version(names[from]) && is_version(names[to])) {
+          consider(
+              {names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged(), {number, from, to}});
+        }
+      }
+    }
+    for (size_t i = 0; i < sides.size(); ++i) sides[i].name = names[i];
+    return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
+  }
+
+  // The pair to begin with: the newest upgrade of which at least half is known.
+  struct Upgrade {
+    std::string from, to;
+    bool enough = false;
+    size_t judged = 0;
+    std::array<size_t, 3> place{};
+  };
+  void consider(const Upgrade& one) {
+    const auto better = [&](const Upgrade& known) {
+      if (one.enough != known.enough) return one.enough;
+      if (!one.enough && one.judged != known.judged) return one.judged > known.judged;
+      if (one.to != known.to) return older(known.to, one.to);
+      if (one.from != known.from) return older(known.from, one.from);
+      return one.judged > known.judged;
+    };
+    if (!first_ || better(*first_)) first_ = one;
+  }
+
+  // Of each run what differs from those before it on the same kind of machine, by path; of a first run nothing.
+  std::map<std::string, Json> changed_since_the_run_before(std::vector<MachineSides>& machines) {
+    std::map<std::string, std::vector<Judged*>> kinds;
+    for (MachineSides& machine : machines) {
+      for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
+        for (Side& side : *sides) {
+          for (Judged& run : side.runs) kinds[kind_of_machine(run.record.environment)].push_back(&run);
+        }
+      }
+    }
+    std::map<std::string, Json> changed;
+    for (auto& [kind, runs] : kinds) {
+      std::sort(runs.begin(), runs.end(),
+                [&](const Judged* a, const Judged* b) { return runs_.at(a->record.path) > runs_.at(b->record.path); });
+      for (size_t i = 0; i + 1 < runs.size(); ++i) {
+        std::set<std::string> asked;
+        for (const Row& row : runs[i]->rows) asked.insert(row.test);
+        std::set<std::string> open = asked;  // Of which no run before has been found yet.
+        size_t end = i + 1;
+        for (; end < runs.size() && !open.empty(); ++end) {
+          for (const Row& row : runs[end]->rows) {
+            if (row.ran) open.erase(row.test);
+          }
+        }
+        changed.emplace(runs[i]->record.path, changed_between(runs, i, end, asked));
+      }
+    }
+    return changed;
+  }
+
+  // Records are large, so they are lent to the comparison.
+  Json changed_between(const std::vector<Judged*>& runs, size_t at, size_t end, const std::set<std::string>& asked) {
+    Side from{kFrom, {}}, to{kTo, {}};
+    to.runs.push_back(std::move(*runs[at]));
+    for (size_t i = at + 1; i < end; ++i) from.runs.push_back(std::move(*runs[i]));
+    Comparison comparison = compare(from, to, input_.background);
+    const auto others = std::remove_if(comparison.tests.begin(), comparison.tests.end(),
+                                       [&](const ComparedTest& one) { return asked.count(one.test) == 0; });
+    comparison.tests.erase(others, comparison.tests.end());
+    Json json = pair(comparison);
+    json["before"] = runs_.at(from.runs.front().record.path);
+    *runs[at] = std::move(to.runs.front());
+    for (size_t i = at + 1; i < end; ++i) *runs[i] = std::move(from.runs[i - at - 1]);
+    return json;
+  }
+
+  Json run(const Judged& judged, const Board& board, const std::vector<OnMachine>& all) {
+    const Record& record = judged.record;
+    std::vector<std::string> plan;
+    Json seen = Json::array();
+    for (const Row& row : judged.rows) {
+      plan.push_back(row.test);
+      seen.push_back(observation(row, record.find(row.test)));
+    }
+    const auto at = std::find_if(all.begin(), all.end(), [&](const OnMachine& on) {
+      return on.broken == Break::Nothing && on.machine == board.machine_of(record);
+    });
+    Json notes = Json::array();
+    for (const std::string& note : record.notes) notes.push_back(from_outside(note));
+    if (!record.end.empty() && record.end != "complete") {
+      notes.push_back(text("the run ended early: " + visible(record.end)));
+    }
+    return {{"column", at - all.begin()},
+            {"started", from_outside(started(record.environment))},
+            {"path", from_outside(std::filesystem::path(record.path).lexically_relative(input_.folder))},
+            {"facts", facts(record)},
+            {"notes", notes},
+            {"tests", tests(plan)},
+            {"seen", seen}};
+  }
+
+  // What the record says of its machine, as a list of label, value, label, value.
+  size_t facts(const Record& record) {
+    constexpr std::array<std::pair<const char*, const char*>, 12> kFacts = {
+        {{"CUDA runtime", "cuda_runtime"},
+         {"CUDA of the driver", "cuda_driver"},
+         {"cuDNN", "cudnn"},
+         {"NCCL", "nccl"},
+         {"NVRTC", "nvrtc"},
+         {"Python", "python"},
+         {"LibTorch's revision", "libtorch_git"},
+         {"compute capability", "compute_capability"},
+         {"system", "system"},
+         {"image", "image"},
+         {"host", "host"},
+         {"revision of the cases", "revision"}}};
+    Json list = Json::array();
+    for (const auto& [label, key] : kFacts) {
+      const std::string value = record.where(key);
+      if (value.empty()) continue;
+      list.push_back(text(label));
+      list.push_back(from_outside(value));
+    }
+    return lists_.add(list);
+  }
+
+  // Of each test the newest result there, and of each case the worst verdict; -1 where nobody ran it.
+  Json column(const OnMachine& on) {
+    const Record& record = on.newest->record;
+    Json tests = Json::array(), seen = Json::array(), runs = Json::array();
+    std::vector<std::vector<Verdict>> verdicts(case_list_.size());
+    std::set<size_t> ran;
+    for (const Latest& latest : on.rows) {
+      tests.push_back(test(latest.row->test));
+      seen.push_back(observation(*latest.row, latest.test()));
+      runs.push_back(runs_.at(latest.judged->record.path));
+      const size_t its_case = cases_.at(latest.row->case_id);
+      verdicts[its_case].push_back(latest.row->verdict);
+      if (latest.row->ran) ran.insert(its_case);
+    }
+    Json cells = Json::array();
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      cells.push_back(ran.count(i) == 0 ? -1 : static_cast<int>(worst(verdicts[i])));
+    }
+    const std::string gpu = record.where("gpu");
+    return {{"name", from_outside(on.machine)},
+            {"release", from_outside(record.where("release"))},
+            {"gpu", from_outside(gpu.empty() ? "no GPU" : gpu)},
+            {"driver", from_outside(record.where("driver"))},
+            {"runtime", from_outside(record.where("cuda_runtime"))},
+            {"axis", from_outside(axis_of(record.environment))},
+            {"packed", record.environment.value("packed", false)},
+            {"tests", lists_.add(tests)},
+            {"seen", seen},
+            {"runs", runs},
+            {"cells", cells}};
+  }
+
+  PageInput input_;
+  Once texts_{""}, lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()},
+      upstream_{Json::array()}, changes_{Json::array()};
+  std::map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
+  std::optional<Upgrade> first_;
+  Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
+};
+
+}  // namespace
+
+Json page_data(PageInput input) { return Page(std::move(input)).data(); }
+
+}  // namespace recapture

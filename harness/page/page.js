@@ -1,0 +1,696 @@
+// Shows the data that lies in the page. It counts, filters and arranges; what results mean was decided when the page was
+// made. Texts come from records, which anybody may have written: they become text nodes and attributes, never HTML.
+'use strict';
+(() => {
+const data = JSON.parse(document.getElementById('data').textContent);
+const byId = id => document.getElementById(id);
+const text = number => data.texts[number];
+const list = number => data.lists[number];
+const counted = (count, one, many = one + 's') => `${count} ${count === 1 ? one : many}`;
+
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === 'function') element.addEventListener(name, value);
+    else element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter(child => child !== null && child !== ''));
+  return element;
+}
+
+function link(url, words) {
+  return /^https?:\/\//i.test(url) ? make('a', {href: url, rel: 'noreferrer'}, words) : make('span', {}, words);
+}
+
+// ---- The data, by name ----
+
+const cases = data.cases.map((one, number) => {
+  const all = {number, tests: []};
+  for (const [key, value] of Object.entries(one)) all[key] = key === 'cites' ? value : text(value);
+  return all;
+});
+const tests = data.tests.map(([of, name, effect, fix], number) => {
+  const one = {number, of: cases[of], name: text(name), effect: text(effect), fix: text(fix)};
+  one.id = one.of.id + '.' + one.name;
+  one.of.tests.push(one);
+  return one;
+});
+const caseById = new Map(cases.map(one => [one.id, one]));
+const testById = new Map(tests.map(one => [one.id, one]));
+for (const one of cases) {
+  const cited = (one.cites || []).flatMap(([words, sources]) => [text(words), ...list(sources).flatMap(n => data.sources[n].map(text))]);
+  one.words = [one.id, one.family, one.title, one.why, one.documented, ...cited, ...one.tests.flatMap(t => [t.name, t.fix])].join('\n').toLowerCase();
+}
+const columns = data.columns.map((one, number) => {
+  const gpu = text(one.gpu), driver = text(one.driver), axis = text(one.axis);
+  const machine = (driver ? `${gpu}, driver ${driver}` : gpu) + (axis ? `, ${axis}` : '');
+  return {...one, number, machine, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
+});
+const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
+const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
+const dateOf = run => run.started.slice(0, 10) || 'no date';
+const timeOf = run => run.started.replace('T', ' ').slice(0, 16) || 'no date';
+const titleOf = column => `${/^\d/.test(column.release) ? 'LibTorch ' : ''}${column.release}, ${column.machine}`;
+
+function observation(number) {
+  const [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raisedBy] = data.observations[number];
+  return {result: result < 0 ? 'not run' : data.results[result], ran: result >= 0, verdict: data.verdicts[verdict], tone: data.tones[verdict],
+    seen: text(seen || 0), effect: text(effect || 0), reason: data.reasons[reason || 0], call: text(call || 0), stack: list(stack || 0).map(text),
+    message: text(message || 0), exception: text(exception || 0), after: text(after || 0), documented: text(documented || 0),
+    healthy: text(healthy || 0), raisedBy: text(raisedBy || 0)};
+}
+
+// Where a test stands in a list of tests.
+const known = new Map();
+function positionIn(listNumber, test) {
+  if (!known.has(listNumber)) known.set(listNumber, new Map(list(listNumber).map((number, at) => [number, at])));
+  return known.get(listNumber).get(test.number);
+}
+function resultIn(run, test) {
+  const at = positionIn(run.tests, test);
+  return at === undefined ? null : {run, seen: observation(run.seen[at])};
+}
+function newestIn(column, test) {
+  const at = positionIn(column.tests, test);
+  return at === undefined ? null : {run: runs[column.runs[at]], seen: observation(column.seen[at])};
+}
+
+// ---- What is chosen, which is what stands behind the # ----
+
+const kPlaces = {compare: ['from', 'to', 'on'], matrix: [], history: ['test']};
+const kQuery = {compare: ['show', 'text', 'case'], matrix: ['family', 'verdict', 'text', 'case', 'at'], history: ['case']};
+let state = {};
+
+function fragment(chosen) {
+  const places = kPlaces[chosen.view].map(key => encodeURIComponent(chosen[key] || ''));
+  while (places.length && !places[places.length - 1]) places.pop();
+  const query = new URLSearchParams();
+  for (const key of kQuery[chosen.view]) if (chosen[key]) query.set(key, chosen[key]);
+  const words = query.toString();
+  return '#' + [chosen.view, ...places].join('/') + (words ? '?' + words : '');
+}
+
+function fromFragment() {
+  const [path, query] = location.hash.slice(1).split('?');
+  let places;
+  try { places = path.split('/').map(decodeURIComponent); } catch (error) { places = []; }
+  const chosen = {view: places[0] in kPlaces ? places[0] : 'compare'};
+  kPlaces[chosen.view].forEach((key, at) => { chosen[key] = places[at + 1] || ''; });
+  for (const [key, value] of new URLSearchParams(query || '')) if (kQuery[chosen.view].includes(key)) chosen[key] = value;
+  return chosen;
+}
+
+function choose(change, how = 'pushState') {
+  const before = fragment(state);
+  state = {...state, ...change};
+  if (fragment(state) !== before) history[how](null, '', fragment(state));
+  show();
+}
+
+const drawn = {};  // What each view shows: it is drawn again only when that changes, so that focus stays where it is.
+function show() {
+  for (const view of Object.keys(kPlaces)) {
+    const tab = byId('tab-' + view), here = view === state.view;
+    tab.setAttribute('aria-selected', here);
+    tab.tabIndex = here ? 0 : -1;
+    byId('view-' + view).hidden = !here;
+  }
+  const chosen = fragment({...state, case: '', at: ''});
+  if (drawn[state.view] !== chosen) {
+    drawn[state.view] = chosen;
+    ({compare: showCompare, matrix: showMatrix, history: showHistory})[state.view]();
+  }
+  showDetail();
+}
+
+// ---- Compare ----
+
+const comparable = machines.filter(one => one.releases.length > 1);
+const kUnknown = data.consequences.length - 1, kSame = kUnknown - 1;
+const kFigureTones = ['red', 'red', 'red', 'amber', 'blue', 'green', 'grey', 'grey'];
+const kAnswers = {0: 'Nothing changes.', 1: 'Something hurts.', 5: 'It only gets better.', 6: 'Too much is unknown to say that nothing hurts.'};
+
+function changeOf([number, before, after]) {
+  const [consequence, of, changed, sentence, fixes, partly, upstream] = data.changes[number];
+  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: text(sentence), fixes: list(fixes).map(text), partly,
+    upstream: list(upstream).map(n => { const [what, id, since, title, url] = data.upstream[n].map(text); return {what, id, since, title, url}; }),
+    before: runs[before], after: runs[after]};
+}
+
+// The pair that is chosen, or the nearest to that which there is.
+function chosenPair() {
+  const [first, firstFrom, firstTo] = data.first || [];
+  const machine = comparable.find(one => one.name === state.on) ||
+    comparable.find(one => one.releases.includes(state.from) && one.releases.includes(state.to)) || machines[first] || comparable[0];
+  if (!machine) return null;
+  const {releases} = machine, isFirst = machine === machines[first];
+  let from = releases.indexOf(state.from), next = releases.indexOf(state.to);
+  if (from < 0 && next < 0) [from, next] = isFirst ? [firstFrom, firstTo] : [0, releases.length - 1];
+  if (from < 0) from = next === 0 ? 1 : 0;
+  if (next < 0 || next === from) next = from === releases.length - 1 ? 0 : releases.length - 1;
+  return {machine, from: releases[from], to: releases[next], ...machine.pairs[from][next]};
+}
+
+const named = (words, pair) => words.replace(/[\x01\x02]/g, mark => mark === '\x01' ? pair.from : pair.to);
+
+function options(select, words, chosen) {
+  select.replaceChildren(...words.map(word => make('option', {}, word)));
+  select.value = chosen;
+}
+
+function showCompare() {
+  const pair = chosenPair();
+  byId('compare-text').value = state.text || '';
+  if (!pair) {
+    for (const id of ['from', 'to', 'machine', 'swap']) byId(id).disabled = true;
+    byId('answer').replaceChildren('No two releases on record ran on the same machine, so there is nothing to compare.');
+    return;
+  }
+  options(byId('machine'), comparable.map(one => one.name), pair.machine.name);
+  options(byId('from'), pair.machine.releases, pair.from);
+  options(byId('to'), pair.machine.releases, pair.to);
+  const wanted = (state.text || '').trim().toLowerCase();
+  const speaksOf = one => !wanted || one.words.includes(wanted);
+  const groups = pair.groups.map(group => group.map(changeOf).filter(change => speaksOf(change.of) ||
+    [named(change.sentence, pair), ...change.fixes, ...change.upstream.flatMap(Object.values)].some(words => words.toLowerCase().includes(wanted))))
+    .filter(group => group.length);
+  const unknown = pair.unknown.map(([why, which]) => ({why: named(text(why), pair), tests: list(which).map(n => tests[n]).filter(t => speaksOf(t.of))}))
+    .filter(one => one.tests.length);
+  const differ = new Set([...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])), ...pair.unknown.flatMap(([, which]) => list(which))]);
+  const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => speaksOf(t.of));
+  const counts = data.consequences.map(() => 0);
+  for (const change of groups.flat()) counts[change.consequence] += change.tests.length;
+  counts[kSame] = same.length;
+  for (const one of unknown) counts[kUnknown] += one.tests.length;
+
+  const all = list(pair.tests).length, judged = all - pair.counts[kUnknown];
+  byId('answer').replaceChildren(make('b', {}, kAnswers[pair.exit]), `${judged} of ${all} tests judged. `,
+    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}`), ` ends with exit status ${pair.exit}.`));
+  byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', named(text(line), pair)]));
+  const focused = document.activeElement && document.activeElement.dataset.word;
+  byId('figures').replaceChildren(...data.consequences.map((word, n) => make('button', {type: 'button', 'data-word': word,
+    class: `figure ${kFigureTones[n]}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),
+    click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])), make('span', {}, word))));
+  if (focused) for (const figure of byId('figures').children) if (figure.dataset.word === focused) figure.focus();
+
+  const shown = data.consequences.includes(state.show) ? [data.consequences.indexOf(state.show)] : data.blocking;
+  const rows = [];
+  let last = null;
+  for (const group of groups) {
+    if (!shown.includes(group[0].consequence)) continue;
+    const isMore = last && last[0].consequence === group[0].consequence && isAlike(last, group);
+    if (isMore) rows.pop();
+    const before = rows[rows.length - 1];
+    last = [...isMore ? last : [], ...group];
+    rows.push(changeRow(last, pair, Boolean(before) && before.dataset.word === data.consequences[last[0].consequence]));
+  }
+  if (shown.includes(kSame)) rows.push(...sameRows(same));
+  if (!rows.length && shown === data.blocking) {
+    const words = shown.map(n => data.consequences[n]);
+    rows.push(make('p', {}, `No ${words.slice(0, -1).join(', no ')} and no ${words[words.length - 1]}${wanted ? ' in what mentions “' + state.text + '”' : ''}, as far as both sides are known.`));
+  } else if (!rows.length && !shown.includes(kUnknown)) {
+    rows.push(make('p', {}, `None${wanted ? ' in what mentions “' + state.text + '”' : ''}.`));
+  }
+  if (shown.includes(kUnknown) || (shown === data.blocking && pair.little)) {
+    if (unknown.length) rows.push(make('p', {}, 'Why tests are unknown:'));
+    rows.push(...unknown.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
+      make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
+  }
+  byId('changes').replaceChildren(...rows);
+}
+
+function caseButton(one) {
+  return make('button', {type: 'button', class: 'name mono', click: () => choose({case: one.id})}, one.id);
+}
+const caseNames = some => make('div', {class: 'names'}, some.map(one => caseButton(one)));
+
+function sameRows(same) {
+  const families = new Map();
+  for (const one of new Set(same.map(t => t.of))) families.set(one.family, [...families.get(one.family) || [], one]);
+  return [...families].sort().map(([family, some]) => make('div', {class: 'why'}, make('b', {}, String(some.length)), make('div', {}, family, caseNames(some))));
+}
+
+function upstreamWords(one, isChange) {
+  const since = one.since ? `, since ${one.since}` : '';
+  return [isChange ? '' : 'see ', isChange ? `${one.what}: ` : '', link(one.url, one.id), since, isChange || !one.title ? '' : `: ${one.title}`];
+}
+
+// Whether two groups of changes are of the same case for the same reason, so that only what the program meets differs.
+function isAlike(some, others) {
+  const key = change => JSON.stringify([change.of.id, change.fixes, change.upstream]);
+  return others.length === 1 && some.every(change => key(change) === key(others[0]));
+}
+
+function changeRow(group, pair, again) {
+  const first = group[0], isOne = group.every(change => change.of === first.of);
+  const isChange = first.upstream.length > 0 && first.upstream[0].what !== '';
+  const few = isChange ? first.upstream : first.upstream.slice(0, 1), left = first.upstream.length - few.length;
+  const what = make('div', {}, isOne ? make('p', {class: 'title'}, first.of.title || '') : '',
+    [...new Set(group.map(change => change.sentence))].map(words => make('p', {}, named(words, pair))));
+  const where = make('div', {});
+  if (group.length > 12) {
+    const count = group.reduce((sum, change) => sum + change.tests.length, 0);
+    where.append(make('p', {}, `${count} tests of ${group.length} cases:`), caseNames(group.map(change => change.of)));
+  } else {
+    for (const change of isOne ? [first] : group) {
+      const more = change.fixes.length - 1, names = (isOne ? group : [change]).flatMap(each => each.tests.map(t => t.name));
+      const label = change.consequence !== 5 ? 'do' : change.partly ? 'no longer needed for this' : 'no longer needed';
+      where.append(make('div', {class: 'case'}, make('p', {}, caseButton(change.of), ' ', make('span', {class: 'faint'}, names.join(', '))),
+        isOne ? '' : make('p', {}, change.of.title || ''),
+        change.fixes.length ? make('p', {class: 'do', 'data-label': label}, change.fixes[0], more > 0 ? make('span', {class: 'faint'}, ` (or ${counted(more, 'other fix', 'other fixes')})`) : '') : ''));
+    }
+  }
+  where.append(...few.map((one, at) => make('p', {class: 'faint'}, upstreamWords(one, isChange && at === 0), at === few.length - 1 && left > 0 ? `, and ${counted(left, 'other thread')}` : '')));
+  return make('div', {class: 'change' + (again ? ' again' : ''), 'data-word': data.consequences[first.consequence]},
+    make('span', {class: `tag ${kFigureTones[first.consequence]}`}, data.consequences[first.consequence]), what, where);
+}
+
+// ---- Matrix ----
+
+const kLetters = {'as documented': 'd', 'as expected': 'e', 'newly fixed': 'N', 'regressed': 'R', 'changed': 'C', 'control fails': 'K', 'fix fails': 'F',
+  'inconclusive': '?', 'insufficient data': 'i', 'stale': 's', 'not run': '', 'unavailable': 'u', 'missing': 'M', 'not applicable': '–'};
+const kMostWords = 9;  // More columns than that have letters.
+const matrix = {rows: [], families: [], chips: new Map()};
+
+function verdictCell(verdict, attributes, narrow) {
+  const word = verdict < 0 ? 'not run' : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
+  const shown = isEmpty ? '' : narrow ? kLetters[word] : word;
+  return make('td', {...attributes, class: `cell${verdict < 0 ? '' : ' tone' + data.tones[verdict]}${attributes.class || ''}`, tabindex: '-1',
+    'aria-label': narrow || isEmpty ? word : null, title: narrow || isEmpty ? word : null}, shown);
+}
+
+function drawMatrix() {
+  const groups = new Map();
+  for (const column of columns) groups.set(column.machine, [...groups.get(column.machine) || [], column]);
+  const ordered = [...groups].sort(([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
+  const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
+  const narrow = order.length > kMostWords;
+  const label = (column, some) => column.release + (some.filter(one => one.release === column.release).length > 1
+    ? `, CUDA runtime ${column.runtime}${column.packed ? ' (packed)' : ''}` : '');
+  const head = make('thead', {}, make('tr', {}, make('th', {scope: 'col', rowspan: 2, class: 'corner'}, 'Case'),
+    ordered.map(([machine, some]) => make('th', {scope: 'colgroup', colspan: some.length, title: machine},
+      make('div', {}, make('b', {}, text(some[0].gpu))), make('div', {class: 'faint'}, machine.slice(text(some[0].gpu).length + 2))))),
+    make('tr', {}, ordered.flatMap(([, some]) => some.map(column => make('th', {scope: 'col', class: 'release' + (firsts.has(column) ? ' first' : ''), title: titleOf(column)}, label(column, some))))));
+  const families = new Map();
+  for (const one of cases) families.set(one.family || '', [...families.get(one.family || '') || [], one]);
+  matrix.narrow = narrow;
+  matrix.order = order;
+  matrix.firsts = firsts;
+  const bodies = [...families].sort().map(([family, some]) => {
+    const title = make('tr', {class: 'family'}, make('th', {scope: 'rowgroup', colspan: order.length + 1}, make('span', {}, family || 'no family')));
+    const rows = some.sort((a, b) => a.id < b.id ? -1 : 1).map(one => {
+      const verdicts = order.map(column => column.cells[one.number]);
+      const row = make('tr', {}, make('th', {scope: 'row', title: one.title},
+        make('button', {type: 'button', class: 'open', 'aria-expanded': 'false', 'aria-label': `Tests of ${one.id}`, click: () => openTests(entry)}, '▸'),
+        caseButton(one)), verdicts.map((verdict, at) => verdictCell(verdict, {class: firsts.has(order[at]) ? ' first' : ''}, narrow)));
+      const entry = {one, row, verdicts: new Set(verdicts.map(n => n < 0 ? 'not run' : data.verdicts[n])), tests: []};
+      matrix.rows.push(entry);
+      return entry;
+    });
+    matrix.families.push({family, title, rows});
+    for (const each of [title, ...rows.map(entry => entry.row)]) each.hidden = true;  // Until it is known which fit.
+    return make('tbody', {}, title, rows.map(entry => entry.row));
+  });
+  const table = make('table', {role: 'grid', class: narrow ? 'grid narrow' : 'grid', 'aria-label': 'Verdicts by case and kind of machine'},
+    narrow ? make('colgroup', {}, make('col', {class: 'names-column'}), order.map(() => make('col', {}))) : '', head, bodies);
+  if (narrow) table.style.width = `calc(28em + ${order.length * 25}px)`;
+  table.addEventListener('click', event => openCell(event.target.closest('td.cell')));
+  table.addEventListener('keydown', moveInGrid);
+  table.addEventListener('focusin', event => { if (event.target.matches('td.cell')) stopAt(event.target); });
+  byId('cells').replaceChildren(table);
+  stopAt(table.querySelector('td.cell'));
+  options(byId('family'), ['all', ...[...families.keys()].sort()], 'all');
+  const counts = new Map();
+  for (const {one} of matrix.rows) for (const column of order) {
+    const word = column.cells[one.number] < 0 ? 'not run' : data.verdicts[column.cells[one.number]];
+    counts.set(word, (counts.get(word) || 0) + 1);
+  }
+  byId('verdicts').replaceChildren(...data.verdicts.filter(word => counts.has(word)).map(word => {
+    const chip = make('button', {type: 'button', class: `chip tone${data.tones[data.verdicts.indexOf(word)]}`, click: () => choose({verdict: state.verdict === word ? '' : word})},
+      narrow && kLetters[word] ? make('b', {}, kLetters[word]) : '', `${word} `, make('span', {class: 'faint'}, String(counts.get(word))));
+    matrix.chips.set(word, chip);
+    return chip;
+  }));
+}
+
+function openTests(entry) {
+  const button = entry.row.querySelector('.open'), opens = !entry.tests.length;
+  button.setAttribute('aria-expanded', opens);
+  button.textContent = opens ? '▾' : '▸';
+  if (opens) {
+    entry.tests = entry.one.tests.map(test => make('tr', {class: 'of-test'}, make('th', {scope: 'row', title: test.fix || null}, test.name),
+      matrix.order.map(column => {
+        const found = newestIn(column, test);
+        return verdictCell(found && found.seen.ran ? data.verdicts.indexOf(found.seen.verdict) : -1, {class: matrix.firsts.has(column) ? ' first' : ''}, matrix.narrow);
+      })));
+    entry.row.after(...entry.tests);
+  } else {
+    for (const row of entry.tests) row.remove();
+    entry.tests = [];
+  }
+}
+
+function stopAt(cell) {  // Of the whole table one cell can be reached by Tab.
+  if (matrix.stop) matrix.stop.tabIndex = -1;
+  matrix.stop = cell;
+  if (cell) cell.tabIndex = 0;
+}
+
+function openCell(cell) {
+  if (!cell) return;
+  const row = cell.parentElement, entry = matrix.rows.find(one => one.row === row || one.tests.includes(row));
+  cell.focus();
+  choose({case: entry.one.id, at: matrix.order[cell.cellIndex - 1].name});
+}
+
+function moveInGrid(event) {
+  const cell = event.target;
+  if (!cell.matches('td.cell')) return;
+  const across = {ArrowLeft: -1, ArrowRight: 1}[event.key], down = {ArrowUp: 'previousElementSibling', ArrowDown: 'nextElementSibling'}[event.key];
+  let next = null;
+  if (across) {
+    next = cell.parentElement.cells[cell.cellIndex + across];
+  } else if (down) {
+    let row = cell.parentElement;
+    do {
+      const body = row.parentElement;
+      row = row[down] || (body[down] && body[down].rows[down === 'nextElementSibling' ? 0 : body[down].rows.length - 1]);
+    } while (row && (row.hidden || !row.cells[cell.cellIndex]));
+    next = row && row.cells[cell.cellIndex];
+  } else if (event.key === 'Home' || event.key === 'End') {
+    next = cell.parentElement.cells[event.key === 'Home' ? 1 : cell.parentElement.cells.length - 1];
+  } else if (event.key === 'Enter' || event.key === ' ') {
+    openCell(cell);
+  } else {
+    return;
+  }
+  event.preventDefault();
+  if (next && next.matches('td.cell')) {
+    next.focus({preventScroll: true});
+    next.scrollIntoView({block: 'nearest', inline: 'nearest'});
+  }
+}
+
+// Thousands of cells take their time, so those in sight come first, and the others frame by frame.
+function reveal(rows) {
+  cancelAnimationFrame(matrix.later);
+  const most = matrix.narrow ? 24 : rows.length;
+  for (const row of rows.slice(0, most)) row.hidden = false;
+  if (rows.length > most) matrix.later = requestAnimationFrame(() => reveal(rows.slice(most)));
+}
+
+function showMatrix() {
+  if (!matrix.rows.length) drawMatrix();
+  byId('matrix-text').value = state.text || '';
+  byId('family').value = state.family || 'all';
+  const wanted = (state.text || '').trim().toLowerCase();
+  const fitting = [];
+  let count = 0;
+  for (const {family, title, rows} of matrix.families) {
+    let some = false;
+    for (const {one, row, verdicts, tests: opened} of rows) {
+      const fits = (!state.family || family === state.family) && (!state.verdict || verdicts.has(state.verdict)) && (!wanted || one.words.includes(wanted));
+      if (fits) fitting.push(...some ? [] : [title], row, ...opened);
+      else for (const each of [row, ...opened]) each.hidden = true;
+      some = some || fits;
+      count += fits ? 1 : 0;
+    }
+    if (!some) title.hidden = true;
+  }
+  reveal(fitting);
+  for (const [word, chip] of matrix.chips) chip.setAttribute('aria-pressed', String(state.verdict === word));
+  byId('matrix-count').textContent = count === cases.length ? counted(count, 'case') : `${count} of ${counted(cases.length, 'case')}`;
+  if (matrix.stop && matrix.stop.parentElement.hidden) {
+    const entry = matrix.rows.find(one => !one.row.hidden);
+    if (entry) stopAt(entry.row.cells[1]);
+  }
+}
+
+// ---- History ----
+
+function showHistory() {
+  const words = (state.test || '').trim(), test = testById.get(words);
+  if (byId('test').value !== (state.test || '')) byId('test').value = state.test || '';
+  if (!byId('tests').children.length) byId('tests').append(...tests.map(one => make('option', {value: one.id})));
+  if (test) {
+    showTest(test);
+  } else if (words) {
+    const found = tests.filter(one => one.id.toLowerCase().includes(words.toLowerCase()));
+    byId('history-count').textContent = counted(found.length, 'test');
+    byId('runs').replaceChildren(make('div', {class: 'names'}, found.slice(0, 200).map(one =>
+      make('button', {type: 'button', class: 'name mono', click: () => choose({test: one.id})}, one.id))));
+  } else {
+    showRuns();
+  }
+}
+
+function showRuns() {
+  byId('history-count').textContent = `${counted(runs.length, 'run')}, the newest first`;
+  byId('runs').replaceChildren(lastDay(), make('table', {class: 'list'}, make('thead', {}, make('tr', {},
+    ['Began', 'Release', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'].map(word => make('th', {scope: 'col'}, word)))),
+    make('tbody', {}, [...runs].reverse().map(run => make('tr', {}, make('td', {class: 'nowrap'}, timeOf(run)), make('td', {class: 'nowrap'}, run.on.release),
+      make('td', {class: 'nowrap'}, `${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`), make('td', {}, run.on.machine),
+      make('td', {}, verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))), make('td', {}, changedSince(run)))))));
+}
+
+// Whether anything changed last night.
+function lastDay() {
+  const day = dateOf(runs[runs.length - 1]), some = runs.filter(run => dateOf(run) === day), compared = some.filter(run => run.changed);
+  const differ = compared.filter(run => run.changed.groups.length);
+  const words = !compared.length ? 'none of them has an earlier run on such a machine'
+    : `${counted(compared.length, 'of them has', 'of them have')} an earlier run on such a machine, and ${differ.length ? counted(differ.length, 'differs', 'differ') : 'none differs'} from it`;
+  return make('p', {class: 'lead'}, make('b', {}, `${day}, the newest day on record: `), `${counted(some.length, 'run')}; ${words}.`);
+}
+
+function verdictCounts(run) {
+  const counts = data.verdicts.map(() => 0);
+  for (const number of run.seen) ++counts[data.observations[number][1]];
+  return data.verdicts.flatMap((word, n) => counts[n] ? [`${counts[n]} ${word}`] : []).join(', ');
+}
+
+function changedSince(run) {
+  if (!run.changed) return make('span', {class: 'faint'}, 'the first run of its kind');
+  const pair = {...run.changed, from: timeOf(runs[run.changed.before]), to: timeOf(run)};
+  const parts = data.consequences.flatMap((word, n) => pair.counts[n] && n < kSame ? [make('span', {class: `tag ${kFigureTones[n]}`}, `${pair.counts[n]} ${word}`), ' '] : []);
+  const unknown = pair.counts[kUnknown] ? `, ${pair.counts[kUnknown]} unknown` : '';
+  if (!parts.length) parts.push('no change');
+  const rest = make('span', {class: 'faint'}, `${parts.length === 1 && typeof parts[0] === 'string' ? '; ' : ' '}${pair.counts[kSame]} the same${unknown}`);
+  if (!pair.groups.length && !pair.unknown.length) return make('span', {}, parts, rest);
+  return make('details', {}, make('summary', {}, parts, rest),
+    make('ul', {}, pair.groups.map(group => group.map(changeOf)).map(group => make('li', {}, named(group[0].sentence, pair), ': ',
+      group.flatMap(change => change.tests.map(test => [testButton(test), ' '])).flat())),
+    pair.unknown.map(([why, which]) => make('li', {class: 'faint'}, `${list(which).length} unknown: ${named(text(why), pair)}: `,
+      list(which).slice(0, 20).flatMap(n => [testButton(tests[n]), ' '])))));
+}
+
+function testButton(test) {
+  return make('button', {type: 'button', class: 'name mono', click: () => choose({view: 'history', test: test.id, case: '', at: ''})}, test.id);
+}
+
+// What a run showed of a test, by which it is told whether that changed.
+const outcome = seen => seen.result === 'unavailable' || !seen.ran ? '' : /^\d+ of \d+ tries$/.test(seen.seen) ? seen.result : `${seen.result}\n${seen.seen}`;
+
+function showTest(test) {
+  const found = runs.flatMap(run => { const one = resultIn(run, test); return one ? [one] : []; });
+  byId('history-count').textContent = counted(found.length, 'run');
+  const byMachine = new Map();
+  for (const one of found) byMachine.set(one.run.on.machine, [...byMachine.get(one.run.on.machine) || [], one]);
+  const differs = new Set(), last = new Map();
+  for (const one of found) {
+    const kind = one.run.column, now = outcome(one.seen);
+    if (!now) continue;
+    if (last.has(kind) && last.get(kind) !== now) differs.add(one);
+    last.set(kind, now);
+  }
+  byId('runs').replaceChildren(make('h2', {class: 'mono'}, test.id), make('p', {}, test.of.title || '', ' ', make('button', {type: 'button', class: 'more', click: () => choose({case: test.of.id})}, 'All on record of this case')),
+    make('ul', {}, [...byMachine].flatMap(([machine, some]) => sinceWhen(some).map(words => make('li', {}, make('b', {}, `${machine}: `), words)))),
+    make('table', {class: 'list'}, make('thead', {}, make('tr', {}, ['Began', 'Release', 'CUDA runtime', 'Machine', 'Result', 'Verdict', 'What was seen'].map(word => make('th', {scope: 'col'}, word)))),
+      make('tbody', {}, [...found].reverse().map(one => make('tr', {class: differs.has(one) ? 'differs' : null},
+        make('td', {class: 'nowrap'}, timeOf(one.run)), make('td', {class: 'nowrap'}, one.run.on.release),
+        make('td', {class: 'nowrap'}, one.run.on.runtime), make('td', {}, one.run.on.machine), make('td', {class: 'nowrap'}, one.seen.result),
+        make('td', {class: 'nowrap'}, make('span', {class: `tag tone${one.seen.tone}`}, one.seen.verdict)),
+        make('td', {}, differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', make('span', {class: 'mono'}, one.seen.seen)))))));
+}
+
+// Since when and until when, release after release, in each of them by date.
+function sinceWhen(some) {
+  const sorted = [...some].sort((a, b) => a.run.column - b.run.column || a.run.number - b.run.number).filter(one => outcome(one.seen));
+  if (!sorted.length) return [`${some[some.length - 1].seen.result}, ${some[some.length - 1].seen.seen || 'not run'}`];
+  const parts = [];
+  for (const one of sorted) {
+    const part = parts[parts.length - 1];
+    if (part && outcome(part[0].seen) === outcome(one.seen)) part.push(one);
+    else parts.push([one]);
+  }
+  const when = one => `${one.run.on.release} (${dateOf(one.run)})`;
+  return parts.map((part, at) => {
+    const {seen} = part[0], isRate = outcome(seen) === seen.result;
+    const since = when(part[0]), until = when(part[part.length - 1]), isFirst = at === 0, isLast = at === parts.length - 1;
+    const times = isFirst && isLast ? `${since === until ? 'in' : 'always, from'} ${since}${since === until ? '' : ` to ${until}`}`
+      : isFirst ? `until ${until}` : isLast ? `since ${since}` : `since ${since}, until ${until}`;
+    return `${seen.result} ${times}, ${counted(part.length, 'run')}${isRate || !seen.seen ? '' : `: ${seen.seen}`}`;
+  });
+}
+
+// ---- What is on record of a case ----
+
+// {title, column, find: test → {run, seen}}, side by side in a table; several such tables one below the other.
+function showDetail() {
+  const dialog = byId('detail'), one = caseById.get(state.case);
+  if (!one) {
+    if (dialog.open) dialog.close();
+    return;
+  }
+  let tables, sentences = [];
+  const pair = state.view === 'compare' && chosenPair();
+  if (pair) {
+    const changes = pair.groups.flat().map(changeOf).filter(change => change.of === one);
+    sentences = changes.map(change => ({...change, sentence: named(change.sentence, pair)}));
+    tables = [[['from', 'before'], ['to', 'after']].map(([side, which]) => {
+      const column = columns.filter(c => c.machine === pair.machine.name && c.release === pair[side]).pop();
+      const compared = new Map(changes.flatMap(change => one.tests.map(test => [test, resultIn(change[which], test)])));
+      return {title: pair[side], column, find: test => compared.get(test) || newestIn(column, test)};
+    })];
+  } else {
+    const at = columns.filter(column => column.name === state.at);
+    tables = (at.length ? at : columns).filter(column => one.tests.some(test => newestIn(column, test)))
+      .map(column => [{title: titleOf(column), column, find: test => newestIn(column, test)}]);
+  }
+  dialog.replaceChildren(
+    make('div', {class: 'top'}, make('div', {}, make('h2', {id: 'detail-name', class: 'mono'}, one.id), make('p', {}, one.title || '')),
+      make('button', {type: 'button', click: () => dialog.close()}, 'Close')),
+    ...sentences.map(change => make('p', {style: 'padding-top:10px'}, make('span', {class: `tag ${kFigureTones[change.consequence]}`}, data.consequences[change.consequence]), ' ', change.sentence,
+      change.upstream.map((up, at) => make('div', {class: 'faint'}, upstreamWords(up, change.upstream[0].what !== '' && at === 0))))),
+    ...(tables.length ? tables.flatMap(places => resultTable(one, places, sentences)) : [make('p', {style: 'padding-top:14px'}, 'Nobody has run it here.')]),
+    ...ratesOf(one), ...aboutCase(one));
+  dialog.scrollTop = 0;
+  if (!dialog.open) dialog.showModal();
+}
+
+function definitions(pairs) {
+  const some = pairs.filter(([, value]) => value && value.length !== 0);
+  return some.length ? make('dl', {class: 'facts'}, some.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, value)])) : '';
+}
+
+const mono = words => words && make('span', {class: 'mono'}, words);
+
+function resultTable(one, places, changes) {
+  const shown = one.tests.map(test => ({test, found: places.map(place => place.find(test))})).filter(({found}) => found.some(Boolean));
+  const changeOfTest = test => changes.find(change => change.tests.includes(test));
+  const hasTwo = places.length > 1;
+  const used = places.map((place, at) => [...new Set(shown.map(({found}) => found[at] && found[at].run).filter(Boolean))]);
+  return [hasTwo ? '' : make('h3', {}, places[0].title),
+    make('table', {}, make('colgroup', {}, make('col', {class: 'test'}), places.map(() => make('col', {}))),
+      make('thead', {}, make('tr', {}, make('th', {scope: 'col'}, 'Test'), places.map((place, at) => make('th', {scope: 'col'}, hasTwo ? place.title : 'What was seen',
+        used[at].map(run => make('details', {class: 'faint'}, make('summary', {}, make('span', {}, `${timeOf(run)}, CUDA runtime ${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`)), machineOf(run))))))),
+      make('tbody', {}, shown.map(({test, found}) => {
+        const change = changeOfTest(test);
+        return make('tr', {class: change ? `changed ${kFigureTones[change.consequence]}` : null},
+          make('th', {scope: 'row'}, make('button', {type: 'button', class: 'name mono', title: 'Its history', click: () => choose({view: 'history', test: test.id, case: '', at: ''})}, test.name),
+            change ? make('div', {}, make('span', {class: `tag ${kFigureTones[change.consequence]}`}, data.consequences[change.consequence])) : '',
+            test.fix ? make('div', {}, test.fix) : '', !test.fix && test.effect ? make('div', {class: 'faint'}, test.effect) : ''),
+          found.map((each, at) => make('td', {'data-side': hasTwo ? places[at].title : null}, each ? resultOf(each.seen, hasTwo, at > 0 && found[0] ? found[0].seen : null) : make('span', {class: 'faint'}, 'not run'))));
+      })))].filter(Boolean);
+}
+
+// Beside what another side showed only what differs from that. Sides of a comparison are judged by the code that they ran.
+function resultOf(seen, isSide, beside) {
+  if (!seen.ran) return make('span', {class: 'faint'}, 'not run');
+  const facts = factsOf(seen), before = beside && new Map(factsOf(beside));
+  const differ = before ? facts.filter(([name, words]) => String(words) !== String(before.get(name))) : facts;
+  const shown = differ.map(([name, words]) => [name, kShown[name] ? kShown[name](words) : mono(words)]);
+  return make('div', {}, make('b', {}, seen.result), ' ', isSide && seen.verdict === 'stale' ? '' : make('span', {class: `tag tone${seen.tone}`}, seen.verdict), seen.seen ? make('div', {class: 'mono'}, seen.seen) : '',
+    definitions(shown), differ.length < facts.length ? make('div', {class: 'faint'}, differ.length ? 'otherwise as on the left' : 'as on the left') : '');
+}
+
+// What is known beside the result, by name. What went well needs no more than what it should have been.
+function factsOf(seen) {
+  const fails = ['reproduced', 'different', 'broken', 'crashed', 'hung'].includes(seen.result);
+  return [['expected', seen.reason], ['effect', fails ? seen.effect : ''], ['documented', fails || seen.result === 'healthy' ? seen.documented : ''],
+    ['healthy', fails ? seen.healthy : ''], ['raised by', seen.raisedBy], ['call', seen.call], ['stack', seen.stack], ['message', seen.message],
+    ['type', seen.exception], ['after', seen.after]].filter(([, words]) => words.length);
+}
+
+const kShown = {
+  expected: ([why, source, cited]) => [text(why), ' ', ...(list(cited).length ? list(cited).flatMap(n => { const [id, title, url] = data.sources[n].map(text); return [link(url, id), `: ${title} `]; }) : [text(source)])],
+  effect: words => words,
+  after: words => words,
+  message: words => folded(words),
+  stack: frames => make('details', {}, make('summary', {}, counted(frames.length, 'frame')), make('ol', {class: 'stack mono'}, frames.map(frame => make('li', {}, frame)))),
+};
+
+function folded(words) {
+  const at = words.indexOf('\n');
+  return at < 0 ? mono(words) : make('details', {}, make('summary', {class: 'mono'}, words.slice(0, at)), make('span', {class: 'mono'}, words.slice(at + 1)));
+}
+
+function machineOf(run) {
+  const facts = list(run.facts).map(text), pairs = [];
+  for (let at = 0; at < facts.length; at += 2) pairs.push([facts[at], facts[at + 1]]);
+  return definitions([['machine', run.on.machine], ...pairs, ['record', mono(run.path)], ['notes', run.notes.map(text).join('; ')]]);
+}
+
+function ratesOf(one) {
+  const rates = data.rates.filter(([test]) => tests[test].of === one);
+  return rates.length ? [make('h3', {}, 'How often the race shows, over all runs'),
+    definitions(rates.map(([test, machine, words]) => [`${tests[test].name}, ${text(machine)}`, text(words)]))] : [];
+}
+
+function aboutCase(one) {
+  const cites = (one.cites || []).flatMap(([heading, sources]) => list(sources).map(n => {
+    const [id, title, url] = data.sources[n].map(text);
+    return make('div', {}, link(url, id), text(heading) ? `, ${text(heading)}: ` : ': ', title);
+  }));
+  return [make('h3', {}, 'Why it fails'), make('div', {class: 'paragraphs'}, (one.why || 'The catalogue has nothing on it.').split('\n\n').map(words => make('p', {}, words))),
+    make('h3', {}, 'The case'), definitions([['documented', one.documented], ['nature', one.nature], ['fidelity', one.fidelity], ['needs', one.needs], ['family', one.family],
+      ['file', mono(one.file)], ['sources', cites], ['more', mono(`recapture show ${one.id}`)]])];
+}
+
+// ---- What the user does ----
+
+const tabs = Object.keys(kPlaces).map(view => byId('tab-' + view));
+for (const [at, tab] of tabs.entries()) {
+  tab.addEventListener('click', () => openView(at));
+  tab.addEventListener('keydown', event => {
+    const next = {ArrowLeft: at + 2, ArrowRight: at + 1, Home: 0, End: 2}[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    openView(next % 3);
+    tabs[next % 3].focus();
+  });
+}
+const kept = {};  // What was chosen in the other views.
+function openView(at) {
+  const view = Object.keys(kPlaces)[at];
+  kept[state.view] = {...state, case: '', at: ''};
+  const before = fragment(state);
+  state = kept[view] || {view};
+  if (fragment(state) !== before) history.pushState(null, '', fragment(state));
+  show();
+}
+
+// A side that is chosen as the other one changes places with it.
+function side(chosen, other) {
+  byId(chosen).addEventListener('change', () => {
+    const pair = chosenPair(), word = byId(chosen).value;
+    choose({on: pair.machine.name, [chosen]: word, [other]: word === pair[other] ? pair[chosen] : pair[other]});
+  });
+}
+side('from', 'to');
+side('to', 'from');
+byId('machine').addEventListener('change', () => choose({on: byId('machine').value}));
+byId('swap').addEventListener('click', () => { const pair = chosenPair(); choose({on: pair.machine.name, from: pair.to, to: pair.from}); });
+for (const view of ['compare', 'matrix']) byId(view + '-text').addEventListener('input', event => choose({text: event.target.value}, 'replaceState'));
+byId('family').addEventListener('change', event => choose({family: event.target.value === 'all' ? '' : event.target.value}));
+byId('test').addEventListener('input', event => choose({test: event.target.value}, 'replaceState'));
+byId('detail').addEventListener('close', () => { if (state.case) choose({case: '', at: ''}); });
+byId('detail').addEventListener('click', event => { if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left) byId('detail').close(); });
+for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
+
+const {newest, records, broken, unreadable} = data.made;
+byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
+  (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') + (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';
+state = fromFragment();
+show();
+})();

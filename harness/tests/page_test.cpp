@@ -1,0 +1,415 @@
+// The page: all that it shows is what `show` and `compare` say, once each, and no text of a record is more than text.
+// ci/page uses it in a browser.
+#include "harness/page/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "harness/judge/board.h"
+#include "harness/judge/index.h"
+#include "harness/page/data.h"
+#include "harness/tests/shell.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kRoot = RECAPTURE_ROOT, kRecapture = RECAPTURE_BUILD "/recapture";
+const std::string kDataBegin = R"(<script type="application/json" id="data">)";
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string data_text(const std::string& page) {
+  const size_t begin = page.find(kDataBegin) + kDataBegin.size();
+  return page.substr(begin, page.find("</script>", begin) - begin);
+}
+
+class Page : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder); }
+  void TearDown() override { fs::remove_all(folder); }
+
+  Said recapture(const std::string& arguments) const {
+    return shell("cd '" + folder + "' && " + kRecapture + " page " + arguments);
+  }
+
+  // A run of one case on a day, in which Reproduces saw that.
+  std::string run(const std::string& name, const std::string& day, const std::string& saw,
+                  const Json& more = Json::object()) const {
+    Json environment = {{"recapture", 2},
+                        {"release", "2.6.0"},
+                        {"gpu", "G"},
+                        {"driver", "1"},
+                        {"cuda_runtime", "12.4"},
+                        {"packed", false},
+                        {"break", "nothing"},
+                        {"volatile", {{"started", day + "T00:00:00Z"}}}};
+    environment.update(more);
+    const bool documented = saw == "D";
+    std::vector<Json> lines = {environment,
+                               {{"plan", {"c.Control", "c.Reproduces"}}},
+                               {{"case", "c"},
+                                {"family", "f"},
+                                {"hash", "h"},
+                                {"title", "A title"},
+                                {"documented", "D"},
+                                {"nature", "defect"},
+                                {"fidelity", "verbatim"},
+                                {"needs", "gpu"},
+                                {"sources", Json::array()},
+                                {"deadline_s", 60},
+                                {"effect", "raises"},
+                                {"fixes", Json::object()},
+                                {"tests", {"Control", "Reproduces"}}},
+                               {{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}},
+                               {{"test", "c.Reproduces"},
+                                {"ending", "exited"},
+                                {"code", documented ? 0 : 1},
+                                {"ended", documented ? "passed" : "failed"},
+                                {"seen", saw},
+                                {"documented", "D"},
+                                {"healthy", "ok"}},
+                               {{"end", "complete"}}};
+    std::string path = folder + "/" + name + ".jsonl";
+    std::ofstream file(path);
+    for (const Json& line : lines) file << line.dump() << "\n";
+    return path;
+  }
+
+  // Of the records below the folder, with no tree.
+  Json data() const {
+    PageInput input;
+    input.records = read_records_below(folder);
+    input.folder = folder;
+    return page_data(std::move(input));
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-page-" + std::to_string(getpid());
+};
+
+// Of the committed records, made once.
+const Json& committed() {
+  static const Json data = parse_json(data_text(shell(kRecapture + " page --output -").out));
+  return data;
+}
+std::string text_of(const Json& data, const Json& number) { return data.at("texts").at(number.get<size_t>()); }
+Json list_of(const Json& data, const Json& number) { return data.at("lists").at(number.get<size_t>()); }
+std::string test_id(const Json& data, const Json& number) {
+  const Json& test = data.at("tests").at(number.get<size_t>());
+  return text_of(data, data.at("cases").at(test.at(0).get<size_t>()).at("id")) + "." + text_of(data, test.at(1));
+}
+std::string with_names(std::string sentence, const std::string& from, const std::string& to) {
+  sentence = std::regex_replace(sentence, std::regex("\x01"), from);
+  return std::regex_replace(sentence, std::regex("\x02"), to);
+}
+
+TEST_F(Page, HasOfEveryPairWhatCompareSays) {
+  const Json& data = committed();
+  size_t pairs = 0;
+  for (const Json& machine : data.at("compared")) {
+    const Json& releases = machine.at("releases");
+    const std::string name = text_of(data, machine.at("name")), gpu = name.substr(0, name.find(','));
+    for (size_t from = 0; from < releases.size(); ++from) {
+      for (size_t to = 0; to < releases.size(); ++to) {
+        const Json& pair = machine.at("pairs").at(from).at(to);
+        EXPECT_EQ(pair.is_null(), from == to);
+        if (from == to) continue;
+        const std::string before = text_of(data, releases.at(from)), now = text_of(data, releases.at(to));
+        const std::string sides = before + " " + now + " --gpu '" + (gpu == "no GPU" ? "none" : gpu) + "'";
+        const Said said = shell(kRecapture + " compare --json " + sides);
+        EXPECT_EQ(pair.at("exit"), said.code) << sides;
+        const Json expected = parse_json(said.out);
+        EXPECT_EQ(list_of(data, pair.at("tests")).size(),
+                  expected.at("judged").get<size_t>() + expected.at("unknown").get<size_t>());
+        EXPECT_EQ(pair.at("counts").back(), expected.at("unknown"));
+        std::set<std::string> theirs, ours;
+        for (const Json& change : expected.at("changes")) {
+          theirs.insert(change.at("consequence").get<std::string>() + change.at("case").get<std::string>() +
+                        change.at("tests").dump() + change.at("sentence").get<std::string>() +
+                        change.at("fix").get<std::string>());
+        }
+        for (const Json& group : pair.at("groups")) {
+          for (const Json& one : group) {
+            const Json& change = data.at("changes").at(one.at(0).get<size_t>());
+            Json tests = Json::array();
+            for (const Json& test : list_of(data, change.at(2))) tests.push_back(test_id(data, test));
+            std::string fixes;
+            for (const Json& fix : list_of(data, change.at(4)))
+              fixes += (fixes.empty() ? "" : " Or: ") + text_of(data, fix);
+            ours.insert(data.at("consequences").at(change.at(0).get<size_t>()).get<std::string>() +
+                        text_of(data, data.at("cases").at(change.at(1).get<size_t>()).at("id")) + tests.dump() +
+                        with_names(text_of(data, change.at(3)), before, now) + fixes);
+          }
+        }
+        EXPECT_EQ(ours, theirs) << sides;
+        ++pairs;
+      }
+    }
+  }
+  EXPECT_GE(pairs, 6U);
+}
+
+TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
+  const Json& data = committed();
+  Rules rules = rules_of(kRoot, [] {
+    Demands demands;
+    demands.as_before = true;
+    return demands;
+  }());
+  size_t runs = 0, results = 0;
+  std::map<std::string, const Json*> by_path;
+  for (const Json& run : data.at("runs")) by_path[text_of(data, run.at("path"))] = &run;
+  for (const std::string& path : records_below(kRoot + "/reports")) {
+    const Record record = read_record(path);
+    const auto found = by_path.find(fs::path(path).lexically_relative(kRoot + "/reports"));
+    EXPECT_EQ(found == by_path.end(), record.broken() != Break::Nothing) << path;
+    if (found == by_path.end()) continue;
+    const Json &run = *found->second, tests = list_of(data, run.at("tests"));
+    const auto rows = judge_record(record, rules);
+    ASSERT_EQ(tests.size(), rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Json& seen = data.at("observations").at(run.at("seen").at(i).get<size_t>());
+      EXPECT_EQ(test_id(data, tests.at(i)), rows[i].test);
+      EXPECT_EQ(data.at("verdicts").at(seen.at(1).get<size_t>()), word(rows[i].verdict)) << path << " " << rows[i].test;
+      EXPECT_EQ(seen.at(0), rows[i].ran ? static_cast<int>(rows[i].result) : -1);
+      EXPECT_EQ(seen.size() > 2 ? text_of(data, seen.at(2)) : "",
+                rows[i].seen.substr(0, rows[i].seen.find_last_not_of('\n') + 1));
+      ++results;
+    }
+    ++runs;
+  }
+  EXPECT_EQ(runs, data.at("runs").size());
+  EXPECT_EQ(runs, data.at("made").at("records"));
+  EXPECT_GT(results, 3000U);
+}
+
+TEST_F(Page, ACellIsTheWorstOfItsTests) {
+  const Json& data = committed();
+  size_t cells = 0, empty = 0;
+  for (const Json& column : data.at("columns")) {
+    const Json tests = list_of(data, column.at("tests"));
+    std::map<size_t, std::vector<Verdict>> verdicts;
+    std::set<size_t> ran;
+    for (size_t i = 0; i < tests.size(); ++i) {
+      const size_t its_case = data.at("tests").at(tests.at(i).get<size_t>()).at(0);
+      const Json& seen = data.at("observations").at(column.at("seen").at(i).get<size_t>());
+      verdicts[its_case].push_back(static_cast<Verdict>(seen.at(1).get<int>()));
+      if (seen.at(0) != -1) ran.insert(its_case);
+    }
+    ASSERT_EQ(column.at("cells").size(), data.at("cases").size());
+    for (size_t i = 0; i < data.at("cases").size(); ++i) {
+      const int cell = column.at("cells").at(i);
+      EXPECT_EQ(cell == -1, ran.count(i) == 0);
+      empty += cell == -1 ? 1 : 0;
+      if (cell == -1) continue;
+      const auto worst = static_cast<Verdict>(cell);
+      EXPECT_THAT(verdicts[i], Contains(worst));
+      EXPECT_EQ(exit_for(verdicts[i]), exit_for({worst}));
+      ++cells;
+    }
+  }
+  EXPECT_GT(cells, 500U);
+  EXPECT_GT(empty, 50U);
+}
+
+TEST_F(Page, StoresEverythingOnce) {
+  const Json& data = committed();
+  for (const char* kind : {"texts", "lists", "observations", "reasons", "changes", "upstream"}) {
+    std::set<std::string> all;
+    for (const Json& one : data.at(kind))
+      EXPECT_TRUE(all.insert(one.dump()).second) << kind << " has twice " << one.dump();
+    EXPECT_GT(all.size(), 5U) << kind;
+  }
+  const std::string page = shell(kRecapture + " page --output -").out;
+  EXPECT_LT(page.size(), 1000U * 1000);
+}
+
+TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
+  run("1", "2026-01-01", "D");
+  run("2", "2026-01-02", "D");
+  run("3", "2026-01-03", "E");
+  run("other", "2026-01-04", "D", {{"driver", "2"}});
+  const Json data = this->data();
+  const Json& runs = data.at("runs");
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_FALSE(runs.at(0).contains("changed"));
+  EXPECT_EQ(runs.at(1).at("changed").at("before"), 0);
+  EXPECT_TRUE(runs.at(1).at("changed").at("groups").empty());
+  EXPECT_EQ(runs.at(2).at("changed").at("before"), 1);
+  const Json& group = runs.at(2).at("changed").at("groups").at(0);
+  const Json& change = data.at("changes").at(group.at(0).at(0).get<size_t>());
+  EXPECT_EQ(text_of(data, change.at(3)), "raised D in \x01; in \x02 it raises E");
+  EXPECT_EQ(group.at(0).at(1), 1) << "compared with the newest run before it";
+  EXPECT_EQ(group.at(0).at(2), 2);
+  EXPECT_FALSE(runs.at(3).contains("changed")) << "another driver";
+}
+
+TEST_F(Page, BeginsWithTheNewestUpgradeThatIsKnownByHalf) {
+  run("a", "2026-01-01", "D");
+  run("b", "2026-01-02", "E", {{"release", "2.10.0"}});
+  run("c", "2026-01-03", "E", {{"release", "2.9.0"}});
+  run("d", "2026-01-04", "E", {{"release", "2.11.0"}, {"driver", "2"}});  // Alone on its machine.
+  const Json data = this->data();
+  ASSERT_EQ(data.at("compared").size(), 2U);
+  std::vector<std::string> releases;
+  for (const Json& release : data.at("compared").at(0).at("releases")) releases.push_back(text_of(data, release));
+  EXPECT_THAT(releases, ElementsAre("2.6.0", "2.9.0", "2.10.0"));
+  EXPECT_EQ(data.at("first"), Json({0, 1, 2}));
+
+  // Of the newest the code has changed, so nothing is known of an upgrade to it.
+  const std::string path = run("b", "2026-01-02", "E", {{"release", "2.10.0"}});
+  std::string text = contents(path);
+  text.replace(text.find(R"("hash":"h")"), 10, R"("hash":"i")");
+  std::ofstream(path) << text;
+  EXPECT_EQ(this->data().at("first"), Json({0, 0, 1}));
+}
+
+TEST_F(Page, LeavesOutWhatWasBrokenOnPurposeAndSaysSo) {
+  run("1", "2026-01-01", "D");
+  run("2", "2026-01-02", "ok", {{"break", "trigger"}});
+  const Said said = recapture("--records . --output -");
+  EXPECT_EQ(said.code, 0);
+  const Json data = parse_json(data_text(said.out));
+  EXPECT_EQ(data.at("runs").size(), 1U);
+  EXPECT_EQ(data.at("made"),
+            Json({{"newest", "2026-01-01T00:00:00Z"}, {"records", 1}, {"broken", 1}, {"unreadable", 0}}));
+}
+
+TEST_F(Page, NoTextOfARecordIsMoreThanText) {
+  const std::string hurt =
+      "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)> \xe2\x80\xae \x1b]52;c;x\x07 & \" ' \xff";
+  const auto copies = [](const std::string& page, const std::string& what) {
+    size_t count = 0;
+    for (size_t at = 0; (at = page.find(what, at)) != std::string::npos; at += what.size()) ++count;
+    return count;
+  };
+  run("1", "2026-01-01", "D");
+  const std::string harmless = recapture("--records . --output -").out;
+  const std::string path = run("1", "2026-01-01", "x");
+  std::string text = contents(path);
+  std::string in_json = Json(hurt).dump(-1, ' ', false, Json::error_handler_t::replace);
+  in_json = in_json.substr(1, in_json.size() - 2);
+  for (const std::string before :
+       {R"("gpu":"G)", R"("title":"A title)", R"("seen":"x)", R"("documented":"D)", R"("driver":"1)"}) {
+    text = std::regex_replace(text, std::regex(before), before + "@@");
+  }
+  for (size_t at = 0; (at = text.find("@@")) != std::string::npos;) text.replace(at, 2, in_json);
+  std::ofstream(path) << text;
+  const Said said = recapture("--records . --output -");
+  ASSERT_EQ(said.code, 0) << said.out.substr(0, 300);
+  for (const char* what : {"<script", "</script", "<!--", "<img", "<"})
+    EXPECT_EQ(copies(said.out, what), copies(harmless, what)) << what;
+  EXPECT_THAT(said.out, HasSubstr(R"(\u003c/script>\u003cscript>alert(1))"));
+  EXPECT_EQ(said.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(said.out.find("\xe2\x80\xae"), std::string::npos);
+  EXPECT_THAT(data_text(said.out), Not(HasSubstr("<")));
+  EXPECT_NO_THROW(parse_json(data_text(said.out)));
+}
+
+TEST_F(Page, IsTheSameBytesForTheSameRecords) {
+  run("1", "2026-01-01", "D");
+  run("2", "2026-01-02", "E");
+  const std::string once = recapture("--records . --output -").out;
+  fs::rename(folder + "/1.jsonl", folder + "/x");  // Another order in the folder, another time of the files.
+  fs::copy(folder + "/x", folder + "/1.jsonl");
+  fs::remove(folder + "/x");
+  EXPECT_EQ(recapture("--records '" + folder + "' --output -").out, once);
+  EXPECT_EQ(recapture("--records .").code, 0);
+  EXPECT_EQ(contents(folder + "/page.html"), once);
+  EXPECT_FALSE(fs::exists(folder + "/page.html.part"));
+}
+
+TEST_F(Page, AsksNoNetworkForAnything) {
+  for (const char* source : {"html", "css", "js"}) {
+    const std::string text = contents(kRoot + "/harness/page/page." + source);
+    EXPECT_THAT(text, Not(HasSubstr("://"))) << source;
+    EXPECT_THAT(text, Not(HasSubstr("@import"))) << source;
+    EXPECT_THAT(text, Not(HasSubstr("innerHTML"))) << source;
+    EXPECT_THAT(text, Not(HasSubstr("src="))) << source;
+  }
+  EXPECT_THAT(contents(kRoot + "/harness/page/page.html"), HasSubstr("default-src 'none'"));
+}
+
+TEST_F(Page, WhatIsWrongGetsOneLineAndItsExitCode) {
+  for (const char* name : {"/one", "/empty", "/bad", "/fifo"}) fs::create_directories(folder + name);
+  run("one/1", "2026-01-01", "D");
+  std::ofstream(folder + "/bad/b.jsonl") << "no record\n";
+  mkfifo((folder + "/fifo/f.jsonl").c_str(), 0600);
+  std::ofstream(folder + "/notes.txt") << "not to be lost";
+  const std::vector<std::tuple<std::string, int, std::string>> table = {
+      {"--records none", 2, "none: No such file or directory"},
+      {"--records one/1.jsonl", 2, "one/1.jsonl is no folder"},
+      {"--records empty", 4, "no records below empty"},
+      {"--records bad", 2, "bad/b.jsonl:1: "},
+      {"--records fifo", 2, "is not a regular file"},
+      {"--records ''", 2, "--records is empty"},
+      {"--output ''", 2, "--output is empty"},
+      {"2.6.0", 2, "2.6.0"},
+      {"--records one --output one/1.jsonl", 2, "one/1.jsonl is there and is no page"},
+      {"--records one --output notes.txt", 2, "notes.txt is there and is no page"},
+      {"--records one --output empty", 2, "empty is a folder"},
+      {"--records one --output none/page.html", 7, "none/page.html: cannot write it: No such file or directory"},
+      {"--records one --output /proc/page.html", 7, "/proc/page.html: cannot write it"},
+      {"--records one --output /dev/full", 7, "/dev/full: cannot write it"},
+      {"--records one --output - >/dev/full", 7, "standard output: No space left on device"},
+  };
+  for (const auto& [arguments, code, words] : table) {
+    const Said said = recapture(arguments);
+    EXPECT_EQ(said.code, code) << arguments << ": " << said.out.substr(0, 300);
+    EXPECT_TRUE(said.is_one_line()) << arguments << ": " << said.out.substr(0, 300);
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+  }
+  EXPECT_EQ(contents(folder + "/notes.txt"), "not to be lost");
+}
+
+TEST_F(Page, ABrokenRecordKeepsNoOtherFromThePage) {
+  run("1", "2026-01-01", "D");
+  std::ofstream(folder + "/2.jsonl") << "{\"recapture\":99}\n";
+  const Said said = recapture("--records . --output p.html");
+  EXPECT_EQ(said.code, 2);
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("2.jsonl:1"));
+  const Json data = parse_json(data_text(contents(folder + "/p.html")));
+  EXPECT_EQ(data.at("runs").size(), 1U);
+  EXPECT_EQ(data.at("made").at("unreadable"), 1);
+}
+
+TEST_F(Page, AFullDiskLeavesThePageThatWasThere) {
+  run("1", "2026-01-01", "D");
+  EXPECT_EQ(recapture("--records . --output p.html").code, 0);
+  const std::string before = contents(folder + "/p.html");
+  run("2", "2026-01-02", "E");
+  const Said said = shell("cd '" + folder + "' && ulimit -f 8 && " + kRecapture + " page --records . --output p.html");
+  EXPECT_EQ(said.code, 7);
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("p.html: cannot write it: File too large"));
+  EXPECT_EQ(contents(folder + "/p.html"), before);
+  EXPECT_FALSE(fs::exists(folder + "/p.html.part"));
+}
+
+TEST_F(Page, AReaderThatHasSeenEnoughIsNoError) {
+  run("1", "2026-01-01", "D");
+  const Said said = shell("cd '" + folder + "' && (" + kRecapture + " page --output - ; echo $? >code) | head -c 20");
+  EXPECT_EQ(said.out, "<!doctype html>\n<htm");
+  EXPECT_EQ(contents(folder + "/code"), "0\n");
+}
+
+}  // namespace
+}  // namespace recapture
