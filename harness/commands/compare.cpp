@@ -144,8 +144,8 @@ void run_missing(const Places& places, Options& options, const Policy& policy, c
     RunOptions run_options;
     run_options.release = release;
     if (cases) run_options.filters.assign(cases->begin(), cases->end());
-    run_options.record =
-        fmt::format("{}/{}/{:%Y%m%d-%H%M%S}.jsonl", options.records, release, fmt::gmtime(std::time(nullptr)));
+    run_options.record = fmt::format("{}/{}/{:%Y%m%d-%H%M%S}-{}.jsonl", options.records, release,
+                                     fmt::gmtime(std::time(nullptr)), getpid());
     print("{}:\n", release);
     run(places, run_options);
   }
