@@ -271,7 +271,7 @@ function changeRow(group, pair, again) {
 const kLetters = {'as documented': 'd', 'as expected': 'e', 'newly fixed': 'N', 'regressed': 'R', 'changed': 'C', 'control fails': 'K', 'fix fails': 'F',
   'inconclusive': '?', 'insufficient data': 'i', 'stale': 's', 'not run': '', 'unavailable': 'u', 'missing': 'M', 'not applicable': '–'};
 const kMostWords = 9;  // More columns than that have letters.
-const matrix = {rows: [], families: [], chips: new Map()};
+const matrix = {rows: [], families: [], chips: new Map(), turn: 0};
 
 function verdictCell(verdict, attributes, narrow) {
   const word = verdict < 0 ? 'not run' : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
@@ -393,11 +393,11 @@ function moveInGrid(event) {
 }
 
 // Thousands of cells take their time, so those in sight come first, and the others frame by frame.
-function reveal(rows) {
-  cancelAnimationFrame(matrix.later);
+function reveal(rows, turn = ++matrix.turn) {
+  if (turn !== matrix.turn) return;  // Another filter has been chosen meanwhile.
   const most = matrix.narrow ? 24 : rows.length;
   for (const row of rows.slice(0, most)) row.hidden = false;
-  if (rows.length > most) matrix.later = requestAnimationFrame(() => reveal(rows.slice(most)));
+  if (rows.length > most) requestAnimationFrame(() => setTimeout(() => reveal(rows.slice(most), turn)));
 }
 
 function showMatrix() {
