@@ -154,6 +154,13 @@ function chosenPair() {
 
 const named = (words, pair) => words.replace(/[\x01\x02]/g, mark => mark === '\x01' ? pair.from : pair.to);
 
+// What tells `recapture compare` of which machine the answer is, where there are several.
+function machineOption(name) {
+  const [gpu, driver] = name.split(', driver '), others = comparable.filter(one => one.name !== name);
+  if (!others.length) return '';
+  return ` --gpu '${gpu === 'no GPU' ? 'none' : gpu}'` + (others.some(one => one.name.startsWith(gpu)) && driver ? ` --driver ${driver.split(',')[0]}` : '');
+}
+
 function options(select, words, chosen) {
   select.replaceChildren(...words.map(word => make('option', {}, word)));
   select.value = chosen;
@@ -186,7 +193,7 @@ function showCompare() {
 
   const all = list(pair.tests).length, judged = all - pair.counts[kUnknown];
   byId('answer').replaceChildren(make('b', {}, kAnswers[pair.exit]), `${judged} of ${all} tests judged. `,
-    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}`), ` ends with exit status ${pair.exit}.`));
+    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machineOption(pair.machine.name)}`), ` ends with exit status ${pair.exit}.`));
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', named(text(line), pair)]));
   const focused = document.activeElement && document.activeElement.dataset.word;
   byId('figures').replaceChildren(...data.consequences.map((word, n) => make('button', {type: 'button', 'data-word': word,
