@@ -324,6 +324,7 @@ class Page {
     std::vector<Side>& sides = machine.releases;
     Json releases = Json::array(), pairs = Json::array();
     std::vector<std::string> names;
+    names.reserve(sides.size());
     for (const Side& side : sides) names.push_back(side.name);
     for (const std::string& name : names) releases.push_back(from_outside(name));
     for (size_t from = 0; from < sides.size(); ++from) {

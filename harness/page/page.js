@@ -154,6 +154,13 @@ function chosenPair() {
 
 const named = (words, pair) => words.replace(/[\x01\x02]/g, mark => mark === '\x01' ? pair.from : pair.to);
 
+// What tells `recapture compare` of which machine the answer is, where there are several.
+function machineOption(name) {
+  const [gpu, driver] = name.split(', driver '), others = comparable.filter(one => one.name !== name);
+  if (!others.length) return '';
+  return ` --gpu '${gpu === 'no GPU' ? 'none' : gpu}'` + (others.some(one => one.name.startsWith(gpu)) && driver ? ` --driver ${driver.split(',')[0]}` : '');
+}
+
 function options(select, words, chosen) {
   select.replaceChildren(...words.map(word => make('option', {}, word)));
   select.value = chosen;
@@ -186,7 +193,7 @@ function showCompare() {
 
   const all = list(pair.tests).length, judged = all - pair.counts[kUnknown];
   byId('answer').replaceChildren(make('b', {}, kAnswers[pair.exit]), `${judged} of ${all} tests judged. `,
-    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}`), ` ends with exit status ${pair.exit}.`));
+    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machineOption(pair.machine.name)}`), ` ends with exit status ${pair.exit}.`));
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', named(text(line), pair)]));
   const focused = document.activeElement && document.activeElement.dataset.word;
   byId('figures').replaceChildren(...data.consequences.map((word, n) => make('button', {type: 'button', 'data-word': word,
@@ -271,7 +278,7 @@ function changeRow(group, pair, again) {
 const kLetters = {'as documented': 'd', 'as expected': 'e', 'newly fixed': 'N', 'regressed': 'R', 'changed': 'C', 'control fails': 'K', 'fix fails': 'F',
   'inconclusive': '?', 'insufficient data': 'i', 'stale': 's', 'not run': '', 'unavailable': 'u', 'missing': 'M', 'not applicable': '–'};
 const kMostWords = 9;  // More columns than that have letters.
-const matrix = {rows: [], families: [], chips: new Map()};
+const matrix = {rows: [], families: [], chips: new Map(), turn: 0};
 
 function verdictCell(verdict, attributes, narrow) {
   const word = verdict < 0 ? 'not run' : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
@@ -393,11 +400,11 @@ function moveInGrid(event) {
 }
 
 // Thousands of cells take their time, so those in sight come first, and the others frame by frame.
-function reveal(rows) {
-  cancelAnimationFrame(matrix.later);
+function reveal(rows, turn = ++matrix.turn) {
+  if (turn !== matrix.turn) return;  // Another filter has been chosen meanwhile.
   const most = matrix.narrow ? 24 : rows.length;
   for (const row of rows.slice(0, most)) row.hidden = false;
-  if (rows.length > most) matrix.later = requestAnimationFrame(() => reveal(rows.slice(most)));
+  if (rows.length > most) requestAnimationFrame(() => setTimeout(() => reveal(rows.slice(most), turn)));
 }
 
 function showMatrix() {
