@@ -32,11 +32,8 @@ std::vector<std::string> places_for_index(const std::string& folder) {
   const std::string real = fs::canonical(folder, error).string();
   std::vector<std::string> places = {real + "/.recapture.sqlite"};
   if (cache_folder().empty()) return places;
-  const fs::path caches = fs::path(cache_folder()) / "history";
-  fs::create_directories(caches, error);
-  if (const fs::path known = fs::canonical(caches, error); !error) {
-    places.push_back((known / (hash_of(real) + ".sqlite")).string());
-  }
+  const fs::path caches = fs::weakly_canonical(cache_folder() + "/history", error);
+  if (!error) places.push_back((caches / (hash_of(real) + ".sqlite")).string());
   return places;
 }
 

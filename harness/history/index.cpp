@@ -513,6 +513,8 @@ std::string ask(const std::string& folder, const std::vector<std::string>& place
   for (const std::string& place : places) {
     for (const bool again : {false, true}) {
       try {
+        std::error_code error;  // To open the file says what is wrong.
+        fs::create_directories(fs::path(place).parent_path(), error);
         if (again) Database(place).empty();
         Index index(folder, place, announce);
         question(index);

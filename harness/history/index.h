@@ -121,9 +121,9 @@ class Index {
   size_t read_ = 0, gone_ = 0;
 };
 
-// Asks an index of the records below a folder that is kept in the first of those places where that can be done. A
-// damaged one, or one of another program's, is made anew. Where none can be kept, all is read once for this question,
-// and what comes back says why. The question may be asked more than once, until one answer is whole.
+// Asks an index of the records below a folder that is kept in the first of those places where that can be done, whose
+// folders are made. A damaged one, or one of another program's, is made anew. Where none can be kept, all is read once
+// for this question, and what comes back says why. The question may be asked more than once, until one answer is whole.
 std::string ask(const std::string& folder, const std::vector<std::string>& places,
                 const std::function<void(Index&)>& question, const Announce& announce = {});
 

@@ -27,7 +27,9 @@ std::string place_of(const Json& environment) {
   return text_at(environment, "release") + "|" + text_at(environment, "gpu") + "|" + axis_of(environment);
 }
 
+// "" for what has no words, or none that say anything.
 std::string words_at(const Json& environment, const std::string& key) {
+  if (key == "host" || key == "gpu_id") return "";  // Hashes.
   const auto found = environment.find(key);
   if (found == environment.end()) return "";
   if (found->is_string()) return found->get<std::string>();

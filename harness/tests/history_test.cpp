@@ -199,6 +199,7 @@ TEST_F(History, TellsTheDriverWithWhichAnotherOutcomeCame) {
     EXPECT_TRUE(said.is_one_line()) << said.out;
   }
   EXPECT_EQ(history("c --since yesterday").code, 2);
+  EXPECT_THAT(history("c --gpu none --json").out, StartsWith("[]\nrecapture: "));
 }
 
 TEST_F(History, GivesARaceItsRateAndCallsNoRunWithoutItAChange) {
@@ -273,6 +274,9 @@ TEST_F(History, BadInputIsALineAndACode) {
   night.day = day(0);
   write(night);
   EXPECT_EQ(history("c >/dev/full").code, 7);
+  EXPECT_EQ(recapture("show --records '" + nights + "'").code, 0);
+  EXPECT_EQ(recapture("show --records '" + folder + "/nowhere'").code, 2);
+  EXPECT_EQ(recapture("show --records '" + nights + "' " + record()).code, 2);
   const Said closed = shell("(" + line("c") + "; echo $? >'" + folder + "/code') | true");
   EXPECT_EQ(text_of(folder + "/code"), "0\n");
 }
@@ -374,6 +378,7 @@ TEST_F(History, IsTheSameWhateverBecomesOfTheIndex) {
   }
   again("of another schema");
   EXPECT_THAT(text_of(beside), StartsWith("SQLite format 3"));
+  EXPECT_TRUE(fs::is_empty(folder + "/cache"));
 }
 
 TEST_F(History, KeepsItsIndexInTheCacheOrNowhereAndSaysThat) {
@@ -391,6 +396,39 @@ TEST_F(History, KeepsItsIndexInTheCacheOrNowhereAndSaysThat) {
   EXPECT_EQ(none.code, 0);
   EXPECT_THAT(none.out, StartsWith(cached.out));
   EXPECT_THAT(none.out.substr(cached.out.size()), HasSubstr("no index can be kept (unable to open database file"));
+}
+
+// By a user who may not write where the records are, and not read all of them.
+TEST_F(History, IsForThoseWhoMayOnlyReadToo) {
+  for (int i = 0; i < 3; ++i) write(Night{day(i)});
+  write(Night{day(3)}, "below/r.jsonl");
+  fs::permissions(folder + "/cache", fs::perms::all);
+  const std::string other = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
+  if (shell(other + command("--version")).code != 0) GTEST_SKIP() << "another user cannot start this program";
+  const auto by_other = [&](const std::string& arguments) {
+    const std::string whole = line(arguments);
+    return shell(other + whole);
+  };
+  const std::string right = history("c.Reproduces").out;
+  fs::permissions(nights, fs::perms::owner_write, fs::perm_options::remove);
+  fs::permissions(beside, fs::perms::owner_write, fs::perm_options::remove);
+  for (int i = 0; i < 2; ++i) {
+    const Said said = by_other("c.Reproduces");
+    EXPECT_EQ(said.code, 0);
+    EXPECT_EQ(said.out, right);
+  }
+  fs::permissions(nights, fs::perms::owner_write, fs::perm_options::add);
+  fs::permissions(nights + "/" + day(0) + ".jsonl", fs::perms::none);
+  fs::permissions(nights + "/below", fs::perms::none);
+  fs::permissions(nights, fs::perms::owner_write, fs::perm_options::remove);
+  const Said said = by_other("c.Reproduces");
+  fs::permissions(nights, fs::perms::owner_all);
+  fs::permissions(nights + "/below", fs::perms::owner_all);
+  EXPECT_EQ(said.code, 6);
+  EXPECT_THAT(said.out, HasSubstr("2 runs, 2010-01-02 to 2010-01-03"));
+  EXPECT_THAT(said.out, HasSubstr(day(0) + ".jsonl: cannot read it: Permission denied"));
+  EXPECT_THAT(said.out, HasSubstr("below: cannot read it: Permission denied"));
+  EXPECT_THAT(said.out, HasSubstr("recapture: 2 records cannot be read"));
 }
 
 TEST_F(History, NeedsNoDiskThatHasRoom) {
@@ -472,12 +510,12 @@ TEST_F(History, IsTheSameWithAndWithoutAnIndex) {
     ASSERT_EQ(rows_of_index(fresh, {}), rows_of_records(nights, {})) << round;
   }
   EXPECT_GE(paths.size(), 200U);
-  const std::string kept = history("c").out + history("d --json").out;
+  const std::string kept = history("c 2>/dev/null").out + history("d --json 2>/dev/null").out;
   fs::remove(beside);
   fs::create_directories(beside);
   fs::remove_all(folder + "/cache");
   std::ofstream(folder + "/cache") << "no folder";
-  EXPECT_EQ(shell(line("c") + " 2>/dev/null").out + shell(line("d --json") + " 2>/dev/null").out, kept);
+  EXPECT_EQ(history("c 2>/dev/null").out + history("d --json 2>/dev/null").out, kept);
 }
 
 }  // namespace
