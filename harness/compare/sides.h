@@ -1,5 +1,6 @@
 // What the words `FROM` and `TO` stand for: releases, records, folders, and runs counted from the newest.
 #pragma once
+#include <set>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,9 @@ struct BothSides {
 // Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const Background& background);
+
+// Those that mark_good() has marked, by their paths below `records`.
+std::set<std::string> marked_good(const std::string& records);
 
 // Marks a record below `records` as good, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
 std::string mark_good(const std::string& path, const std::string& records);
