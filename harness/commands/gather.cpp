@@ -27,9 +27,7 @@ Exit gather_night(const Places& places, const Options& options) {
   for (const std::string& lack : night.lacks) print("{}\n", lack);
   print("{}: {} of {} tasks are whole\n", options.out, night.whole, plan.size());
   if (night.lacks.empty()) return Exit::AsExpected;
-  throw Stop(Exit::Inconclusive,
-             fmt::format("{} is not the whole night: {}{}", options.out, night.lacks.front(),
-                         night.lacks.size() == 1 ? "" : fmt::format("; and {} more", night.lacks.size() - 1)));
+  throw Stop(Exit::Inconclusive, fmt::format("{} is not the whole night; what it lacks is above", options.out));
 }
 
 }  // namespace

@@ -225,9 +225,10 @@ class Night {
     for (const CatalogueCase& one : catalogue_) {
       for (const CatalogueTest& test : one.tests) left_out += planned.count(one.id + "." + test.name) == 0 ? 1 : 0;
     }
-    return left_out == 0 ? "" : fmt::format("its run was of some cases only: it planned no {}", tests(left_out));
+    return left_out == 0 ? ""
+                         : fmt::format("it is a run of some cases only: {} of the catalogue {} not in its plan",
+                                       plural(left_out, "test"), left_out == 1 ? "is" : "are");
   }
-  static std::string tests(size_t count) { return fmt::format("{} of the catalogue", plural(count, "test")); }
 
   // Of two copies of one run the longer; of runs that contradict each other both are named.
   void add(std::vector<Found>& runs, Found found) {

@@ -391,7 +391,9 @@ std::string as_text(const News& news) {
   for (const std::string& line : news.head) text += line + "\n";
   for (const MachineNews& one : news.machines) {
     if (!one.is_news()) continue;
-    text += "\n" + one.machine + "\n" + as_text(one.comparison);
+    text += "\n" + one.machine + "\n";
+    if (!one.comparison.changes.empty()) text += as_text(one.comparison);
+    if (one.comparison.changes.empty()) text += fmt::format("{}\n", fmt::join(one.comparison.head, "\n"));
     if (!one.flaky.empty()) text += "\nflaky now\n";
     for (const std::string& line : one.flaky) text += "  " + visible(line) + "\n";
   }

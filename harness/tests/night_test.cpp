@@ -333,7 +333,7 @@ TEST_F(Nights, ARunOfSomeCasesIsNotTheTask) {
   const NightTask task{"2.6.0", "H200", 1, 1};
   const Gathered night = recapture::gather(out, {from}, {task}, catalogue);
   ASSERT_THAT(night.lacks, SizeIs(1));
-  EXPECT_THAT(night.lacks[0], HasSubstr("its run was of some cases only: it planned no 1 test"));
+  EXPECT_THAT(night.lacks[0], HasSubstr("it is a run of some cases only: 1 test of the catalogue is not in its plan"));
 }
 
 TEST_F(Nights, AFullDiskLeavesWhatWasThere) {
