@@ -429,6 +429,19 @@ TEST_F(Nights, ANightThatIsNotWholeIsNeverNoNews) {
                               HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-01 and not tonight")));
 }
 
+TEST_F(Nights, NewsStayBelowGitHubsLimitAndCountWhatTheyLeaveOut) {
+  News news;
+  for (int i = 0; i < 3; ++i) {
+    MachineNews machine;
+    machine.comparison.head = {fmt::format("machine {}", i)};
+    machine.flaky.assign(4000, std::string(100, 'x'));
+    news.machines.push_back(machine);
+  }
+  const std::string text = as_markdown(news);
+  EXPECT_LT(text.size(), 1U << 20);
+  EXPECT_THAT(text, AllOf(HasSubstr("machine 1"), Not(HasSubstr("machine 2")), HasSubstr("1 more are left out here")));
+}
+
 TEST_F(Nights, AnIssueHasAFingerprintOfItsCause) {
   night("2026-01-01");
   night("2026-01-02", that_saw("E at 0x7f00 in /opt/a/b.so"), that_saw("E at 0x7f01 in /opt/c/d.so"));
