@@ -242,7 +242,6 @@ class Newspaper {
     MachineNews news;
     news.machine = now.machine();
     const Comparison all = compare(side_of(earlier, true), side_of(tonight, false), background_);
-    news.is_unknown = too_much_unknown(all);
     news.comparison = {all.from, all.to, {all.head.front()}, {}, {}};
     add_moves(news, earlier.front()->judged.record, now);
     for (const CaseChange& change : all.changes) take(news, change, runs, tonight.front()->judged);
@@ -255,8 +254,10 @@ class Newspaper {
     for (const ComparedTest& test : all.tests) {
       if (changed.count(test.test) != 0) news.comparison.tests.push_back(test);
     }
-    if (news.is_unknown) {
-      news.comparison.head.push_back(fmt::format("{} of {} tests are unknown", all.unknown(), all.tests.size()));
+    for (const Row& then : earlier.front()->judged.rows) {
+      const Row* row = row_of(tonight.front()->judged, then.test);
+      if (row == nullptr || !is_clear(then) || is_clear(*row) || is_unconfirmed(now, *row)) continue;
+      news.lost.push_back(fmt::format("{}: {}: {}", row->test, word(row->verdict), row->seen));
     }
     news_.machines.push_back(std::move(news));
   }
@@ -375,6 +376,17 @@ size_t quiet(const News& news) {
       std::count_if(news.machines.begin(), news.machines.end(), [](const MachineNews& one) { return !one.is_news(); }));
 }
 
+std::array<std::pair<const char*, const std::vector<std::string>&>, 2> lists_of(const MachineNews& one) {
+  return {{{"flaky now", one.flaky}, {"not judged tonight", one.lost}}};
+}
+
+// For Markdown's code, in which nothing else has a meaning.
+std::string without_ticks(const std::string& line) {
+  std::string text = visible(line);
+  std::replace(text.begin(), text.end(), '`', '\'');
+  return text;
+}
+
 std::string last_line(const News& news) {
   const size_t count = quiet(news);
   return count == 0 ? "" : fmt::format("nothing new on {} of {} machines\n", count, news.machines.size());
@@ -394,8 +406,10 @@ std::string as_text(const News& news) {
     text += "\n" + one.machine + "\n";
     if (!one.comparison.changes.empty()) text += as_text(one.comparison);
     if (one.comparison.changes.empty()) text += fmt::format("{}\n", fmt::join(one.comparison.head, "\n"));
-    if (!one.flaky.empty()) text += "\nflaky now\n";
-    for (const std::string& line : one.flaky) text += "  " + visible(line) + "\n";
+    for (const auto& [title, lines] : lists_of(one)) {
+      if (!lines.empty()) text += fmt::format("\n{}\n", title);
+      for (const std::string& line : lines) text += "  " + visible(line) + "\n";
+    }
   }
   return text + "\n" + last_line(news);
 }
@@ -412,8 +426,10 @@ std::string as_markdown(const News& news) {
   for (const MachineNews& one : news.machines) {
     if (!one.is_news()) continue;
     std::string part = "\n#" + as_markdown(one.comparison);
-    if (!one.flaky.empty()) part += "\n## flaky now\n\n";
-    for (const std::string& line : one.flaky) part += fmt::format("* {}\n", visible(line));
+    for (const auto& [title, lines] : lists_of(one)) {
+      if (!lines.empty()) part += fmt::format("\n## {}\n\n", title);
+      for (const std::string& line : lines) part += fmt::format("* `{}`\n", without_ticks(line));
+    }
     add(part);
   }
   if (left_out > 0) text += fmt::format("\n{} more are left out here; `recapture news` has them all.\n", left_out);
@@ -427,7 +443,7 @@ Json as_json(const News& news) {
                         {"changed", one.comparison.head},
                         {"changes", as_json(one.comparison).at("changes")},
                         {"flaky", one.flaky},
-                        {"too_much_unknown", one.is_unknown}});
+                        {"not_judged", one.lost}});
   }
   return {{"night", news.night},
           {"before", news.before},
@@ -439,7 +455,7 @@ Json as_json(const News& news) {
 Exit exit_for(const News& news) {
   if (!news.issues.empty()) return Exit::Changed;
   const auto any = [&](const auto& is_so) { return std::any_of(news.machines.begin(), news.machines.end(), is_so); };
-  if (!news.is_whole || news.machines.empty() || any([](const MachineNews& one) { return one.is_unknown; })) {
+  if (!news.is_whole || news.machines.empty() || any([](const MachineNews& one) { return !one.lost.empty(); })) {
     return Exit::Inconclusive;
   }
   return any([](const MachineNews& one) { return !one.comparison.changes.empty(); }) ? Exit::NewlyFixed

@@ -15,13 +15,13 @@ struct NewsIssue {
 
 // One release on one kind of GPU.
 struct MachineNews {
-  std::string machine;      // "2.6.0, NVIDIA H200"
-  Comparison comparison;    // With what changed alone; its head begins with what changed of the machine.
-  bool moved = false;       // The machine changed.
-  bool is_unknown = false;  // Too much is unknown tonight.
+  std::string machine;    // "2.6.0, NVIDIA H200"
+  Comparison comparison;  // With what changed alone; its head begins with what changed of the machine.
+  bool moved = false;     // The machine changed.
   std::vector<std::string> flaky;
+  std::vector<std::string> lost;  // Had a clear result the last time, and have none tonight.
 
-  bool is_news() const { return moved || is_unknown || !flaky.empty() || !comparison.changes.empty(); }
+  bool is_news() const { return moved || !lost.empty() || !flaky.empty() || !comparison.changes.empty(); }
 };
 
 struct News {

@@ -82,6 +82,7 @@ struct FakeTask {
  private:
   static Json line_of(const std::string& id, const std::string& name, const std::string& what) {
     const bool good = what == "D";
+    if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // Not a word.
     return {{"test", id + "." + name},
             {"ending", "exited"},
             {"code", good ? 0 : 1},
@@ -391,6 +392,16 @@ TEST_F(Nights, ATestThatWasNotJudgedForANightIsComparedWithTheOneBefore) {
   EXPECT_THAT(flaky.out, AllOf(HasSubstr("flaky now"), HasSubstr("c1.Reproduces: another run of it tonight")));
   night("2026-01-03", unclear);
   EXPECT_THAT(news().out, Not(HasSubstr("flaky now"))) << "once";
+}
+
+TEST_F(Nights, ATestThatIsNotJudgedAnyMoreIsNoGreenNight) {
+  night("2026-01-01");
+  night("2026-01-02", that_saw(""));
+  const Said said = news();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("not judged tonight"), HasSubstr("c1.Reproduces: inconclusive")));
+  night("2026-01-03", that_saw("E"));
+  EXPECT_EQ(news().code, 1) << "against the night that had a result of it";
 }
 
 TEST_F(Nights, ATestThatChangesToAndFroIsFlakyOnce) {
