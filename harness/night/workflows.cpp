@@ -18,7 +18,7 @@ constexpr std::string_view kGithub =
 #
 # A pull request: the project's own tests, and one run on a GPU. A night: every release, on every kind of GPU. Cases are
 # built where there is no GPU and travel as ci/pack makes them, so a runner with the labels gpu and @LABELS@ needs only
-# the driver and glibc 2.36. A branch of somebody else's repository gets no GPU: its code would run there.
+# the driver, glibc 2.36 and xz. A branch of somebody else's repository gets no GPU: its code would run there.
 name: recapture
 on:
   pull_request:
@@ -62,6 +62,7 @@ jobs:
       - run: git config --global --add safe.directory "$PWD"
       - run: ci/suite --build "$RELEASE"
       - run: ci/pack "$RELEASE" --gpu @CODE@ --to pack
+      - run: ci/nemo --pack pack/nemo.tar.xz 3.11
       - uses: actions/upload-artifact@v4
         with:
           name: pack-${{ matrix.release }}
@@ -93,6 +94,7 @@ jobs:
       - run: |
           rm -rf program record && mkdir record
           sh pack/unpack program
+          mkdir program/cache && tar -C program/cache -xf pack/nemo.tar.xz
           require=(--require gpu)
           [[ $GPU != none ]] || require=()
           program/run --shard "$SHARD" "${require[@]}" --record "record/$TASK.jsonl" --junit "record/$TASK.xml" | tee out.txt
@@ -171,7 +173,7 @@ constexpr std::string_view kGitlab =
 #     variables: { TIER: $CI_PIPELINE_SOURCE }  # "schedule" is a night, anything else a merge request
 #
 # Cases are built where there is no GPU and travel as ci/pack makes them, so a runner with the tags gpu and @LABELS@ needs
-# only the driver and glibc 2.36.
+# only the driver, glibc 2.36 and xz.
 stages: [build, run, gather]
 default:
   interruptible: true
@@ -186,6 +188,7 @@ default:
     - git config --global --add safe.directory "$PWD"
     - ci/suite --build "$RELEASE"
     - ci/pack "$RELEASE" --gpu @CODE@ --to pack
+    - ci/nemo --pack pack/nemo.tar.xz 3.11
   artifacts:
     paths: [pack]
     expire_in: 2 days
@@ -197,6 +200,7 @@ default:
   script:
     - rm -rf program record && mkdir record
     - sh pack/unpack program
+    - mkdir program/cache && tar -C program/cache -xf pack/nemo.tar.xz
     - require="--require gpu"; if [ "$GPU" = none ]; then require=; fi
     - task=$RELEASE-$GPU-$(echo "$SHARD" | sed 's|/|of|')
     - program/run --shard "$SHARD" $require --record "record/$task.jsonl" --junit "record/$task.xml"
