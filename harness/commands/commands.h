@@ -33,6 +33,9 @@ Verb page_verb(CLI::App& app, const std::string& root);
 Verb expect_verb(CLI::App& app, const std::string& root);
 Verb test_verb(CLI::App& app, const std::string& root);
 Verb blame_verb(CLI::App& app, const std::string& root);
+Verb ci_verb(CLI::App& app, const std::string& root);
+Verb gather_verb(CLI::App& app, const std::string& root);
+Verb news_verb(CLI::App& app, const std::string& root);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
 std::vector<Row> telling_rows(const Places& places, const std::string& release);

@@ -71,14 +71,6 @@ bool newer(const Head& a, const Head& b) {
 
 std::string marks_of(const std::string& records) { return records + "/good.txt"; }
 
-std::set<std::string> marked_good(const std::string& records) {
-  std::set<std::string> marked;
-  if (!fs::exists(marks_of(records))) return marked;
-  std::istringstream lines(contents_of(marks_of(records)));
-  for (std::string line; std::getline(lines, line);) marked.insert(line);
-  return marked;
-}
-
 class Finder {
  public:
   Finder(MachineChoice choice, std::string records, const Background& background)
@@ -305,6 +297,14 @@ class Finder {
 };
 
 }  // namespace
+
+std::set<std::string> marked_good(const std::string& records) {
+  std::set<std::string> marked;
+  if (!fs::exists(marks_of(records))) return marked;
+  std::istringstream lines(contents_of(marks_of(records)));
+  for (std::string line; std::getline(lines, line);) marked.insert(line);
+  return marked;
+}
 
 std::string mark_good(const std::string& path, const std::string& records) {
   const Record record = read_record(path);

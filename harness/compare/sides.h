@@ -1,5 +1,6 @@
 // What the words `FROM` and `TO` stand for: releases, records, folders, and runs counted from the newest.
 #pragma once
+#include <set>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,9 @@ struct MachineSides {
 
 // Machines with a GPU come first. Runs broken on purpose must not be among the records.
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
+
+// Those that mark_good() has marked, by their paths below `records`.
+std::set<std::string> marked_good(const std::string& records);
 
 // Marks a record below `records` as good, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
 std::string mark_good(const std::string& path, const std::string& records);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -33,11 +34,14 @@ std::pair<int, int> shard_of(const Record& part) {
   return {index, of};
 }
 
+// Where a shard ran: any machine of the same kind.
+constexpr std::array kPlaces = {"host", "gpu_id"};
+
 // What shards of one run have in common.
 Json identity(const Record& part) {
   Json environment = part.environment;
-  environment.erase("volatile");
-  environment.erase("shard");
+  for (const char* own : {"volatile", "shard"}) environment.erase(own);
+  for (const char* own : kPlaces) environment.erase(own);
   return environment;
 }
 
@@ -106,8 +110,16 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
   RecordWriter writer = RecordWriter::create(out);
   Json environment = records.front().environment;
   environment.erase("shard");
-  for (const Record& part : records) {  // When each of them ran, and beside what.
-    environment["volatile"]["shards"].push_back(part.environment.value("volatile", Json::object()));
+  for (const char* place : kPlaces) {
+    const auto is_there = [&](const Record& part) { return part.where(place) == records.front().where(place); };
+    if (!std::all_of(records.begin(), records.end(), is_there)) environment.erase(place);
+  }
+  for (const Record& part : records) {  // When each of them ran, beside what, and where if that differs.
+    Json its = part.environment.value("volatile", Json::object());
+    for (const char* place : kPlaces) {
+      if (!environment.contains(place) && part.environment.contains(place)) its[place] = part.where(place);
+    }
+    environment["volatile"]["shards"].push_back(std::move(its));
   }
   writer.write(environment);
   writer.write({{"plan", whole.plan}});

@@ -291,7 +291,15 @@ TEST(ReportsPage, IsWhatTheRecordsGive) {
   EXPECT_TRUE(same) << "run `recapture page --output reports/index.html`";
 }
 
-// Floors from the top down: each may use those below it, and none above it.
+// What CI runs follows from ci/matrix.toml.
+TEST(Workflows, AreWhatTheProgramPrints) {
+  for (const auto& [what, file] :
+       {std::pair("github", "ci/github.yml"), {"gitlab", "ci/gitlab.yml"}, {"slurm", "ci/slurm.sh"}}) {
+    EXPECT_EQ(contents(kRoot + "/" + file), output_of(kRecapture + " ci " + what))
+        << "run `recapture ci " << what << " > " << file << "`";
+  }
+}
+
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
 TEST(Container, HasAllThatTheListsOfPackagesNameAndNoListOfItsOwn) {
   const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
@@ -319,9 +327,10 @@ TEST(Tree, StaysBelow16MiB) {
   EXPECT_LT(all, 16U << 20);
 }
 
+// Floors from the top down: each may use those below it, and none above it.
 TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case",  "recorder", "record",  "judge", "show", "check",   "explain",
-                                           "blame", "compare",  "history", "page",  "run",  "commands"};
+  const std::vector<std::string> floors = {"case",  "recorder", "record",  "judge", "show", "check", "explain",
+                                           "blame", "compare",  "history", "night", "page", "run",   "commands"};
   const auto floor_of = [&](const std::string& folder) {
     const bool is_beside_show =
         folder == "check" || folder == "explain" || folder == "blame" || folder == "compare" || folder == "history";

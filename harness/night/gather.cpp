@@ -1,0 +1,328 @@
+#include "harness/night/gather.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+#include "harness/record/exit.h"
+#include "harness/record/file.h"
+#include "harness/record/merge.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+// A run, as far as a file has it.
+struct Found {
+  std::string path, text;
+  Record record;
+  std::string flaw;  // Why it is not the whole run; "" if it is.
+};
+
+// A folder that is removed again unless it is put in its place.
+class Staging {
+ public:
+  explicit Staging(std::string out) : out_(std::move(out)), path_(out_ + ".partial") {
+    remove(path_);  // Of one that was killed.
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error) throw cannot(path_, error);
+  }
+  ~Staging() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  void put_in_place() {
+    std::error_code error;
+    const std::string before = out_ + ".before";
+    remove(before);
+    if (fs::exists(out_, error)) fs::rename(out_, before, error);
+    if (!error) fs::rename(path_, out_, error);
+    if (error) throw cannot(out_, error);
+    remove(before);
+  }
+
+ private:
+  static Stop cannot(const std::string& path, const std::error_code& error) {
+    return {Exit::Infrastructure, fmt::format("{}: cannot write it: {}", visible(path), error.message())};
+  }
+  static void remove(const std::string& path) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw cannot(path, error);
+  }
+
+  std::string out_, path_;
+};
+
+// What a night is gathered in must be new, or be such a night.
+void require_place(const std::string& out) {
+  std::error_code error;
+  if (!fs::exists(out, error) || (fs::is_directory(out, error) && fs::is_empty(out, error))) return;
+  if (!fs::exists(out + "/" + kNightFile, error)) {
+    throw Stop(Exit::Usage, visible(out) + " is there already, and is no gathered night");
+  }
+}
+
+std::string plural(size_t count, const std::string& word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+class Night {
+ public:
+  Night(std::string out, const NightPlan& plan, const Catalogue& catalogue)
+      : out_(std::move(out)), plan_(plan), catalogue_(catalogue), runs_(plan.size()) {}
+
+  // The records below a folder. Nothing that is wrong with one of them hides another.
+  void read(const std::string& folder) {
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) throw Stop(Exit::Usage, visible(folder) + " is no folder");
+    std::vector<std::string> paths;
+    const auto skip = fs::directory_options::skip_permission_denied;
+    for (fs::recursive_directory_iterator at(folder, skip, error), end; !error && at != end; at.increment(error)) {
+      std::error_code about;
+      if (at->is_directory(about) && !fs::is_empty(at->path(), about) && about) {
+        lacks_.push_back(fmt::format("{}: cannot read it: {}", visible(at->path().string()), about.message()));
+      }
+      if (is_ours(at->path())) {
+        at.disable_recursion_pending();
+      } else if (at->path().extension() == ".jsonl") {
+        paths.push_back(at->path().string());
+      }
+    }
+    if (error) lacks_.push_back(fmt::format("{}: cannot read all of it: {}", visible(folder), error.message()));
+    std::sort(paths.begin(), paths.end());
+    for (const std::string& path : paths) take(path);
+  }
+
+  Gathered write() {
+    Staging staging(out_);
+    Gathered gathered;
+    std::set<size_t> done;
+    for (size_t i = 0; i < plan_.size(); ++i) {
+      if (done.count(i) == 0) gathered.whole += gather_run(staging.path(), tasks_of_run(i, done));
+    }
+    write_file(
+        staging.path() + "/" + kNightFile,
+        Json{{"night", 1}, {"started", started_}, {"plan", as_json(plan_)}, {"lacks", lacks_}, {"notes", notes_}}.dump(
+            1, ' ', false, Json::error_handler_t::replace) +
+            "\n");
+    staging.put_in_place();
+    gathered.lacks = lacks_;
+    gathered.notes = notes_;
+    return gathered;
+  }
+
+ private:
+  bool is_ours(const fs::path& path) const {
+    std::error_code error;
+    for (const std::string& ours : {out_, out_ + ".partial", out_ + ".before"}) {
+      if (fs::equivalent(path, ours, error)) return true;
+    }
+    return false;
+  }
+
+  // This task and the others that are shards of the same run.
+  std::vector<size_t> tasks_of_run(size_t first, std::set<size_t>& done) const {
+    std::vector<size_t> tasks;
+    for (size_t i = first; i < plan_.size(); ++i) {
+      const NightTask &a = plan_[first], &b = plan_[i];
+      if (a.release == b.release && a.gpu == b.gpu && a.of == b.of && done.insert(i).second) tasks.push_back(i);
+    }
+    return tasks;
+  }
+
+  // Keeps what there is of a run, and gives the number of its tasks that are whole.
+  size_t gather_run(const std::string& folder, const std::vector<size_t>& tasks) {
+    std::vector<const Found*> found;
+    std::vector<std::string> missing;
+    size_t whole = 0;
+    for (const size_t task : tasks) {
+      const Found* one = choose(task);
+      if (one == nullptr) {
+        missing.push_back(plan_[task].name() + " is missing: no record of it");
+        continue;
+      }
+      found.push_back(one);
+      if (one->flaw.empty()) {
+        ++whole;
+      } else {
+        lacks_.push_back(fmt::format("{} is not whole: {}: {}", plan_[task].name(), visible(one->path), one->flaw));
+      }
+    }
+    if (is_covered(found)) {
+      whole += missing.size();
+    } else {
+      lacks_.insert(lacks_.end(), missing.begin(), missing.end());
+    }
+    if (!found.empty()) keep(folder, found);
+    return whole;
+  }
+
+  // Where there are more shards than cases, some have nothing to run and leave no record.
+  static bool is_covered(const std::vector<const Found*>& found) {
+    std::set<std::string> planned;
+    for (const Found* one : found) planned.insert(one->record.plan.begin(), one->record.plan.end());
+    if (found.empty() || found.front()->record.whole_plan.empty()) return false;
+    const auto& all = found.front()->record.whole_plan;
+    return std::all_of(all.begin(), all.end(), [&](const std::string& test) { return planned.count(test) != 0; });
+  }
+
+  void take(const std::string& path) {
+    Found found{path, "", {}, ""};
+    try {
+      found.text = contents_of(path);
+      if (found.text.empty()) {  // Made by a machine that died at once; whoever ran it again wrote another.
+        notes_.push_back(visible(path) + " is empty");
+        return;
+      }
+      found.record = read_record(path);
+    } catch (const Stop& stop) {
+      lacks_.push_back(visible(stop.what()));
+      return;
+    }
+    const auto task = std::find_if(plan_.begin(), plan_.end(),
+                                   [&](const NightTask& one) { return one.is_of(found.record.environment); });
+    if (task == plan_.end()) {
+      notes_.push_back(fmt::format("{} is of no task of the plan: {}, shard {}{}", visible(path),
+                                   found.record.machine(), found.record.where("shard"),
+                                   found.record.broken() == Break::Nothing ? "" : ", broken on purpose"));
+      return;
+    }
+    found.flaw = flaw_of(found.record);
+    add(runs_[static_cast<size_t>(task - plan_.begin())], std::move(found));
+  }
+
+  std::string flaw_of(const Record& record) const {
+    if (record.plan.empty()) return "it has no plan: what should have run is not known";
+    const auto lost = static_cast<size_t>(std::count_if(
+        record.plan.begin(), record.plan.end(), [&](const auto& test) { return record.find(test) == nullptr; }));
+    if (record.end != "complete" || lost > 0) {
+      return fmt::format("{}, and {} of {} tests have not run",
+                         record.end.empty()         ? "it did not come to its end"
+                         : record.end == "complete" ? "it is called complete"
+                                                    : visible(record.end),
+                         lost, record.plan.size());
+    }
+    if (!is_version(record.where("release"))) return "";
+    const auto& all = record.whole_plan.empty() ? record.plan : record.whole_plan;
+    const std::set<std::string> planned(all.begin(), all.end());
+    size_t left_out = 0;
+    for (const CatalogueCase& one : catalogue_) {
+      for (const CatalogueTest& test : one.tests) left_out += planned.count(one.id + "." + test.name) == 0 ? 1 : 0;
+    }
+    return left_out == 0 ? ""
+                         : fmt::format("it is a run of some cases only: {} of the catalogue {} not in its plan",
+                                       plural(left_out, "test"), left_out == 1 ? "is" : "are");
+  }
+
+  // Of two copies of one run the longer; of runs that contradict each other both are named.
+  void add(std::vector<Found>& runs, Found found) {
+    const auto id_of = [](const Found& one) {
+      const Json changing = one.record.environment.value("volatile", Json::object());
+      return text_at(changing, "run");
+    };
+    for (Found& known : runs) {
+      const bool is_copy = known.text == found.text;
+      if (!is_copy && (id_of(known).empty() || id_of(known) != id_of(found))) continue;
+      const bool is_longer = found.text.size() > known.text.size();
+      const Found &longer = is_longer ? found : known, &shorter = is_longer ? known : found;
+      // What was cut in a line is whole up to that line.
+      const size_t line = shorter.text.rfind('\n') == std::string::npos ? 0 : shorter.text.rfind('\n') + 1;
+      if (longer.text.compare(0, line, shorter.text, 0, line) != 0) {
+        lacks_.push_back(fmt::format("{} and {} are of one run, and say different things", visible(known.path),
+                                     visible(found.path)));
+      } else {
+        notes_.push_back(fmt::format("{} is a{} copy of {}", visible(shorter.path), is_copy ? "" : " shorter",
+                                     visible(longer.path)));
+      }
+      if (is_longer) known = std::move(found);
+      return;
+    }
+    runs.push_back(std::move(found));
+  }
+
+  const Found* choose(size_t task) {
+    const std::vector<Found>& runs = runs_[task];
+    if (runs.empty()) return nullptr;
+    const auto rank = [](const Found& one) {
+      const bool is_whole = one.flaw.empty();
+      return std::tuple(is_whole, is_whole ? 0 : one.record.tests.size(), started(one.record.environment), one.path);
+    };
+    const auto best =
+        std::max_element(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    for (const Found& other : runs) {
+      if (&other == &*best) continue;
+      notes_.push_back(fmt::format("{} was run twice: {} counts, and {} does not{}", plan_[task].name(),
+                                   visible(best->path), visible(other.path),
+                                   other.flaw.empty() ? "" : ": " + other.flaw));
+    }
+    return &*best;
+  }
+
+  // A name that is still free: of two machines of one kind the second run is called as in reports/.
+  static std::string free_path(const std::string& folder, const Json& environment) {
+    const std::string first = folder + "/" + report_path(environment);
+    std::string path = first;
+    std::error_code error;
+    for (int n = 2; fs::exists(path, error); ++n) {
+      path = fmt::format("{}.run-{}.jsonl", first.substr(0, first.size() - std::string(".jsonl").size()), n);
+    }
+    fs::create_directories(fs::path(path).parent_path(), error);  // To write the file says what is wrong.
+    return path;
+  }
+
+  void keep(const std::string& folder, const std::vector<const Found*>& found) {
+    std::vector<std::string> paths;
+    for (const Found* one : found) {
+      paths.push_back(one->path);
+      started_ = std::max(started_, started(one->record.environment));
+    }
+    const Json& environment = found.front()->record.environment;
+    if (found.front()->record.is_shard()) {
+      try {
+        merge_records(paths, free_path(folder, environment));
+        return;
+      } catch (const Stop& stop) {
+        if (stop.code != Exit::Usage) throw;
+        lacks_.push_back(visible(stop.what()));  // Then each is kept as it is, and no shard alone is ever green.
+      }
+    }
+    for (const Found* one : found) write_file(free_path(folder, one->record.environment), one->text);
+  }
+
+  std::string out_;
+  const NightPlan& plan_;
+  const Catalogue& catalogue_;
+  std::vector<std::vector<Found>> runs_;  // By task.
+  std::vector<std::string> lacks_, notes_;
+  std::string started_;  // When the last of the runs began.
+};
+
+}  // namespace
+
+Gathered gather(const std::string& out, const std::vector<std::string>& folders, const NightPlan& plan,
+                const Catalogue& catalogue) {
+  std::string place = fs::path(out).lexically_normal().string();
+  while (place.size() > 1 && place.back() == '/') place.pop_back();
+  require_place(place);
+  Night night(place, plan, catalogue);
+  for (const std::string& folder : folders) night.read(folder);
+  return night.write();
+}
+
+}  // namespace recapture

@@ -1,0 +1,30 @@
+// One night out of what many machines left behind, and what is missing of it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/judge/catalogue.h"
+#include "harness/night/plan.h"
+
+namespace recapture {
+
+// Beside the records of a gathered night: {"night":1, "plan", "lacks", "notes"}.
+inline constexpr const char* kNightFile = "night.json";
+
+struct Gathered {
+  size_t whole = 0;                // Tasks of which a whole run was found.
+  std::vector<std::string> lacks;  // What keeps it from being the whole night, a sentence each.
+  std::vector<std::string> notes;  // What else there was: copies, further runs, records of no task.
+};
+
+// Puts the records below `folders` that are of the plan's tasks into `out`, named as those in reports/ are, shards as
+// one record. A run that is there twice counts once; of several runs of one task the newest whole one counts, and where
+// none is whole, the one that got farthest. `out` appears whole or not at all, in the place of an earlier gathered
+// night of that name. A run that left out tests of the catalogue is not whole.
+//
+// Throws Stop: Usage where `out` is something else or there is no such folder, Infrastructure where it cannot be
+// written.
+Gathered gather(const std::string& out, const std::vector<std::string>& folders, const NightPlan& plan,
+                const Catalogue& catalogue);
+
+}  // namespace recapture

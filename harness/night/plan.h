@@ -1,0 +1,47 @@
+// What a night is to run, on which machines: releases × GPUs × shards, from ci/matrix.toml.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/record/record.h"
+
+namespace recapture {
+
+// One run on one machine.
+struct NightTask {
+  std::string release;
+  std::string gpu;  // Part of the GPU's name, whatever the case; "none" for a run without one.
+  int shard = 1, of = 1;
+
+  std::string name() const;                  // "2.6.0-h200-1of2"
+  std::string label() const;                 // "h200", as runners and Slurm call the GPU.
+  std::string shard_words() const;           // "1/2"
+  std::vector<std::string> options() const;  // Of `recapture run`, all but where the record goes.
+  // Whether a run of it would have this environment.
+  bool is_of(const Json& environment) const;
+};
+
+using NightPlan = std::vector<NightTask>;
+
+// What a tier of ci/matrix.toml asks for.
+struct Tier {
+  std::vector<std::string> releases;
+  std::map<std::string, std::string> gpus;  // With what ci/pack packs for each: "sm_90".
+  int shards = 1;
+
+  NightPlan plan() const;
+};
+
+// Throws Stop(Usage) where ci/matrix.toml has no such tier or what it says is wrong.
+Tier read_tier(const std::string& root, const std::string& name);
+std::vector<std::string> tier_names(const std::string& root);
+
+// [{"task","release","gpu","label","shard","record","command"}, …], numbered from 1.
+Json as_json(const NightPlan& plan);
+
+// Of a file with that. Throws Stop(Usage) for an empty plan, and for one with two tasks that are the same.
+NightPlan read_plan(const std::string& path);
+NightPlan plan_from(const Json& json, const std::string& path);
+
+}  // namespace recapture
