@@ -128,6 +128,14 @@ std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so
   return cases;
 }
 
+// Of its own for each run, also of those that begin in the same second.
+std::string new_record(const std::string& folder) {
+  const std::string first = fmt::format("{}/{:%Y%m%d-%H%M%S}", folder, fmt::gmtime(std::time(nullptr)));
+  std::string path = first + ".jsonl";
+  for (int n = 2; std::filesystem::exists(path); ++n) path = fmt::format("{}.{}.jsonl", first, n);
+  return path;
+}
+
 // Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
 void run_missing(const Places& places, Options& options, const Policy& policy, const Background& background) {
   for (std::string* side : {&options.from, &options.to}) *side = built_release(places, *side);
@@ -144,8 +152,7 @@ void run_missing(const Places& places, Options& options, const Policy& policy, c
     RunOptions run_options;
     run_options.release = release;
     if (cases) run_options.filters.assign(cases->begin(), cases->end());
-    run_options.record = fmt::format("{}/{}/{:%Y%m%d-%H%M%S}-{}.jsonl", options.records, release,
-                                     fmt::gmtime(std::time(nullptr)), getpid());
+    run_options.record = new_record(options.records + "/" + release);
     print("{}:\n", release);
     run(places, run_options);
   }
