@@ -110,6 +110,8 @@ Json kept_of(Json line) {
 }
 
 struct Index::Statements {
+  static constexpr const char* kFile =
+      "SELECT number, path, size, modified_ns, changed_ns, inode, error, environment, started, revision, ids FROM file";
   explicit Statements(Database& database)
       : find_text(database.prepare("SELECT number, text FROM text WHERE hash = ?")),
         put_text(database.prepare("INSERT INTO text(hash, text) VALUES(?, ?) RETURNING number")),
@@ -120,14 +122,14 @@ struct Index::Statements {
             "INSERT INTO file(path, size, modified_ns, changed_ns, inode, error, environment, started, revision, ids,"
             " cases) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number")),
         drop_file(database.prepare("DELETE FROM file WHERE number = ?")),
-        all_files(database.prepare("SELECT number, path, size, modified_ns, changed_ns, inode, error, environment,"
-                                   " started, revision, ids FROM file ORDER BY path")),
+        all_files(database.prepare(std::string(kFile) + " ORDER BY path")),
+        one_file(database.prepare(std::string(kFile) + " WHERE path = ?")),
         lists_of_cases(database.prepare("SELECT DISTINCT cases FROM file")),
         put_seen(database.prepare("INSERT INTO seen(case_id, file, lines, rates) VALUES(?, ?, ?, ?)")),
         drop_seen(database.prepare("DELETE FROM seen WHERE case_id = ? AND file = ?")),
         seen_of(database.prepare("SELECT file, lines, rates FROM seen WHERE case_id = ?")) {}
-  Statement find_text, put_text, get_text, find_file, put_file, drop_file, all_files, lists_of_cases, put_seen,
-      drop_seen, seen_of;
+  Statement find_text, put_text, get_text, find_file, put_file, drop_file, all_files, one_file, lists_of_cases,
+      put_seen, drop_seen, seen_of;
 };
 
 bool Index::Stamp::operator==(const Stamp& other) const {
@@ -150,7 +152,7 @@ Index::Index(std::string folder, const std::string& place, const Announce& annou
   if (const auto paths = load(); !paths.empty()) {
     if (announce) announce(paths.size());
     update(paths);
-    load();
+    load_again(paths);
   }
   bad_.insert(bad_.end(), unreadable_.begin(), unreadable_.end());
 }
@@ -186,14 +188,10 @@ void Index::scan(const std::string& below) {
 }
 
 void Index::make_tables() {
-  const auto number = [&](const char* sql) {
-    Statement ask = database_.prepare(sql);
-    int64_t value = 0;
-    while (ask.step()) value = ask.number(0);
-    return value;
-  };
+  // What a power cut takes with it is read again.
+  database_.run("PRAGMA synchronous = NORMAL");
   const auto is_ours = [&] {
-    if (number("PRAGMA user_version") != kSchema) return false;
+    if (pragma("user_version") != kSchema) return false;
     Statement ask = database_.prepare("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY sql");
     std::multiset<std::string> theirs;
     while (ask.step()) theirs.emplace(ask.text(0));
@@ -213,40 +211,68 @@ void Index::make_tables() {
     }
     making.commit();
   }
-  birth_ = number("PRAGMA application_id");
+  birth_ = pragma("application_id");
 }
 
 // Numbers that this process knows mean nothing in an index that another has made in the place of this one.
 void Index::require_same_index() {
-  Statement ask = database_.prepare("PRAGMA application_id");
-  while (ask.step()) {
-    if (ask.number(0) != birth_) throw damaged();
+  if (pragma("application_id") != birth_) throw damaged();
+}
+
+int64_t Index::pragma(const std::string& name) {
+  int64_t value = 0;
+  for (Statement ask = database_.prepare("PRAGMA " + name); ask.step();) value = ask.number(0);
+  return value;
+}
+
+void Index::take_file(Statement& row) {
+  std::string path(row.text(1));
+  if (const std::string_view error = row.text(6); !error.empty()) {
+    bad_.push_back({std::move(path), std::string(error)});
+  } else {
+    run_at_[row.number(0)] = runs_.size();
+    runs_.push_back({row.number(7), std::move(path), std::string(row.text(8)), std::string(row.text(9)),
+                     std::string(row.text(10)), row.number(0)});
+  }
+}
+
+// Where only this process has written since all was loaded, those files alone.
+void Index::load_again(const std::vector<std::string>& paths) {
+  reading_ = std::make_unique<Transaction>(database_, Transaction::Kind::Read);
+  if (pragma("data_version") != version_) {
+    load();
+    return;
+  }
+  const std::set<std::string> changed(paths.begin(), paths.end());
+  const auto is_changed = [&](const auto& known) { return changed.count(known.path) != 0; };
+  runs_.erase(std::remove_if(runs_.begin(), runs_.end(), is_changed), runs_.end());
+  bad_.erase(std::remove_if(bad_.begin(), bad_.end(), is_changed), bad_.end());
+  run_at_.clear();
+  for (const Run& run : runs_) run_at_[run.file] = static_cast<size_t>(&run - runs_.data());
+  for (const std::string& path : changed) {
+    for (Statement& one = statements_->one_file(path); one.step();) take_file(one);
   }
 }
 
 std::vector<std::string> Index::load() {
+  reading_.reset();
   reading_ = std::make_unique<Transaction>(database_, Transaction::Kind::Read);
   require_same_index();
+  version_ = pragma("data_version");
   runs_.clear();
   run_at_.clear();
   bad_.clear();
   std::vector<std::string> different;
   auto there = files_.begin();
   for (Statement& all = statements_->all_files(); all.step();) {
-    std::string path(all.text(1));
+    const std::string path(all.text(1));
     while (there != files_.end() && there->first < path) different.push_back(there++->first);
     const bool is_there = there != files_.end() && there->first == path;
     if (!is_there || !(there->second == Stamp{all.number(2), all.number(3), all.number(4), all.number(5)})) {
       different.push_back(path);
     }
     if (is_there) ++there;
-    if (const std::string_view error = all.text(6); !error.empty()) {
-      bad_.push_back({std::move(path), std::string(error)});
-    } else {
-      run_at_[all.number(0)] = runs_.size();
-      runs_.push_back({all.number(7), std::move(path), std::string(all.text(8)), std::string(all.text(9)),
-                       std::string(all.text(10))});
-    }
+    take_file(all);
   }
   while (there != files_.end()) different.push_back(there++->first);
   return different;

@@ -21,7 +21,8 @@ struct Run {
   int64_t environment = 0;  // The number of its text, without what differs from night to night, which stands here.
   std::string path;         // From the folder.
   std::string started, revision;
-  std::string ids;  // The run's own; of a merged record those of all shards, a line each.
+  std::string ids;   // The run's own; of a merged record those of all shards, a line each.
+  int64_t file = 0;  // The record's number.
 };
 
 // What a run has of one case: of its plan, of what the case says about itself, and the tests' lines.
@@ -97,9 +98,12 @@ class Index {
   void scan(const std::string& below);
   void make_tables();
   void require_same_index();
+  int64_t pragma(const std::string& name);
+  void take_file(Statement& row);
   // Loads all that is on file, and says of which files it is not what the folder has.
   std::vector<std::string> load();
   void update(const std::vector<std::string>& paths);
+  void load_again(const std::vector<std::string>& paths);
   void drop(const std::string& path);
   void take(const std::string& path, const Stamp& stamp);
   void put(const std::string& path, const Stamp& stamp, const Record& record);
@@ -113,6 +117,7 @@ class Index {
   Database database_;
   std::unique_ptr<Statements> statements_;
   std::unique_ptr<Transaction> reading_;
+  int64_t version_ = 0;                               // Changes where another process writes.
   int64_t birth_ = 0;                                 // Tells this index from another that took its place.
   std::unordered_map<std::string, int64_t> numbers_;  // Of texts.
   std::unordered_map<int64_t, Json> texts_;
