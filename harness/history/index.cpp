@@ -197,11 +197,11 @@ void Index::make_tables() {
     while (ask.step()) theirs.emplace(ask.text(0));
     return theirs == std::multiset<std::string>(kTables.begin(), kTables.end());
   };
-  if (!is_ours()) {
-    {
-      const Transaction first(database_, Transaction::Kind::Write);  // Another process may be at it.
-      if (is_ours()) return make_tables();
-    }
+  const auto is_made_by_another = [&] {
+    const Transaction waited(database_, Transaction::Kind::Write);
+    return is_ours();
+  };
+  if (!is_ours() && !is_made_by_another()) {
     database_.empty();
     Transaction making(database_, Transaction::Kind::Write);
     if (!is_ours()) {
