@@ -98,9 +98,11 @@ Exit command_line(int argc, char** argv) {
   bool asks_version = false;
   app.add_flag("--version", asks_version, "The version, and the revision of the tree");
   require_values(argc, argv);
-  const Verb verbs[] = {list_verb(app, root), show_verb(app, root),    run_verb(app, root),
-                        merge_verb(app),      tables_verb(app),        catalogue_verb(app, root),
-                        test_verb(app, root), explain_verb(app, root), help_verb(app)};
+  const Verb verbs[] = {list_verb(app, root),    show_verb(app, root),    run_verb(app, root),
+                        merge_verb(app),         tables_verb(app),        catalogue_verb(app, root),
+                        test_verb(app, root),    explain_verb(app, root), blame_verb(app, root),
+                        compare_verb(app, root), gate_verb(app, root),    good_verb(app, root),
+                        expect_verb(app, root),  help_verb(app)};
   if (const std::string word = verb_in(argc, argv); !word.empty()) require_verb(app, word);
   for (const Verb& verb : verbs) {
     for (CLI::Option* option : verb.command->get_options()) {
@@ -134,13 +136,13 @@ int main(int argc, char** argv) {
   recapture::open_standard_streams();
   // Only what starts processes has to end them before it ends itself.
   const std::string verb = recapture::verb_in(argc, argv);
-  if (verb == "show" || verb == "merge") {
+  if (verb == "show" || verb == "merge" || verb == "compare" || verb == "gate") {
     std::signal(SIGPIPE, SIG_IGN);
-  } else {
+  } else if (verb != "blame") {  // Its program's signals are as they were.
     recapture::own_the_processes();
   }
   // A file that grows beyond its limit is an error to be told. A handler, as what is ignored is so in each child too.
-  std::signal(SIGXFSZ, [](int) {});
+  if (verb != "blame") std::signal(SIGXFSZ, [](int) {});
   Exit code = Exit::Infrastructure;
   try {
     code = recapture::command_line(argc, argv);

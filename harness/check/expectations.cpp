@@ -7,6 +7,7 @@
 #include <set>
 
 #include "harness/case/events.h"
+#include "harness/check/propose.h"
 #include "harness/judge/verdict.h"
 #include "harness/judge/version.h"
 
@@ -58,6 +59,10 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
   }
   for (size_t i = 0; i < all.size(); ++i) {
     const Expectation& e = all[i];
+    for (const std::string& reason : {e.why, e.source}) {
+      if (reason.find(kTodo) != std::string::npos)
+        errors.push_back(e.place + ": its reason is still to be found: " + reason);
+    }
     if (known.count(e.test) == 0) errors.push_back(e.place + ": no record knows the test " + e.test);
     const bool somewhere = std::any_of(matrix.begin(), matrix.end(),
                                        [&](const std::string& release) { return in_range(release, e.where.release); });

@@ -4,8 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "harness/judge/row.h"
 #include "harness/record/exit.h"
+#include "harness/run/places.h"
 
 namespace recapture {
 
@@ -22,7 +25,15 @@ Verb merge_verb(CLI::App& app);
 Verb tables_verb(CLI::App& app);
 Verb catalogue_verb(CLI::App& app, const std::string& root);
 Verb explain_verb(CLI::App& app, const std::string& root);
+Verb compare_verb(CLI::App& app, const std::string& root);
+Verb gate_verb(CLI::App& app, const std::string& root);
+Verb good_verb(CLI::App& app, const std::string& root);
+Verb expect_verb(CLI::App& app, const std::string& root);
 Verb test_verb(CLI::App& app, const std::string& root);
+Verb blame_verb(CLI::App& app, const std::string& root);
+
+// The newest results of a release that say something: not the stale ones, for one. None for no release.
+std::vector<Row> telling_rows(const Places& places, const std::string& release);
 
 // Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
 // be there yet, or a file that is no XML.

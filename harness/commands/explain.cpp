@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "harness/commands/commands.h"
+#include "harness/explain/words.h"
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
 #include "harness/record/file.h"
@@ -39,8 +39,26 @@ std::string text_of(const std::string& file) {
   return text;
 }
 
-// The newest results of a release that say something: not the stale ones, for one.
-std::vector<Row> rows_of(const Places& places, const std::string& release) {
+Exit explain_text(const Places& places, const Options& options) {
+  const Catalogue catalogue = read_catalogue(places.root);
+  const auto causes = read_causes(places.root, catalogue);
+  const std::vector<Row> rows = telling_rows(places, options.release);
+  const std::string text = text_of(options.file);
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw Stop(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
+  }
+  const Explanation explanation = explain(read_pasted(text), causes, catalogue, rows);
+  if (options.json) {
+    print("{}\n", as_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print("{}", in_words(explanation, options.release));
+  }
+  return explanation.answer == Answer::CannotTell ? Exit::Inconclusive : Exit::AsExpected;
+}
+
+}  // namespace
+
+std::vector<Row> telling_rows(const Places& places, const std::string& release) {
   std::vector<Row> rows;
   if (release.empty()) return rows;
   require_known_release(places.root, release);
@@ -54,61 +72,6 @@ std::vector<Row> rows_of(const Places& places, const std::string& release) {
   }
   return rows;
 }
-
-Json as_json(const Explanation& explanation) {
-  Json causes = Json::array(), remedies = Json::array();
-  for (const Found& one : explanation.causes) {
-    causes.push_back({{"id", one.id}, {"role", one.role}, {"evidence", one.evidence}, {"title", one.title}});
-  }
-  for (const RemedyFor& remedy : explanation.remedies) {
-    remedies.push_back({{"text", remedy.text},
-                        {"holds", remedy.holds ? Json(*remedy.holds) : Json()},
-                        {"price", Json()},
-                        {"cause", remedy.cause},
-                        {"useless", remedy.useless}});
-  }
-  return {{"answer", word(explanation.answer)},
-          {"summary", explanation.summary},
-          {"causes", causes},
-          {"remedies", remedies}};
-}
-
-void print_text(const Explanation& explanation, const std::string& release) {
-  std::string summary = explanation.summary;
-  summary[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(summary[0])));
-  print("{}.\n", summary);
-  for (const Found& one : explanation.causes) {
-    print("\n{}: {}\n  {}\n  {}\n", one.role, one.id, one.title, one.evidence);
-    if (one.healthy_here) print("  does not occur in {}, by its record\n", release);
-    for (const RemedyFor& remedy : explanation.remedies) {
-      if (remedy.cause != one.id) continue;
-      const std::string holds = remedy.useless  ? "does not help: "
-                                : !remedy.holds ? "try: "
-                                : *remedy.holds ? fmt::format("holds in {}: ", release)
-                                                : fmt::format("does not hold in {}: ", release);
-      print("  {}{}\n", holds, remedy.text);
-    }
-  }
-}
-
-Exit explain_text(const Places& places, const Options& options) {
-  const Catalogue catalogue = read_catalogue(places.root);
-  const auto causes = read_causes(places.root, catalogue);
-  const std::vector<Row> rows = rows_of(places, options.release);
-  const std::string text = text_of(options.file);
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    throw Stop(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
-  }
-  const Explanation explanation = explain(read_pasted(text), causes, catalogue, rows);
-  if (options.json) {
-    print("{}\n", as_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
-  } else {
-    print_text(explanation, options.release);
-  }
-  return explanation.answer == Answer::CannotTell ? Exit::Inconclusive : Exit::AsExpected;
-}
-
-}  // namespace
 
 Verb explain_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();

@@ -171,11 +171,10 @@ std::string summary_of(const Pasted& text, const Explanation& explanation) {
       break;
   }
   const int own = code(true);
-  if (own == 0)
-    return "cannot tell: the text has no error of CUDA's; the recorder (build/librecorder.so) names the call";
+  if (own == 0) return "cannot tell: the text has no error of CUDA's; `recapture blame` names the call";
   return fmt::format(
       "cannot tell: CUDA error {} ({}) is a capture failure, but nothing in the text says which call it "
-      "was; the recorder (build/librecorder.so) names it",
+      "was; `recapture blame` names it",
       own, error_of(own).name);
 }
 

@@ -1,29 +1,13 @@
 #include "harness/explain/pasted.h"
 
 #include <algorithm>
-#include <cctype>
 #include <regex>
 
 #include "harness/case/cuda_errors.h"
+#include "harness/record/spelling.h"
 
 namespace recapture {
 namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string low(text);
-  std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return std::tolower(c); });
-  return low;
-}
-
-// "cudaErrorStreamCaptureUnsupported" as the driver spells it: "cuda_error_stream_capture_unsupported".
-std::string driver_name(std::string_view name) {
-  std::string snake;
-  for (char c : name) {
-    if (std::isupper(static_cast<unsigned char>(c)) != 0) snake += '_';
-    snake += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return snake;
-}
 
 struct Spelling {
   int code;
@@ -38,7 +22,7 @@ const std::vector<Spelling>& spellings() {
       const std::string name = lower_case(error.name);
       all.push_back({error.code, name, false});
       all.push_back({error.code, "hip" + name.substr(4), false});
-      all.push_back({error.code, driver_name(error.name), false});
+      all.push_back({error.code, lower_case(driver_name(error.name)), false});
       all.push_back({error.code, lower_case(error.text), !is_capture_error(error.code)});
     }
     // Names of the driver that are not the runtime's in other letters.

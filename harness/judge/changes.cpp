@@ -61,6 +61,19 @@ bool Where::covers(const Record& record) const {
          in_range(record.where("driver"), driver) && in_range(record.where("cuda_runtime"), cuda_runtime);
 }
 
+bool Expectation::guessed_for(const std::string& release) const {
+  if (!is_version(release)) return false;
+  bool any = false, some_not_older = false, some_not_newer = false;
+  for (const std::string& record : records) {  // "2.11.0/nvidia-h200.jsonl"
+    const std::string its = record.substr(0, record.find('/'));
+    if (!is_version(its)) continue;
+    any = true;
+    some_not_older = some_not_older || !older(without_local(its), without_local(release));
+    some_not_newer = some_not_newer || !older(without_local(release), without_local(its));
+  }
+  return any && !(some_not_older && some_not_newer);
+}
+
 std::vector<Change> read_changes(const std::string& root) {
   const std::string path = root + "/cases/changes.toml";
   if (!std::filesystem::exists(path)) return {};

@@ -28,6 +28,10 @@ struct Expectation {
   std::vector<std::string> records;  // Below reports/, those that show it.
   std::string place;                 // File and line, for messages.
 
+  // Whether its records are all of older or all of newer releases than this one: its range is open on that side, and
+  // nobody has seen how far it holds.
+  bool guessed_for(const std::string& release) const;
+
   // Nobody knows the cause yet: the source says "open question" and what is unclear.
   bool open_question() const { return source.rfind("open question", 0) == 0; }
 };

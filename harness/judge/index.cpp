@@ -21,19 +21,6 @@ struct Head {
   std::string path, started;
 };
 
-// The first line of a record. The other reader finds the words for one that is none.
-Json environment_of(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  std::getline(file, line);
-  const auto environment = try_parse_json(line);
-  const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
-                      (!environment->contains("packed") || environment->at("packed").is_boolean());
-  return is_one ? *environment : read_record(path).environment;
-}
-
 // Its second line, if that is the plan, as every run and merge writes it.
 std::string plan_line(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -69,6 +56,18 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
 }
 
 }  // namespace
+
+Json environment_of(const std::string& path) {  // read_record() finds the words for what is no record.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::getline(file, line);
+  const auto environment = try_parse_json(line);
+  const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
+                      (!environment->contains("packed") || environment->at("packed").is_boolean());
+  return is_one ? *environment : read_record(path).environment;
+}
 
 std::string started(const Json& environment) {
   const auto found = environment.find("volatile");

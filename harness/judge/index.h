@@ -11,6 +11,9 @@ namespace recapture {
 // When the run began; "" where the record does not say. As text it sorts by time.
 std::string started(const Json& environment);
 
+// The first line of a record. Throws Stop(Usage) as read_record() does.
+Json environment_of(const std::string& path);
+
 // The records by path, those of one kind of machine by time: of two results of a test there the later is the newer.
 void sort_by_time(std::vector<Record>& records);
 

@@ -20,6 +20,7 @@ std::string first_assertion(const TestRecord& test) {
 
 // What a reader wants to know of a test, in a few words.
 std::string seen_words(Kind kind, const TestRecord& test) {
+  if (test.has("stub")) return test.text("stub");
   if (std::string words = contradiction(kind, test); !words.empty()) return words;
   if (said(kind, test) == "mixed")
     return "it saw what is documented, and an assertion failed: " + first_assertion(test);
@@ -105,10 +106,11 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
   const auto info = record.cases.find(case_id);
   if (info == record.cases.end()) return false;
   size_t failures = 0, healthy = 0;
-  for (const std::string& test : info->second.tests) {
-    if (kind_of_id(case_id + "." + test) != Kind::Reproduces) continue;
+  for (const std::string& name : info->second.tests) {
+    const std::string test = fmt::format("{}.{}", case_id, name);
+    if (kind_of_id(test) != Kind::Reproduces) continue;
     ++failures;
-    const Expectation* expected = find_expectation(rules.expectations, case_id + "." + test, record);
+    const Expectation* expected = find_expectation(rules.expectations, test, record);
     if (expected != nullptr && expected->result == word(Result::Healthy)) ++healthy;
   }
   return failures > 0 && healthy == failures;
@@ -136,6 +138,11 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     if (expected == nullptr) return;
     row.reason = expected->why;
     row.source = expected->source;
+    if (row.verdict == Verdict::AsExpected && expected->guessed_for(record.where("release"))) {
+      row.verdict = Verdict::Inconclusive;
+      row.seen += fmt::format("{}what is expected of {} is a guess: no record shows it", row.seen.empty() ? "" : "; ",
+                              row.release);
+    }
     if (expected->open_question() && row.verdict == Verdict::AsExpected && !twice_confirmed(record, test)) {
       row.verdict = Verdict::Inconclusive;  // The run was killed before it could ask again.
       row.seen += "; an open question that was not asked again";

@@ -138,7 +138,7 @@ void require_known_release(const std::string& root, const std::string& release) 
   std::vector<std::string> known = read_matrix(root);
   known.insert(known.end(), {"cuda12", "cuda13"});
   if (!contains(known, release)) {
-    throw Stop(Exit::Usage, no_such("release", release, known, "ci/matrix.toml lists them"));
+    throw Stop(Exit::Usage, no_such("release", release, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));
   }
 }
 

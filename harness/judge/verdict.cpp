@@ -40,11 +40,12 @@ constexpr std::array<VerdictRow, 14> kVerdicts = {{
     {Verdict::NotApplicable, "not applicable", Tone::Skipped, Exit::NothingRan},
 }};
 
-// The worst first.
-constexpr std::array<Exit, 6> kExits = {Exit::Infrastructure, Exit::Changed,    Exit::Inconclusive,
-                                        Exit::NewlyFixed,     Exit::AsExpected, Exit::NothingRan};
+// The worst first; where there is none of these, nothing ran.
+constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exit::Inconclusive, Exit::NewlyFixed,
+                                        Exit::AsExpected};
 
 const std::vector<ClassifyRow> kClassify = {
+    {"any", "left out", Result::Unavailable, Result::Unavailable},
     {"any", "contradictory", Result::Invalid, Result::Invalid},
     {"exited", "reproduced", Result::Reproduced, Result::Invalid},
     {"exited", "healthy", Result::Healthy, Result::Invalid},
@@ -187,6 +188,7 @@ std::string contradiction(Kind kind, const TestRecord& test) {
 }
 
 std::string said(Kind kind, const TestRecord& test) {
+  if (test.has("stub")) return "left out";  // A stub was called, so nothing else shows anything.
   if (!contradiction(kind, test).empty()) return "contradictory";
   if (test.has(key::inapplicable)) return "inapplicable";
   if (test.has(key::skipped)) return "skipped";
@@ -200,7 +202,7 @@ std::string said(Kind kind, const TestRecord& test) {
 Result classify(Kind kind, const TestRecord& test) {
   const std::string words = said(kind, test);
   // What was seen was said before the probes. One that does not come back is a fact of its own, not the test's end.
-  const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && words != "nothing";
+  const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && words != "nothing" && words != "left out";
   const std::string ending = in_probe ? "exited" : test.ending();
   for (const ClassifyRow& row : kClassify) {
     if ((row.ending == ending || row.ending == "any") && (row.said == words || row.said == "any")) {

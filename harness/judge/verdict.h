@@ -62,8 +62,8 @@ std::optional<Result> result_from(std::string_view word);
 std::string contradiction(Kind kind, const TestRecord& test);
 
 // What a test's process said of itself, in one word: reproduced, healthy, different, ambiguous, unseen, inapplicable,
-// skipped, passed, failed, mixed, contradictory, nothing. Recomputed from what was seen, so that a better rule
-// re-judges old records.
+// skipped, left out, passed, failed, mixed, contradictory, nothing. Recomputed from what was seen, so that a better
+// rule re-judges old records.
 std::string said(Kind kind, const TestRecord& test);
 
 // First table: (how the process ended, what it said) to a result.

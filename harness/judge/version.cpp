@@ -1,12 +1,11 @@
 #include "harness/judge/version.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <charconv>
 #include <filesystem>
-#include <limits>
+#include <initializer_list>
+#include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "harness/judge/toml.h"
@@ -16,42 +15,150 @@
 namespace recapture {
 namespace {
 
-using Numbers = std::array<int, 3>;
+// Digits without leading zeros, their count first: so pairs compare as numbers do, however long. Dates are in
+// nightlies.
+using Number = std::pair<size_t, std::string>;
 
-// The one to three numbers that a text begins with, "2.11" or "580.159.04", and how much of it they are.
-std::pair<Numbers, size_t> leading_numbers(std::string_view text) {
-  Numbers parts{};
-  size_t used = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const size_t from = i == 0 ? 0 : used + 1;
-    if (i > 0 && (used >= text.size() || text[used] != '.')) break;
-    if (from >= text.size() || std::isdigit(static_cast<unsigned char>(text[from])) == 0) break;
-    const auto read = std::from_chars(text.data() + from, text.data() + text.size(), parts.at(i));
-    if (read.ec != std::errc()) return {{}, 0};
-    used = static_cast<size_t>(read.ptr - text.data());
+// What PEP 440 orders versions by, part by part; each part's own comparison is the right one.
+struct Version {
+  Number epoch;
+  std::vector<Number> release;                              // Without zeros at the end: 2.8 is 2.8.0.
+  std::pair<int, Number> pre;                               // 0 of a .dev alone, 1 a, 2 b, 3 rc, 4 none.
+  std::pair<int, Number> post;                              // 0 none, 1.
+  std::pair<int, Number> dev;                               // 0, 1 none.
+  std::vector<std::tuple<int, Number, std::string>> local;  // What follows the +: words (0) before numbers (1).
+
+  auto key() const { return std::tie(epoch, release, pre, post, dev, local); }
+  bool operator<(const Version& other) const { return key() < other.key(); }
+};
+
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : rest_(text) {}
+
+  bool done() const { return rest_.empty(); }
+  bool take(std::string_view word) {
+    if (rest_.substr(0, word.size()) != word) return false;
+    rest_.remove_prefix(word.size());
+    return true;
   }
-  return {parts, used};
+  void take_separator() {
+    if (!rest_.empty() && is_separator(rest_.front())) rest_.remove_prefix(1);
+  }
+  std::optional<Number> number() {
+    size_t digits = 0, zeros = 0;
+    while (digits < rest_.size() && is_digit(rest_[digits])) ++digits;
+    if (digits == 0) return std::nullopt;
+    while (zeros < digits && rest_[zeros] == '0') ++zeros;
+    Number number{digits - zeros, std::string(rest_.substr(zeros, digits - zeros))};
+    rest_.remove_prefix(digits);
+    return number;
+  }
+  // "-rc.1": the place of its word among `words`, and its number, which is 0 if there is none.
+  std::optional<std::pair<int, Number>> tag(std::initializer_list<std::pair<std::string_view, int>> words) {
+    const std::string_view before = rest_;
+    take_separator();
+    for (const auto& [word, rank] : words) {
+      if (!take(word)) continue;
+      take_separator();
+      return std::pair(rank, number().value_or(Number{}));
+    }
+    rest_ = before;
+    return std::nullopt;
+  }
+  // A part of what follows the +.
+  std::optional<std::tuple<int, Number, std::string>> part() {
+    size_t end = 0;
+    while (end < rest_.size() && (is_digit(rest_[end]) || (rest_[end] >= 'a' && rest_[end] <= 'z'))) ++end;
+    if (end == 0) return std::nullopt;
+    const std::string_view word = rest_.substr(0, end);
+    if (std::all_of(word.begin(), word.end(), is_digit)) return std::tuple(1, *number(), std::string());
+    rest_.remove_prefix(end);
+    return std::tuple(0, Number{}, std::string(word));
+  }
+
+ private:
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static bool is_separator(char c) { return c == '.' || c == '-' || c == '_'; }
+  std::string_view rest_;
+};
+
+// Reads a version in any spelling that PyPI takes.
+std::optional<Version> read_version(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  Scanner scanner(lower);
+  Version version;
+  scanner.take("v");
+  auto number = scanner.number();
+  if (number && scanner.take("!")) {
+    version.epoch = *number;
+    number = scanner.number();
+  }
+  if (!number) return std::nullopt;
+  version.release.push_back(*number);
+  for (Scanner after = scanner; after.take(".") && (number = after.number()); scanner = after) {
+    version.release.push_back(*number);
+  }
+  while (!version.release.empty() && version.release.back() == Number{}) version.release.pop_back();
+
+  const auto pre =
+      scanner.tag({{"alpha", 1}, {"a", 1}, {"beta", 2}, {"b", 2}, {"preview", 3}, {"pre", 3}, {"c", 3}, {"rc", 3}});
+  auto post = std::optional<std::pair<int, Number>>();
+  if (Scanner after = scanner; after.take("-") && (number = after.number())) {  // "2.9-1"
+    post = {1, *number};
+    scanner = after;
+  } else {
+    post = scanner.tag({{"post", 1}, {"rev", 1}, {"r", 1}});
+  }
+  const auto dev = scanner.tag({{"dev", 0}});
+  if (scanner.take("+")) {
+    do {
+      const auto part = scanner.part();
+      if (!part) return std::nullopt;
+      version.local.push_back(*part);
+    } while (scanner.take(".") || scanner.take("-") || scanner.take("_"));
+  }
+  if (!scanner.done()) return std::nullopt;
+  version.pre = pre.value_or(std::pair(dev && !post ? 0 : 4, Number{}));
+  version.post = post.value_or(std::pair(0, Number{}));
+  version.dev = dev.value_or(std::pair(1, Number{}));
+  return version;
 }
 
-// Of what a machine says: "2.16.0.dev20260101+cu130" is 2.16.0.
-Numbers numbers(const std::string& version) {
-  const auto [parts, used] = leading_numbers(version);
-  if (used == 0) throw Stop(Exit::Usage, "'" + visible(version) + "' is not a version such as 2.11.0");
-  return parts;
+// Of what a machine is called, "2.11.0, NVIDIA H200".
+std::string_view first_word(std::string_view text) { return text.substr(0, text.find_first_of(", ")); }
+
+Version version_of(const std::string& text) {
+  if (auto version = read_version(first_word(text))) return *std::move(version);
+  throw Stop(Exit::Usage, "'" + visible(text) + "' is not a version such as 2.11.0");
 }
 
 struct Comparison {
   std::string_view sign;
-  Numbers bound{};
+  std::string bound;
 
-  bool holds(const Numbers& version) const {
-    if (sign == "<") return version < bound;
-    if (sign == "<=") return version <= bound;
-    if (sign == ">") return version > bound;
-    if (sign == ">=") return version >= bound;
-    return version == bound;
+  bool holds(const Version& version) const {
+    const Version other = version_of(bound);
+    if (sign == "<") return version < other;
+    if (sign == "<=") return !(other < version);
+    if (sign == ">") return other < version;
+    if (sign == ">=") return !(version < other);
+    return !(version < other) && !(other < version);
   }
 };
+
+// One to three numbers of up to nine digits.
+bool is_bound(std::string_view text) {
+  size_t numbers = 0;
+  for (std::string_view rest = text;; rest.remove_prefix(1)) {
+    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    if (digits == 0 || digits > 9 || ++numbers > 3) return false;
+    rest.remove_prefix(digits);
+    if (rest.empty()) return true;
+    if (rest.front() != '.') return false;
+  }
+}
 
 // Of what people write: nothing may stand between or behind the comparisons.
 std::vector<Comparison> comparisons(const std::string& range) {
@@ -65,10 +172,9 @@ std::vector<Comparison> comparisons(const std::string& range) {
     const size_t digits = std::min(part.find_first_of("0123456789"), part.size());
     std::string_view sign = part.substr(0, digits);
     sign.remove_suffix(sign.size() - std::min(sign.find_last_not_of(' ') + 1, sign.size()));
-    const auto [bound, used] = leading_numbers(part.substr(digits));
-    if (used == 0 || digits + used != part.size()) throw wrong();
+    if (!is_bound(part.substr(digits))) throw wrong();
     if (sign != "<" && sign != "<=" && sign != ">" && sign != ">=" && sign != "==") throw wrong();
-    all.push_back({sign, bound});
+    all.push_back({sign, std::string(part.substr(digits))});
     if (comma == rest.size()) return all;
     rest.remove_prefix(comma + 1);
   }
@@ -76,19 +182,19 @@ std::vector<Comparison> comparisons(const std::string& range) {
 
 }  // namespace
 
-bool older(const std::string& a, const std::string& b) { return numbers(a) < numbers(b); }
+bool older(const std::string& a, const std::string& b) { return version_of(a) < version_of(b); }
 
-bool is_version(const std::string& text) { return leading_numbers(text).second > 0; }
+bool is_version(const std::string& text) { return read_version(first_word(text)).has_value(); }
 
 void require_version(const std::string& text) {
-  if (leading_numbers(text).second != text.size() || text.empty()) {
-    throw Stop(Exit::Usage, "'" + visible(text) + "' is not a version such as 2.11.0");
-  }
+  if (!read_version(text)) throw Stop(Exit::Usage, "'" + visible(text) + "' is not a version such as 2.11.0");
 }
+
+std::string without_local(const std::string& version) { return version.substr(0, version.find('+')); }
 
 bool satisfies(const std::string& version, const std::string& range) {
   const auto all = comparisons(range);
-  const Numbers its = numbers(version);
+  const Version its = version_of(without_local(version));
   return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(its); });
 }
 
@@ -100,15 +206,12 @@ bool can_meet(const std::string& range, const std::string& other) {
   if (range.empty() || other.empty()) return true;
   auto all = comparisons(range);
   for (const Comparison& one : comparisons(other)) all.push_back(one);
-  // If any version lies in both, then one that is a bound or next to one does.
-  std::vector<Numbers> candidates = {Numbers{0, 0, 0}};
+  // If any version lies in both, then a bound does, or what is next to one.
+  std::vector<Version> candidates = {version_of("0.dev0")};
   for (const Comparison& one : all) {
-    candidates.push_back(one.bound);
-    if (one.bound.back() < std::numeric_limits<int>::max()) {
-      candidates.push_back({one.bound[0], one.bound[1], one.bound[2] + 1});
-    }
+    for (const char* next : {".dev0", "", ".post1"}) candidates.push_back(version_of(one.bound + next));
   }
-  return std::any_of(candidates.begin(), candidates.end(), [&](const Numbers& version) {
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Version& version) {
     return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(version); });
   });
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "harness/record/exit.h"
 
@@ -35,6 +36,13 @@ std::string contents_of(const std::string& path) {
   if (!is_regular) throw cannot("it is not a regular file");
   if (error != 0) throw cannot(std::strerror(error));
   return text;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw Stop(Exit::Infrastructure, path + ": cannot write it");
 }
 
 }  // namespace recapture

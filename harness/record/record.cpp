@@ -21,7 +21,7 @@ namespace {
 constexpr std::array kTexts = {"test",      "ending",  "ended",   "seen",         "documented", "healthy",
                                "raised_by", "message", "skipped", "inapplicable", "exception",  "contradiction",
                                "stopping",  "how",     "release", "gpu",          "driver",     "cuda_runtime",
-                               "break",     "shard",   "case",    "hash",         "end"};
+                               "break",     "shard",   "case",    "hash",         "end",        "stub"};
 constexpr std::array kNumbers = {"code", "error", "hits", "tries", "confirms"};
 constexpr std::array kObjects = {"culprit", "facts", "probes", "volatile", "effects", "fixes"};
 constexpr std::array kLists = {"plan", "whole", "assertions", "tests", "sources"};

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +44,10 @@ inline Kind kind_of_id(const std::string& test_id) { return kind_of(name_of(test
 
 // Why a planned test was not started that no binary has.
 inline constexpr const char* kNotBuilt = "not built";
+
+// How a stub of ci/pack begins its last line, "left out of this pack: libcufft.so.11 (cufftPlan1d)". A test's line
+// keeps it as "stub".
+inline constexpr std::string_view kLeftOut = "left out of this pack: ";
 
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {

@@ -106,7 +106,7 @@ off_t RecordWriter::end_of_whole_lines() const {
   return end;
 }
 
-void RecordWriter::write_all(Lines lines) {
+void RecordWriter::write_all(Lines lines, Wait wait) {
   std::string text;
   for (size_t i = 0; i < lines.count; ++i) {
     text += lines.first[i].dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -124,7 +124,7 @@ void RecordWriter::write_all(Lines lines) {
       error = errno;
     }
   }
-  if (error == 0 && fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) error = errno;
+  if (error == 0 && wait == Wait::ForTheDisk && fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) error = errno;
   if (error != 0) {
     if (ftruncate(fd_, before) == 0) size_ = before;  // Rather no line than half a line.
     throw cannot(path_, "write", error);

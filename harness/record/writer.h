@@ -9,8 +9,12 @@
 
 namespace recapture {
 
-// Appends lines, each whole and on the disk before the call returns. Throws Stop(Infrastructure) if it can't, with what
-// was written before left whole. A record has one writer at a time: the second one throws Stop(Usage).
+// A disk that is busy can take seconds.
+enum class Wait { ForTheDisk, ForNobody };
+
+// Appends lines, each whole and, unless it is told not to wait, on the disk before the call returns. Throws
+// Stop(Infrastructure) if it can't, with what was written before left whole. A record has one writer at a time: the
+// second one throws Stop(Usage).
 class RecordWriter {
  public:
   // A new record. What a run that was killed in its first line has left counts as none.
@@ -23,13 +27,13 @@ class RecordWriter {
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
-  void write(const Json& line) { write_all({&line, 1}); }
+  void write(const Json& line, Wait wait = Wait::ForTheDisk) { write_all({&line, 1}, wait); }
   // These lines at once: a killed run leaves all of them or none.
   struct Lines {
     const Json* first;
     size_t count;
   };
-  void write_all(Lines lines);
+  void write_all(Lines lines, Wait wait = Wait::ForTheDisk);
   // Whether no line of a record is there yet, and nothing else either.
   bool is_blank() const;
 

@@ -2,6 +2,8 @@
 #pragma once
 #include <string_view>
 
+#include "harness/case/cuda_errors.h"
+
 namespace recapture {
 
 enum class CallKind : unsigned char {
@@ -47,5 +49,34 @@ inline Call call_of(std::string_view api) {
 
 // Heard also while nothing else is: what opens and closes captures, and what may meet an event of one after it.
 inline bool is_always_heard(CallKind kind) { return kind != CallKind::Other && kind != CallKind::Query; }
+
+// What a call that failed says about a capture, by its name and its code alone; the driver's log tells no more.
+enum class Part : unsigned char {
+  None,     // Nothing.
+  Suspect,  // It breaks a capture that it is in, or beside.
+  Refused,  // It failed, and no capture by it.
+  Victim,   // 901: the capture was broken before.
+  EndedBy,  // The end of a capture that fails by itself,
+  Ended,    // and the end of a broken one.
+};
+
+inline Part part_of(std::string_view api, int code) {
+  constexpr int kIllegalState = 401, kInvalidated = 901, kUnmatched = 903, kTimeout = 909, kUpdate = 910;
+  const CallKind kind = kind_of_call(api);
+  if (kind == CallKind::Query || (code != kIllegalState && !is_capture_error(code))) return Part::None;
+  if (code == kInvalidated) return kind == CallKind::End ? Part::Ended : Part::Victim;
+  if (kind == CallKind::Begin || kind == CallKind::BeginToGraph || kind == CallKind::BeginGlobal) return Part::Refused;
+  // Measured: the copies are refused, and the capture goes on without them.
+  if (api.substr(0, std::string_view("cuMemcpyBatchAsync").size()) == "cuMemcpyBatchAsync") return Part::Refused;
+  if (api.substr(0, std::string_view("cuMemcpy3DBatchAsync").size()) == "cuMemcpy3DBatchAsync") return Part::Refused;
+  if (code == kTimeout || code == kUpdate) return Part::Refused;
+  if (kind != CallKind::End) return code == kIllegalState ? Part::Refused : Part::Suspect;
+  return code == kIllegalState || code == kUnmatched ? Part::Refused : Part::EndedBy;  // These leave all as it is.
+}
+
+inline const char* name(Part part) {
+  constexpr const char* kNames[] = {"none", "suspect", "refused", "victim", "ended by", "ended"};
+  return kNames[static_cast<int>(part)];
+}
 
 }  // namespace recapture

@@ -9,8 +9,8 @@
 
 namespace recapture {
 
-// The first three carry the driver's numbers and stand in the order from strict to lax.
-enum class CaptureMode { Global = 0, ThreadLocal = 1, Relaxed = 2, None = 3 };
+// The first three carry the driver's numbers and stand in the order from strict to lax. The driver's log tells no mode.
+enum class CaptureMode { Global = 0, ThreadLocal = 1, Relaxed = 2, None = 3, Unknown = 4 };
 
 inline const char* name(CaptureMode mode) {
   switch (mode) {
@@ -20,6 +20,8 @@ inline const char* name(CaptureMode mode) {
       return "thread_local";
     case CaptureMode::Relaxed:
       return "relaxed";
+    case CaptureMode::Unknown:
+      return "unknown";
     default:
       return "none";
   }

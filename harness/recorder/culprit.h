@@ -2,7 +2,9 @@
 #pragma once
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/case/events.h"
@@ -13,35 +15,45 @@ namespace recapture {
 struct Culprit {
   std::string api;
   int code = 0;
-  bool capturing = false;
+  std::optional<bool> capturing;  // Whether its thread captures; the driver's log does not always tell.
   CaptureMode mode = CaptureMode::None;
   std::vector<std::string> frames;
+  std::vector<std::string> python = {};  // Of its thread, innermost first; empty where there is no Python.
 };
 
 // In ASCII: what is no UTF-8, such as a name cut in the middle of a character, is replaced and does not spoil the line.
 inline std::string json(const Culprit& culprit) {
   using Json = nlohmann::ordered_json;
-  const Json object{{"api", culprit.api},
-                    {"code", culprit.code},
-                    {"thread", culprit.capturing ? "capturing" : "other"},
-                    {"mode", name(culprit.mode)},
-                    {"frames", culprit.frames}};
+  Json object{{"api", culprit.api},
+              {"code", culprit.code},
+              {"thread", !culprit.capturing   ? "unknown"
+                         : *culprit.capturing ? "capturing"
+                                              : "other"},
+              {"mode", name(culprit.mode)},
+              {"frames", culprit.frames}};
+  if (!culprit.python.empty()) object["python"] = culprit.python;
   return object.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// An event is cut beyond its longest length, which would cut the JSON; the outermost frames go first.
+// An event is cut beyond its longest length, which would cut the JSON; the outermost frames go first, Python's last.
 inline std::string culprit_event(Culprit culprit) {
-  for (;; culprit.frames.pop_back()) {
+  for (;;) {
     std::string line = event_line(key::culprit, json(culprit));
-    if (line.size() <= kLongestValue - 8 || culprit.frames.empty()) return line;
+    std::vector<std::string>& least = culprit.frames.empty() ? culprit.python : culprit.frames;
+    if (line.size() <= kLongestValue - 8 || least.empty()) return line;
+    least.pop_back();
   }
 }
 
 inline std::string sentence(const Culprit& culprit) {
-  std::string out = culprit.api + " returned " + std::to_string(culprit.code) +
-                    (culprit.capturing ? " on a capturing thread" : " on a thread that captures nothing");
-  out += culprit.mode == CaptureMode::None ? ", no capture open" : std::string(", capture mode ") + name(culprit.mode);
-  for (size_t i = 0; i < culprit.frames.size(); ++i) out += (i ? " < " : "; called from ") + culprit.frames[i];
+  std::string out = culprit.api + " returned " + std::to_string(culprit.code);
+  if (culprit.capturing) out += *culprit.capturing ? " on a capturing thread" : " on a thread that captures nothing";
+  if (culprit.mode == CaptureMode::None) out += ", no capture open";
+  if (culprit.mode < CaptureMode::None) out += std::string(", capture mode ") + name(culprit.mode);
+  const char* before = "; called from ";
+  for (const std::vector<std::string>* frames : {&culprit.python, &culprit.frames}) {
+    for (const std::string& frame : *frames) out += std::exchange(before, " < ") + frame;
+  }
   return out;
 }
 

@@ -1,35 +1,14 @@
 // Where the process has CUPTI, or may find it. Nothing of CUPTI is linked: the program's own is used where it has one.
 #pragma once
 #include <dlfcn.h>
-#include <link.h>
 
-#include <cstddef>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "harness/recorder/frames.h"
+#include "harness/recorder/loaded.h"
 
 namespace recapture {
-
-// The path of the first loaded library whose file name starts so, or nothing.
-inline std::string loaded(std::string_view start) {
-  struct Search {
-    std::string_view start;
-    std::string path;
-  } search{start, {}};
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* data) {
-        auto* s = static_cast<Search*>(data);
-        const std::string_view path = info->dlpi_name ? info->dlpi_name : "";
-        if (base_name(path).substr(0, s->start.size()) != s->start) return 0;
-        s->path = path;
-        return 1;
-      },
-      &search);
-  return search.path;
-}
 
 // LibTorch brings CUPTI with it. A plain CUDA program does not: then it is looked for beside its runtime, in the places
 // that the packages and the toolkit have, and where the loader looks.

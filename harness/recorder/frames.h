@@ -1,9 +1,12 @@
-// Who called: the stack frames above the recorder and CUDA, as text.
+// Who called: the stack frames above the recorder and CUDA.
 #pragma once
 #include <cxxabi.h>
-#include <dlfcn.h>
+#include <elf.h>
 #include <execinfo.h>
+#include <link.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -37,24 +40,120 @@ inline std::string frame_text(std::string_view function, std::string_view path, 
   return std::string(base_name(path).substr(0, kLongest)) + number;
 }
 
+// Where an address lies: the module, where that begins, and the exported symbol around the address, as the linker
+// spells it.
+struct Place {
+  std::string module;
+  uintptr_t begin = 0;
+  std::string symbol;
+};
+
+// The exported symbol around an address of this module; dladdr's answer.
+inline const char* symbol_at(const dl_phdr_info& module, uintptr_t address) {
+  const ElfW(Dyn)* entry = nullptr;
+  for (int i = 0; i < module.dlpi_phnum; ++i) {
+    if (module.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    entry = reinterpret_cast<const ElfW(Dyn)*>(module.dlpi_addr + module.dlpi_phdr[i].p_vaddr);
+  }
+  const ElfW(Sym)* symbols = nullptr;
+  const char* strings = nullptr;
+  const uint32_t *gnu = nullptr, *old = nullptr;
+  for (; entry && entry->d_tag != DT_NULL; ++entry) {
+    const uintptr_t value = entry->d_un.d_ptr, there = value < module.dlpi_addr ? module.dlpi_addr + value : value;
+    if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(there);
+    if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(there);
+    if (entry->d_tag == DT_GNU_HASH) gnu = reinterpret_cast<const uint32_t*>(there);
+    if (entry->d_tag == DT_HASH) old = reinterpret_cast<const uint32_t*>(there);
+  }
+  if (!symbols || !strings) return nullptr;
+  const ElfW(Sym)* best = nullptr;
+  const auto consider = [&](const ElfW(Sym) & symbol) {
+    const uintptr_t begin = module.dlpi_addr + symbol.st_value;
+    const bool defined = symbol.st_shndx != SHN_UNDEF, sized = defined && symbol.st_size != 0;
+    if ((!defined && symbol.st_value == 0) || (symbol.st_info & 0xf) == STT_TLS || address < begin) return;
+    if (sized ? address >= begin + symbol.st_size : address != begin) return;
+    if (!best || best->st_value < symbol.st_value) best = &symbol;
+  };
+  if (gnu) {  // Number of buckets, first symbol, words of the filter, its shift; filter, buckets, chains.
+    const uint32_t* buckets = gnu + 4 + gnu[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t* chains = buckets + gnu[0];
+    for (uint32_t i = 0; i < gnu[0]; ++i) {
+      uint32_t symbol = buckets[i];
+      if (symbol < gnu[1]) continue;
+      do consider(symbols[symbol]);
+      while ((chains[symbol++ - gnu[1]] & 1) == 0);
+    }
+  } else if (old) {
+    for (uint32_t i = 0; i < old[1]; ++i) consider(symbols[i]);
+  }
+  return best ? strings + best->st_name : nullptr;
+}
+
+// dladdr would wait for whoever is loading a library, and that library's constructors may be waiting for the driver
+// that called us; dl_iterate_phdr waits for nobody's code.
+inline Place place_of(const void* address) {
+  struct Search {
+    uintptr_t address;
+    bool found;
+    Place place;
+  } search{reinterpret_cast<uintptr_t>(address), false, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, size_t, void* data) {
+        auto& s = *static_cast<Search*>(data);
+        bool inside = false;
+        for (int i = 0; i < module->dlpi_phnum && !inside; ++i) {
+          const auto& segment = module->dlpi_phdr[i];
+          const uintptr_t begin = module->dlpi_addr + segment.p_vaddr;
+          inside = segment.p_type == PT_LOAD && s.address >= begin && s.address - begin < segment.p_memsz;
+        }
+        if (!inside) return 0;
+        s.found = true;
+        s.place.module = module->dlpi_name ? module->dlpi_name : "";
+        s.place.begin = module->dlpi_addr;
+        const bool is_file = s.place.module.empty() || s.place.module.front() == '/';  // And not the kernel's own code.
+        if (const char* symbol = is_file ? symbol_at(*module, s.address) : nullptr) s.place.symbol = symbol;
+        return 1;
+      },
+      &search);
+  if (search.found && search.place.module.empty()) {
+    std::array<char, 4096> program{};
+    const ssize_t size = readlink("/proc/self/exe", program.data(), program.size());
+    if (size > 0) search.place.module.assign(program.data(), static_cast<size_t>(size));
+  }
+  return search.place;
+}
+
+struct Frame {
+  std::string function, module;  // The function's name for people, "" if it is not known.
+  uintptr_t offset = 0;          // In the module.
+};
+
 // The innermost callers, without CUDA's libraries and the one that begins at `recorder`.
-inline std::vector<std::string> callers(const void* recorder) {
-  constexpr size_t kMostFrames = 8;
+inline std::vector<Frame> frames_above(const void* recorder, size_t most) {
   void* addresses[64];
   const int depth = backtrace(addresses, 64);
-  std::vector<std::string> frames;
-  for (int i = 0; i < depth && frames.size() < kMostFrames; ++i) {
+  std::vector<Frame> frames;
+  for (int i = 0; i < depth && frames.size() < most; ++i) {
     const char* inside = static_cast<const char*>(addresses[i]) - 1;  // The address is where the call returns to.
-    Dl_info info{};
-    if (!dladdr(inside, &info)) continue;
-    const char* path = info.dli_fname ? info.dli_fname : "";
-    if (info.dli_fbase == recorder || is_cuda_library(path)) continue;
-    const uintptr_t offset = static_cast<uintptr_t>(inside - static_cast<const char*>(info.dli_fbase));
-    char* plain = info.dli_sname ? abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, nullptr) : nullptr;
-    frames.push_back(frame_text(plain ? plain : info.dli_sname ? info.dli_sname : "", path, offset));
+    const Place place = place_of(inside);
+    if (place.module.empty()) continue;
+    if (place.begin == reinterpret_cast<uintptr_t>(recorder) || is_cuda_library(place.module)) continue;
+    char* plain = place.symbol.empty() ? nullptr : abi::__cxa_demangle(place.symbol.c_str(), nullptr, nullptr, nullptr);
+    frames.push_back({plain ? plain : place.symbol, place.module, reinterpret_cast<uintptr_t>(inside) - place.begin});
     std::free(plain);
   }
   return frames;
 }
+
+inline std::vector<std::string> texts(const std::vector<Frame>& frames) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> all;
+  for (size_t i = 0; i < frames.size() && i < kMost; ++i) {
+    all.push_back(frame_text(frames[i].function, frames[i].module, frames[i].offset));
+  }
+  return all;
+}
+
+inline std::vector<std::string> callers(const void* recorder) { return texts(frames_above(recorder, 8)); }
 
 }  // namespace recapture

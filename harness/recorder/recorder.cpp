@@ -1,244 +1,225 @@
-// librecorder.so names the call that broke a stream capture: the first driver call in it that returns a code from 900
-// to 910.
+// librecorder.so names the call that broke a stream capture. It goes into any CUDA program, with nothing to change in
+// it: CUDA_INJECTION64_PATH=librecorder.so, which the driver loads in cuInit; RECAPTURE_CHAIN names the library that
+// had this place before. Preloaded it works too, where the program is linked to the driver.
 //
-// It goes into any CUDA program, with nothing to change in it: CUDA_INJECTION64_PATH=librecorder.so, which the driver
-// loads in cuInit. It listens through CUPTI to the driver's calls only; listening to the runtime's as well makes Python
-// programs crash. It says what it has to say as an event where RECAPTURE_EVENTS names a descriptor
-// (harness/case/events.h), otherwise in words at the end of the file RECAPTURE_RECORDER_LOG, otherwise on stderr.
+// It hears the driver's own log, or where the driver has none (before R575), CUPTI (log.cpp, cupti.cpp).
+// RECAPTURE_RECORDER chooses: `log`; `cupti`; or `always`, which is CUPTI listening to every call at any time, and
+// leaves Python alone: it serves tests of races.
 //
-// To keep its cost out of eager work and replays it hears every call only while a capture is open that is not broken
-// yet, and otherwise those that open and close captures and those that may meet an event of a capture after it.
-// RECAPTURE_RECORDER=always keeps it listening to everything, and then it calls CUPTI only at the start and never out
-// of a callback.
+// What it has to say goes, as an event, where RECAPTURE_EVENTS names a descriptor (harness/case/events.h); otherwise
+// all about it, a JSON line a call, to the end of the file RECAPTURE_BLAME, which `recapture blame` reads; otherwise in
+// words to the end of the file RECAPTURE_RECORDER_LOG, otherwise to stderr.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "harness/case/cuda_errors.h"
 #include "harness/case/events.h"
-#include "harness/recorder/calls.h"
-#include "harness/recorder/captures.h"
 #include "harness/recorder/culprit.h"
-#include "harness/recorder/cupti_abi.h"
-#include "harness/recorder/find_cupti.h"
 #include "harness/recorder/frames.h"
+#include "harness/recorder/python.h"
+#include "harness/recorder/python_text.h"
+#include "harness/recorder/report.h"
+#include "harness/recorder/size_limit.h"
 
 namespace recapture {
 namespace {
 
-// Callbacks come on every thread and until the last moment of the process, so nothing here has a destructor that acts.
-cupti::Functions functions;
-cupti::Subscriber subscriber = nullptr;
-std::array<Call, 2048> calls{};  // By CUPTI's id.
-cupti::CallId ids = 0;           // How many ids there are.
-bool always = false;
+using Json = nlohmann::ordered_json;
+using Path = std::array<char, 4096>;
+
+// Calls fail on every thread and until the last moment of the process, so nothing here has a destructor that acts.
 int events = -1;
-std::array<char, 4096> log_path{};
-const void* own_base = nullptr;
+Path blame_path{}, log_path{};
+const void* own_begin = nullptr;
+std::mutex report_mutex;
+static_assert(std::is_trivially_destructible_v<std::mutex>);
 
-Captures captures;
-std::mutex captures_mutex;  // Never held while CUPTI is called.
-bool hears_all = false;
-std::mutex switch_mutex;                                   // CUPTI wants the calls that switch one after the other.
-thread_local CaptureMode exchanged = CaptureMode::Global;  // What this thread last gave to the exchange call.
+Path path_in(const char* variable) {
+  Path path{};
+  if (const char* value = std::getenv(variable)) std::snprintf(path.data(), path.size(), "%s", value);
+  return path;
+}
 
-long this_thread() { return syscall(SYS_gettid); }
+// One write: nothing is lost if the process dies next, and nothing is mixed with what others write.
+bool append(const Path& path, int flags, const std::string& line) {
+  const int file = path[0] ? open(path.data(), O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0644) : -1;
+  if (file < 0) return false;
+  const NoSizeSignal whatever_happens;
+  [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
+  close(file);
+  return true;
+}
+
+bool has_events() { return events >= 0 && fcntl(events, F_GETFD) >= 0; }
 
 // The event where the runner listens, otherwise the sentence for a person.
 void say(const std::string& event, const std::string& words) {
-  const int before = errno;
-  if (events >= 0 && fcntl(events, F_GETFD) >= 0) {
+  if (has_events()) {
     [[maybe_unused]] const ssize_t written = write(events, event.data(), event.size());
-  } else {
-    const std::string line = "recapture recorder, process " + std::to_string(getpid()) + ": " + words + "\n";
-    const int log = log_path[0] ? open(log_path.data(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
-    [[maybe_unused]] const ssize_t written = write(log >= 0 ? log : STDERR_FILENO, line.data(), line.size());
-    if (log >= 0) close(log);
+    return;
+  }
+  const std::string line = "recapture recorder, process " + std::to_string(getpid()) + ": " + words + "\n";
+  if (append(log_path, O_CREAT, line)) return;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+bool for_blame() { return blame_path[0] && !has_events(); }
+
+void say_to_blame(const char* event, Json&& more) {
+  Json line{{"event", event}, {"pid", getpid()}};
+  line.update(more);
+  append(blame_path, 0, line.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+}
+
+std::string contents_of(const char* path) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  std::array<char, 4096> text{};
+  const ssize_t size = file < 0 ? -1 : read(file, text.data(), text.size());
+  if (file >= 0) close(file);
+  return {text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
+}
+
+Json in_full(const FailedCall& call) {
+  std::array<char, 16> thread_name{};
+  pthread_getname_np(pthread_self(), thread_name.data(), thread_name.size());
+  const long thread = syscall(SYS_gettid);
+  Json frames = Json::array();
+  constexpr size_t kMostFrames = 48;
+  for (const Frame& frame : frames_above(own_begin, kMostFrames)) {
+    frames.push_back({{"function", frame.function}, {"module", frame.module}, {"offset", frame.offset}});
+  }
+  Json full{{"api", call.api},
+            {"code", call.code},
+            {"part", name(call.part)},
+            {"sentence", call.sentence},
+            {"mode", name(call.mode)},
+            {"thread",
+             {{"id", thread},
+              {"handle", static_cast<uintptr_t>(pthread_self())},
+              {"name", thread_name.data()},
+              {"main", thread == getpid()}}},
+            {"frames", std::move(frames)},
+            {"python", ""}};
+  if (call.unreported != 0) full["unreported"] = call.unreported;
+  if (call.capturing) full["capturing"] = *call.capturing;
+  return full;
+}
+
+// The frames of the thread that asks.
+std::vector<std::string> own_python_frames() {
+  std::vector<std::string> frames;
+  for (const python::Thread& thread : python::read_threads(python::frames_of_threads(), pthread_self())) {
+    if (thread.handle != pthread_self()) continue;
+    for (const python::Frame& frame : thread.frames) frames.push_back(python::text(frame));
+  }
+  return frames;
+}
+
+// Why it stays off, or nothing.
+std::string start(std::string& way) {
+  // Some releases of CUPTI recurse without end in whatever is called first where there is no driver.
+  if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) return "the process has no CUDA driver loaded";
+  void* warm[4];
+  backtrace(warm, 4);  // The first call loads the unwinder, which must not happen inside a call.
+  const char* chosen = std::getenv("RECAPTURE_RECORDER");
+  const std::string_view wanted = chosen ? chosen : "";
+  if (wanted != "always") {
+    python::listen();
+    pthread_atfork(nullptr, nullptr, python::forked);
+  }
+  std::string why_not;
+  if (wanted != "cupti" && wanted != "always") {
+    way = "the driver's log";
+    why_not = hear_log();
+    if (why_not.empty() || wanted == "log") return why_not;
+  }
+  way = "CUPTI";
+  std::string neither = hear_cupti(wanted == "always");
+  if (!neither.empty() && !why_not.empty()) return why_not + ", and " + neither;
+  return neither;
+}
+
+void start_once() {
+  static std::atomic<bool> called{false};
+  if (called.exchange(true)) return;
+  // Not InitializeInjection's address: LibTorch exports one of the same name, and the symbol would name that.
+  own_begin = reinterpret_cast<const void*>(place_of(reinterpret_cast<const void*>(&python::forked)).begin);
+  if (const char* number = std::getenv(kEventsVariable)) events = std::atoi(number);
+  blame_path = path_in("RECAPTURE_BLAME");
+  log_path = path_in("RECAPTURE_RECORDER_LOG");
+  std::string way;
+  const std::string why_not = start(way);
+  report_state(way, why_not);
+}
+
+// Where the program is linked to the driver and nobody injects us. Loaded by the driver instead, we hold the loader's
+// lock here, and wait for InitializeInjection.
+__attribute__((constructor)) void on_preload() {
+  const char* preloaded = std::getenv("LD_PRELOAD");
+  if (!preloaded || std::string_view(preloaded).find("librecorder.so") == std::string_view::npos) return;
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) start_once();
+}
+
+}  // namespace
+
+void report(const FailedCall& call) {
+  const int before = errno;
+  const std::lock_guard<std::mutex> lock(report_mutex);
+  if (for_blame()) {
+    Json full = in_full(call);
+    if (call.with_python) full["python"] = python::frames_of_threads();
+    say_to_blame("failed", std::move(full));
+  } else if (call.accused) {
+    const Culprit culprit{call.api, call.code, call.capturing, call.mode, callers(own_begin), own_python_frames()};
+    say(culprit_event(culprit), sentence(culprit));
   }
   errno = before;
 }
 
-void say_state(const std::string& why_not) {
-  say(event_line(key::recorder, why_not.empty() ? "on" : why_not), why_not.empty() ? "on" : "off, " + why_not);
-}
-
-std::string in_words(const char* call, int result) {
-  std::string text = std::string(call) + " returned " + std::to_string(result);
-  // CUPTI's own function for these names needs a CUPTI that has started.
-  if (result == cupti::kNotCompatible) text += ", CUPTI and the driver do not fit";
-  if (result == cupti::kNotInitialized) text += ", CUPTI does not start";
-  if (result == cupti::kInsufficientPrivileges) text += ", privileges are missing";
-  if (result == cupti::kMultipleSubscribers) text += ", a profiler or debugger is attached";
-  return text;
-}
-
-// Why CUPTI refuses, or nothing.
-std::string hear(bool all) {
-  const int domain = functions.enable_domain(all, subscriber, cupti::kDriverApi);
-  if (domain != cupti::kSuccess) return in_words("cuptiEnableDomain", domain);
-  if (all) return {};
-  for (cupti::CallId id = 0; id < ids; ++id) {
-    if (!is_always_heard(calls[id].kind)) continue;
-    const int callback = functions.enable_callback(1, subscriber, cupti::kDriverApi, id);
-    if (callback != cupti::kSuccess) return in_words("cuptiEnableCallback", callback);
-  }
-  return {};
-}
-
-// CUPTI's documents don't forbid these calls in a callback, and ask only that they come one at a time. While it narrows
-// down, for some microseconds, a capture begun on another thread goes unseen.
-void hear_what_is_needed() {
-  const std::lock_guard<std::mutex> one_at_a_time(switch_mutex);
-  bool wanted;
-  {
-    const std::lock_guard<std::mutex> lock(captures_mutex);
-    wanted = captures.lack_culprit();
-  }
-  if (wanted == hears_all) return;
-  hears_all = wanted;
-  if (const std::string why_not = hear(wanted); !why_not.empty()) say_state(why_not);
-}
-
-template <class Parameters>
-const Parameters& parameters(const cupti::CallbackData& data) {
-  return *static_cast<const Parameters*>(data.parameters);
-}
-
-uintptr_t stream_of(const cupti::CallbackData& data, Call call) {
-  const auto stream = reinterpret_cast<uintptr_t>(parameters<cupti::OnStream>(data).stream);
-  return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream;
-}
-
-// Names the call if it is a culprit, and returns whether it is.
-bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
-  Culprit culprit;
-  culprit.code = code;
-  {
-    const std::lock_guard<std::mutex> lock(captures_mutex);
-    const bool accused = call.kind == CallKind::End ? captures.accuse_end(stream_of(data, call), this_thread(), code)
-                                                    : captures.accuse(code);
-    if (!accused) return false;
-    culprit.capturing = captures.capturing(this_thread());
-    culprit.mode = captures.mode(this_thread(), exchanged);
-  }
-  const char* api = nullptr;
-  if (functions.callback_name(cupti::kDriverApi, id, &api) != cupti::kSuccess || !api) api = data.function;
-  culprit.api = api ? api : "unknown";
-  culprit.frames = callers(own_base);
-  say(culprit_event(culprit), sentence(culprit));
-  return true;
-}
-
-// Returns whether it can have changed which captures are open.
-bool followed(const cupti::CallbackData& data, Call call, int code) {
-  CaptureMode mode = CaptureMode::Global;
-  switch (call.kind) {
-    case CallKind::Begin:
-      mode = static_cast<CaptureMode>(parameters<cupti::BeginCapture>(data).mode);
-      break;
-    case CallKind::BeginToGraph:
-      mode = static_cast<CaptureMode>(parameters<cupti::BeginCaptureToGraph>(data).mode);
-      break;
-    case CallKind::BeginGlobal:
-    case CallKind::End:
-    case CallKind::Destroy:
-      break;
-    default:
-      return false;
-  }
-  if (call.kind != CallKind::End && code != cupti::kSuccess) return false;
-  const uintptr_t stream = stream_of(data, call);
-  const std::lock_guard<std::mutex> lock(captures_mutex);
-  if (call.kind == CallKind::End) {
-    captures.ended(stream, this_thread(), code);
-  } else if (call.kind == CallKind::Destroy) {
-    captures.destroyed(stream);
+void report_state(const std::string& way, const std::string& why_not) {
+  const int before = errno;
+  if (for_blame()) {
+    Json heard{{"by", way}, {"why_not", why_not}, {"program", contents_of("/proc/self/cmdline")}};
+    for (const auto& [variable, member] : {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank")}) {
+      if (const char* value = std::getenv(variable)) heard[member] = value;
+    }
+    say_to_blame("heard", std::move(heard));
   } else {
-    captures.begun(stream, mode, this_thread());
+    say(event_line(key::recorder, why_not.empty() ? "on" : why_not), why_not.empty() ? "on" : "off, " + why_not);
   }
-  return true;
+  errno = before;
 }
 
-void on_call(void*, int domain, cupti::CallId id, const void* callback_data) {
-  if (domain != cupti::kDriverApi) return;
-  const auto& data = *static_cast<const cupti::CallbackData*>(callback_data);
-  const Call call = id < ids ? calls[id] : Call{};
-  // The exchange call overwrites its argument, so the new mode waits beside the call; 0 there means nothing seen.
-  const bool exchanges = call.kind == CallKind::Exchange && data.carried;
-  if (data.site == cupti::kEnter) {
-    const int* mode = exchanges ? parameters<cupti::ExchangeMode>(data).mode : nullptr;
-    if (exchanges) *data.carried = mode ? static_cast<uint64_t>(*mode) + 1 : 0;
-    return;
-  }
-  const int code = *static_cast<const int*>(data.result);
-  if (exchanges && code == cupti::kSuccess && *data.carried != 0) {
-    exchanged = static_cast<CaptureMode>(*data.carried - 1);
-  }
-  const bool reported = is_capture_error(code) && call.kind != CallKind::Query && named(id, data, call, code);
-  const bool changed = followed(data, call, code);
-  if ((reported || changed) && !always) hear_what_is_needed();
-}
-
-// Why it stays off, or nothing.
-std::string start() {
-  // Some releases of CUPTI recurse without end in whatever is called first where there is no driver.
-  if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) return "the process has no CUDA driver loaded";
-  void* library = find_cupti();
-  if (!library) return "CUPTI is not to be found";
-  const auto find = [&](auto& function, const char* symbol) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
-    return function != nullptr;
-  };
-  if (!find(functions.subscribe, "cuptiSubscribe") || !find(functions.enable_domain, "cuptiEnableDomain") ||
-      !find(functions.enable_callback, "cuptiEnableCallback") ||
-      !find(functions.callback_name, "cuptiGetCallbackName")) {
-    return "this CUPTI lacks a function";
-  }
-  const int subscribed = functions.subscribe(&subscriber, on_call, nullptr);
-  if (subscribed != cupti::kSuccess) return in_words("cuptiSubscribe", subscribed);
-
-  // Ids are without gaps from 0, which is invalid and has a name all the same.
-  const char* api = nullptr;
-  for (; ids < calls.size() && functions.callback_name(cupti::kDriverApi, ids, &api) == cupti::kSuccess && api; ++ids) {
-    calls[ids] = call_of(api);
-    api = nullptr;
-  }
-  const char* mode = std::getenv("RECAPTURE_RECORDER");
-  always = mode && std::string_view(mode) == "always";
-  hears_all = always;
-  void* warm[4];
-  backtrace(warm, 4);  // The first call loads the unwinder, which must not happen in a callback.
-  return hear(always);
-}
-
-}  // namespace
 }  // namespace recapture
 
-// The driver calls it in cuInit. It always reports success, because the program goes on without the recorder too.
+// The driver calls it in cuInit. It reports success, because the program goes on without the recorder too, or what the
+// library that was to be here reports.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
-  using namespace recapture;
+  using recapture::Path;
   static std::atomic<bool> called{false};
-  if (called.exchange(true)) return 1;
-  // Not this function's own address: LibTorch exports one of the same name, and the symbol would name that.
-  Dl_info self{};
-  dladdr(reinterpret_cast<const void*>(&on_call), &self);
-  own_base = self.dli_fbase;
-  if (const char* number = std::getenv(kEventsVariable)) events = std::atoi(number);
-  if (const char* path = std::getenv("RECAPTURE_RECORDER_LOG")) {
-    std::snprintf(log_path.data(), log_path.size(), "%s", path);
+  static int result = 1;
+  if (called.exchange(true)) return result;
+  recapture::start_once();
+  if (const char* next = std::getenv("RECAPTURE_CHAIN"); next && *next) {
+    void* library = dlopen(next, RTLD_NOW | RTLD_LOCAL);
+    const auto initialize = library ? reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection")) : nullptr;
+    if (initialize) result = initialize();
   }
-  say_state(start());
-  return 1;
+  return result;
 }

@@ -19,6 +19,7 @@
 
 #include "harness/case/source_hash.h"
 #include "harness/judge/version.h"
+#include "harness/record/file.h"
 #include "harness/run/process.h"
 
 namespace recapture {
@@ -38,9 +39,11 @@ Json facts_of(const std::string& binary, const std::string& libtorch) {
   return facts;
 }
 
-// What a package manager wrote down of the packages in a folder, and what LibTorch's own package says.
+// What a package manager wrote down of the packages in a folder, and what LibTorch's own package and ci/pack say.
 struct Packages {
   bool installed = false;  // Parts of a LibTorch that were copied have no record of an installation.
+  bool packed = false;     // By ci/pack, which says
+  Json left_out;           // the names of libraries and modules that are stubs.
   std::string cudnn, nccl, nvrtc, python, git_version;
 };
 
@@ -74,6 +77,15 @@ Packages packages_in(const fs::path& site) {
   for (std::string line; std::getline(about, line);) {
     const std::string kStart = "git_version = '";
     if (line.rfind(kStart, 0) == 0) found.git_version = line.substr(kStart.size(), line.rfind('\'') - kStart.size());
+  }
+  const fs::path pack = site / "recapture_pack.json";
+  if (fs::exists(pack, error)) {
+    const Json facts = try_parse_json(contents_of(pack)).value_or(Json());
+    if (!facts.is_object() || !facts.contains("left_out") || !facts.at("left_out").is_array()) {
+      throw Stop(Exit::Infrastructure, pack.string() + " does not say what is left out; unpack the pack again");
+    }
+    found.packed = true;
+    found.left_out = facts.at("left_out");
   }
   return found;
 }
@@ -214,7 +226,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"nccl", packages.nccl},
                       {"nvrtc", packages.nvrtc},
                       {"python", packages.python},
-                      {"packed", is_version(options.release) && !packages.installed},
+                      {"packed", is_version(options.release) && (packages.packed || !packages.installed)},
                       {"system", operating_system()},
                       {"image", variable("RECAPTURE_IMAGE")},
                       {"host", host_id()},
@@ -225,6 +237,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"mig", machine.mig},
                       {"variables", recorded(variables_let_through())},
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
+  if (packages.packed) environment["left_out"] = packages.left_out;
   if (!options.env.empty()) environment["env"] = recorded(options.env);
   if (machine.others > 0) environment["volatile"]["others"] = machine.others;
   if (options.seed) environment["volatile"]["seed"] = *options.seed;

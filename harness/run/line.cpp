@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "harness/case/events.h"
+#include "harness/record/record.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -144,6 +145,12 @@ Json Said::end(std::string_view ending) {
   return line_;
 }
 
+// The line of a stub that the test, or a process of its, called.
+std::string line_of_stub(const std::string& output) {
+  const size_t at = output.find(kLeftOut);
+  return at == std::string::npos ? "" : output.substr(at, output.find('\n', at) - at);
+}
+
 bool is_of_a_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
@@ -186,6 +193,7 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   for (const char* member : {"probes", "facts", "assertions"}) {
     if (said.contains(member)) line[member] = said[member];
   }
+  if (const std::string stub = line_of_stub(seen.last_words); !stub.empty()) line["stub"] = stub;
   const bool silent =
       seen.ending == Observation::Ending::Exited && line.contains(key::ended) && line[key::ended] != "failed";
   if (!silent && !seen.last_words.empty()) {

@@ -1,8 +1,10 @@
 #include "harness/run/places.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
+#include "harness/judge/suggest.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
 
@@ -38,12 +40,22 @@ Places Places::find(const std::string& root_option) {
 }
 
 std::vector<std::string> built_releases(const Places& places) {
-  std::vector<std::string> known = {"cuda12", "cuda13"}, releases;
-  for (const std::string& release : read_matrix(places.root)) known.push_back(release);
-  for (const std::string& release : known) {
-    if (fs::is_directory(places.cases_of(release))) releases.push_back(release);
+  std::vector<std::string> releases;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(places.build, error)) {
+    const std::string name = entry.path().filename().string();
+    if (is_version(name) && fs::is_directory(places.cases_of(name))) releases.push_back(name);
+  }
+  std::sort(releases.begin(), releases.end(), older);
+  for (const char* without : {"cuda13", "cuda12"}) {
+    if (fs::is_directory(places.cases_of(without))) releases.insert(releases.begin(), without);
   }
   return releases;
+}
+
+void require_release(const Places& places, const std::string& release) {
+  const auto built = built_releases(places);
+  if (std::find(built.begin(), built.end(), release) == built.end()) require_known_release(places.root, release);
 }
 
 std::map<std::string, std::string> libtorch_variables(const std::string& site) {

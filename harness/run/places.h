@@ -20,8 +20,12 @@ struct Places {
   std::string recorder() const { return tools + "/librecorder.so"; }
 };
 
-// The releases that cases are built for, oldest first; builds without LibTorch before all others.
+// The releases that cases are built for, in ci/matrix.toml or not, oldest first; builds without LibTorch before all
+// others.
 std::vector<std::string> built_releases(const Places& places);
+
+// Throws Stop(Usage) with the nearest if cases are not built for such a release and ci/matrix.toml has none.
+void require_release(const Places& places, const std::string& release);
 
 // The variables that make the case binaries load the LibTorch in `site` (its site-packages folder) instead of the one
 // they were built against. Empty for none. Throws Stop(Infrastructure) if there is none.

@@ -485,8 +485,9 @@ class Question {
 std::vector<Reply> ask(const std::vector<Program>& programs, size_t width, double deadline_s) {
   std::vector<Reply> answers(programs.size());
   std::map<size_t, std::unique_ptr<Question>> open;
-  for (size_t next = 0; next < programs.size() || !open.empty();) {
-    if (next < programs.size() && open.size() < std::max<size_t>(width, 1)) {
+  const auto more = [&](size_t next) { return next < programs.size() && !interrupted(); };
+  for (size_t next = 0; more(next) || !open.empty();) {
+    if (more(next) && open.size() < std::max<size_t>(width, 1)) {
       open[next] = std::make_unique<Question>(programs[next], deadline_s);
       ++next;
       continue;

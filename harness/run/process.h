@@ -64,7 +64,8 @@ Observation execute(const Program& program, double deadline_s);
 using Reply = std::pair<Observation, std::string>;
 Reply ask(const Program& program, double deadline_s);
 
-// The answers of several, in their order; `width` of them are asked at once.
+// The answers of several, in their order; `width` of them are asked at once. Those that the user's interruption left
+// unasked were not started.
 std::vector<Reply> ask(const std::vector<Program>& programs, size_t width, double deadline_s);
 
 // The parts that a server of tests needs as well.

@@ -18,7 +18,6 @@
 #include <utility>
 
 #include "harness/judge/index.h"
-#include "harness/judge/suggest.h"
 #include "harness/record/output.h"
 #include "harness/run/catalog.h"
 #include "harness/run/context.h"
@@ -45,7 +44,7 @@ std::string chosen_release(const Places& places, const std::string& wanted) {
     throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
-  require_known_release(places.root, wanted);
+  require_release(places, wanted);
   return wanted;
 }
 
@@ -436,7 +435,7 @@ void Run::run_all() {
 }
 
 void Run::end_interrupted() {
-  record_.keep({{"end", "interrupted"}});
+  record_.keep({{"end", "interrupted"}}, Wait::ForNobody);  // Its user waits, and all that was finished is on the disk.
   throw Stop(Exit::Interrupted, "interrupted; --resume " + record_.path() + " runs the rest");
 }
 

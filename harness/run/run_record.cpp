@@ -103,9 +103,9 @@ void RunRecord::make(const Json& environment, const Places& places) {
   }
 }
 
-void RunRecord::keep(const Json& line) {
+void RunRecord::keep(const Json& line, Wait wait) {
   try {
-    writer_->write(line);
+    writer_->write(line, wait);
   } catch (const Stop& stop) {
     if (!fs::exists(path_)) throw;
     throw Stop(stop.code, fmt::format("{}; what ran before is recorded, `--resume {}` runs the rest once it can be "

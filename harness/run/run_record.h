@@ -37,7 +37,7 @@ class RunRecord {
   void begin(const Opening& opening, const Places& places);
 
   // Adds a line. Throws Stop where it cannot be written, with how to go on once it can.
-  void keep(const Json& line);
+  void keep(const Json& line, Wait wait = Wait::ForTheDisk);
 
  private:
   void require_same_environment(const Json& environment) const;

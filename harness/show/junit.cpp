@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <map>
 #include <ostream>
 #include <pugixml.hpp>
+#include <sstream>
 
+#include "harness/record/file.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -88,10 +89,9 @@ void write_junit(const Judged& judged, std::ostream& out) {
 }
 
 void write_junit_file(const Judged& judged, const std::string& path) {
-  std::ofstream file(path);
-  write_junit(judged, file);
-  file.close();
-  if (!file) throw Stop(Exit::Infrastructure, path + ": cannot write it");
+  std::ostringstream text;
+  write_junit(judged, text);
+  write_file(path, text.str());
 }
 
 }  // namespace recapture

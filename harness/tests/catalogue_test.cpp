@@ -168,6 +168,8 @@ TEST(Suggest, TheNearestOfEachKind) {
               ElementsAre("item_in_capture", "tolist_in_capture"));
   EXPECT_THAT(near("", {"a"}), IsEmpty());
   EXPECT_EQ(no_such("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
+  EXPECT_EQ(no_such("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
+            "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
   EXPECT_THAT(stopped_by([] { require_known_release(RECAPTURE_ROOT, "2.11"); }),
               HasSubstr("there is no release '2.11'; did you mean 2.11.0?"));
 }
@@ -369,6 +371,7 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
       {"show 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
       {"show 2.15.0/h.jsonl", "there is no record '2.15.0/h.jsonl'; did you mean 2.15.0/g.jsonl?"},
       {"list --built --release 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
+      {"show item_in_capture --markdown", "a case is shown as text or by --json"},
       {"show sync reports", "show takes cases, or records, or one folder, not some of each"},
   };
   for (const auto& [arguments, line] : words) {
@@ -381,7 +384,7 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
 TEST_F(Verbs, HelpAndVersionAnswer) {
   EXPECT_THAT(recapture("help").out, HasSubstr("catalogue"));
   EXPECT_THAT(recapture("help show").out, HasSubstr("--all"));
-  EXPECT_EQ(recapture("help").code, 0);
+  for (const char* verb : {"help", "help show", "--help", "--version", "tables"}) EXPECT_EQ(recapture(verb).code, 0);
   EXPECT_EQ(recapture("--version").out, "recapture 1.0 (unknown)\n");
   EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.0 "));
 }

@@ -3,9 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
+
+#include "harness/record/exit.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
 namespace {
@@ -72,7 +80,7 @@ TEST(Explain, WhatNamesNoCallCannotBeTold) {
   EXPECT_EQ(explanation.answer, Answer::CannotTell);
   EXPECT_THAT(explanation.causes, IsEmpty());
   EXPECT_THAT(explanation.summary, HasSubstr("900"));
-  EXPECT_THAT(explanation.summary, HasSubstr("librecorder.so"));
+  EXPECT_THAT(explanation.summary, HasSubstr("recapture blame"));
 }
 
 TEST(Explain, TheFirstCallOfTheDriversLogCountsAndNotItsVictims) {
@@ -177,6 +185,42 @@ TEST(Explain, WhatIsShownOfALogCannotSteerATerminal) {
   EXPECT_THAT(explanation.causes.front().evidence, Not(HasSubstr("\x1b")));
 }
 
+TEST(Explain, TheProgramsExitCodeSaysWhetherItCouldTell) {
+  const std::string program = "'" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' explain ";
+  const std::tuple<std::string, int, std::string> table[] = {
+      {"printf 'loss.item()\\nCUDA error: operation not permitted when stream is capturing\\n' | " + program, 0,
+       "culprit: item_in_capture"},
+      {"echo 'CUDA error: operation failed due to a previous error during capture' | " + program, 6,
+       "e901_invalidated"},
+      {program + "<'" + kRoot + "'", 2, "standard input cannot be read: Is a directory"},
+      {program, 2, "there is no text"},
+      {program + "/nowhere/log", 2, "cannot read it"},
+  };
+  for (const auto& [line, code, words] : table) {
+    const Said said = shell(line);
+    EXPECT_EQ(said.code, code) << line << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << line;
+  }
+}
+
+TEST(Explain, InterruptedWhileItReadsItEndsWith130) {
+  const std::string number = ::testing::TempDir() + "recapture-explain-" + std::to_string(getpid());
+  FILE* program = popen(
+      ("echo $$ >'" + number + "'; exec '" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' explain 2>/dev/null")
+          .c_str(),
+      "w");
+  const std::string text(1 << 20, 'x');  // More than a pipe holds: once it is written, the program reads.
+  EXPECT_EQ(fwrite(text.data(), 1, text.size(), program), text.size());
+  pid_t pid = 0;
+  std::ifstream(number) >> pid;
+  std::remove(number.c_str());
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGTERM);
+  const int status = pclose(program);  // The end of the text comes after the signal.
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+}
+
 TEST(Explain, ALogOfThousandsOfLinesIsRead) {
   std::string log;
   for (int i = 0; i < 20000; ++i) log += "INFO step " + std::to_string(i) + " loss 0.901 in 900 ms\n";
@@ -198,6 +242,30 @@ TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
   EXPECT_THAT(codes("cudaErrorInvalidValueOfMine"), IsEmpty());
   EXPECT_THAT(codes("took 901 ms"), IsEmpty());
   EXPECT_THAT(codes(std::string("\0\xff\n\n901", 6)), IsEmpty());
+}
+
+TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
+  const std::string root = ::testing::TempDir() + "recapture-causes-" + std::to_string(getpid());
+  std::filesystem::create_directories(root + "/cases");
+  const std::string cause = "[[cause]]\nid='c'\ntitle='t'\nfixes=['f']\n";
+  const std::pair<std::string, std::string> table[] = {
+      {"", "has no [[cause]]"},
+      {"cause = [5]\n", "a cause is a table"},
+      {cause, "nothing can speak for it"},
+      {"[[cause]]\nid='c'\ntitle='t'\nsays=['s']\n", "no case of that id"},
+      {cause + "says=['s']\n" + cause + "says=['s']\n", "'c' is there twice"},
+  };
+  for (const auto& [text, words] : table) {
+    std::ofstream(root + "/cases/causes.toml") << text;
+    try {
+      read_causes(root, catalogue());
+      ADD_FAILURE() << text;
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage) << text;
+      EXPECT_THAT(stop.what(), HasSubstr(words));
+    }
+  }
+  std::filesystem::remove_all(root);
 }
 
 TEST(Causes, EveryCueIsFoundInItsOwnText) {

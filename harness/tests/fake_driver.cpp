@@ -1,10 +1,25 @@
-// Stands in for libcuda.so.1 and libnvidia-ml.so.1, as far as the canary calls them. Variables say what is wrong:
-// FAKE_INIT is what cuInit returns, FAKE_GPUS how many there are (2), FAKE_BROKEN the one that runs no kernel, FAKE_MIG
-// the one that is divided, FAKE_OTHERS how many processes compute on each.
+// Stands in for libcuda.so.1 and libnvidia-ml.so.1, as far as the canary and the recorder's tests call them. Variables
+// say what is wrong: FAKE_INIT is what cuInit returns, FAKE_GPUS how many there are (2), FAKE_BROKEN the one that runs
+// no kernel, FAKE_MIG the one that is divided, FAKE_OTHERS how many processes compute on each, FAKE_LOADS a library
+// that another thread is loading while a call fails.
+//
+// It has captures, and the driver's log of calls that fail; built with FAKE_OLD it is a driver before R575, without the
+// log, and the CUPTI of its time.
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "harness/recorder/cupti_abi.h"
 
 namespace {
 int number(const char* variable, int otherwise) {
@@ -13,10 +28,190 @@ int number(const char* variable, int otherwise) {
 }
 long current = 0;     // The device of the current context, which is its handle less one.
 uint32_t memory = 0;  // All that there is.
+
+struct Capture {
+  void* stream;
+  int mode;
+  pid_t thread;
+  bool broken, unjoined;
+};
+std::vector<Capture> captures;
+std::binary_semaphore held{0};
+std::recursive_mutex mutex;  // Held while the log calls back, as the real one may be.
+
+#ifdef FAKE_OLD
+constexpr const char* kCalls[] = {"INVALID", "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuStreamSynchronize",
+                                  "cuMemAlloc_v2"};
+recapture::cupti::Callback subscriber = nullptr;
+#else
+using LogCallback = void (*)(void*, int, char*, size_t);
+std::vector<std::pair<LogCallback, void*> > listeners;
+
+const char* error_name(int code) {
+  switch (code) {
+    case 201:
+      return "CUDA_ERROR_INVALID_CONTEXT";
+    case 401:
+      return "CUDA_ERROR_ILLEGAL_STATE";
+    case 900:
+      return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case 901:
+      return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case 904:
+      return "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
+    case 906:
+      return "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT";
+    case 908:
+      return "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD";
+    default:
+      return "CUDA_ERROR_UNKNOWN";
+  }
+}
+
+std::thread loader;  // Loads a library that calls the driver as it is loaded,
+bool loads = false;
+std::binary_semaphore loading{0};  // and is just doing so.
+
+void log(const std::string& text) {
+  if (const char* library = std::getenv("FAKE_LOADS"); library != nullptr && !std::exchange(loads, true)) {
+    loader = std::thread([library] { dlopen(library, RTLD_NOW); });
+    loading.acquire();
+  }
+  std::string line = text;
+  for (const auto& [callback, own] : listeners) callback(own, 0, line.data(), line.size());
+}
+#endif
+
+// How every call below ends.
+int end(const char* api, int code, const char* sentence = nullptr, const void* parameters = nullptr) {
+#ifdef FAKE_OLD
+  (void)sentence;
+  for (uint32_t id = 1; subscriber != nullptr && id < std::size(kCalls); ++id) {
+    if (std::strcmp(kCalls[id], api) != 0) continue;
+    recapture::cupti::CallbackData data{};
+    data.site = 1;
+    data.function = api;
+    data.parameters = parameters;
+    data.result = &code;
+    subscriber(nullptr, recapture::cupti::kDriverApi, id, &data);
+  }
+#else
+  (void)parameters;
+  if (code != 0 && sentence != nullptr) log(sentence);
+  if (code != 0) log("Returning " + std::to_string(code) + " (" + error_name(code) + ") from " + api);
+#endif
+  return code;
+}
+
+Capture* capture_of(void* stream) {
+  for (Capture& c : captures) {
+    if (c.stream == stream) return &c;
+  }
+  return nullptr;
+}
+
+// What a call does to captures that forbid it.
+int unsafe(const char* api) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  for (Capture& c : captures) {
+    const bool own = c.thread == gettid();
+    if (c.mode == 2 || (c.mode == 1 && !own)) continue;
+    c.broken = true;
+    return end(api, 900,
+               own ? "API call conflicts with a stream capture sequence initiated from the calling thread"
+                   : "API call conflicts with a stream capture sequence initiated from another thread");
+  }
+  return end(api, 0);
+}
 }  // namespace
 
 extern "C" {
-int cuInit(unsigned) { return number("FAKE_INIT", 0); }
+int cuInit(unsigned) {
+  if (const char* path = std::getenv("CUDA_INJECTION64_PATH")) {
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    auto* initialize = library ? reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection")) : nullptr;
+    if (initialize != nullptr) initialize();
+  }
+  return number("FAKE_INIT", 0);
+}
+
+int cuStreamCreate(void** stream, unsigned) { return *stream = std::malloc(1), 0; }
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  const recapture::cupti::BeginCapture parameters{stream, mode};
+  if (stream == nullptr) return end("cuStreamBeginCapture_v2", 900);
+  if (capture_of(stream) != nullptr) return end("cuStreamBeginCapture_v2", 401);
+  captures.push_back({stream, mode, gettid(), false, false});
+  return end("cuStreamBeginCapture_v2", 0, nullptr, &parameters);
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+#ifndef FAKE_OLD
+  if (loader.joinable()) loader.join();
+#endif
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  Capture* capture = capture_of(stream);
+  if (capture == nullptr) return end("cuStreamEndCapture", 401);
+  *graph = nullptr;
+  const int code = capture->broken ? 901 : capture->unjoined ? 904 : capture->thread != gettid() ? 908 : 0;
+  captures.erase(captures.begin() + (capture - captures.data()));
+  return end("cuStreamEndCapture", code, nullptr, &stream);
+}
+int cuStreamIsCapturing(void*, int* status) {
+  return *status = 0, end("cuStreamIsCapturing", captures.empty() ? 0 : 906);
+}
+int cuStreamSynchronize(void* stream) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  Capture* capture = capture_of(stream);
+  const int code = capture == nullptr ? 0 : capture->broken ? 901 : 900;
+  if (capture != nullptr) capture->broken = true;
+  return end("cuStreamSynchronize", code, nullptr, &stream);
+}
+int cuCtxSynchronize() {  // The one that breaks captures and logs nothing.
+  for (Capture& c : captures) c.broken = true;
+  return captures.empty() ? 0 : 900;
+}
+int cuMemcpyBatchAsync() { return end("cuMemcpyBatchAsync", captures.empty() ? 0 : 900); }
+int cuEventQuery(void*) { return unsafe("cuEventQuery"); }
+int fakeHolding() {  // In here its caller waits for the driver, with the GIL if it is called so.
+  held.release();
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  return 0;
+}
+int fakeFailingWhileHeld() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  held.acquire();
+  return cuEventQuery(nullptr);
+}
+int fakeBackward() {  // As autograd does it: on a thread that has never run Python.
+  std::thread([] { cuEventQuery(nullptr); }).join();
+  return 0;
+}
+int cuEventRecord(void*, void* stream) {  // Work is forked off here and never joined.
+  if (Capture* capture = capture_of(stream)) capture->unjoined = true;
+  return 0;
+}
+int cuCtxGetDevice(int*) { return end("cuCtxGetDevice", 201); }
+
+#ifdef FAKE_OLD
+int cuptiSubscribe(void** own, recapture::cupti::Callback callback, void*) {
+  return *own = &subscriber, subscriber = callback, 0;
+}
+int cuptiEnableDomain(uint32_t, void*, int) { return 0; }
+int cuptiEnableCallback(uint32_t, void*, int, uint32_t) { return 0; }
+int cuptiGetCallbackName(int, uint32_t id, const char** name) {
+  return id < std::size(kCalls) ? (*name = kCalls[id], 0) : 1;
+}
+#else
+int fakeLoading() {
+  loading.release();
+  return cuEventQuery(nullptr);
+}
+int cuLogsRegisterCallback(LogCallback callback, void* own, void** handle) {
+  listeners.emplace_back(callback, own);
+  return *handle = &listeners, 0;
+}
+#endif
+
 int cuDeviceGetCount(int* count) { return *count = number("FAKE_GPUS", 2), 0; }
 int cuDeviceGet(int* device, int i) { return *device = i, 0; }
 int cuDeviceGetName(char* name, int size, int) { return std::snprintf(name, static_cast<size_t>(size), "Fake"), 0; }
@@ -32,7 +227,10 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 int cuCtxSetCurrent(void* context) { return current = reinterpret_cast<long>(context) - 1, 0; }
 int cuModuleLoadData(void** module, const void*) { return *module = nullptr, 0; }
 int cuModuleGetFunction(void** function, void*, const char*) { return *function = nullptr, 0; }
-int cuMemAlloc_v2(uint64_t* where, size_t) { return *where = reinterpret_cast<uint64_t>(&memory), 0; }
+int cuMemAlloc_v2(uint64_t* where, size_t) {
+  *where = reinterpret_cast<uint64_t>(&memory);
+  return unsafe("cuMemAlloc_v2");
+}
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void** arguments,
                    void**) {
   if (current == number("FAKE_BROKEN", -1)) return 700;

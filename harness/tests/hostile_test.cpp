@@ -213,6 +213,12 @@ TEST_F(Hostile, JUnitIsWellFormedAndACutRunIsAnErrorInIt) {
 
 TEST(Visible, LeavesTextAndEscapesTheRest) {
   EXPECT_EQ(visible("Grüße, × 2 — “ok” 漢字 😀"), "Grüße, × 2 — “ok” 漢字 😀");
+  for (const char* edge : {"\u0080", "\u009f"}) EXPECT_NE(visible(edge), edge) << "a control character";
+  for (const char* edge : {"\u00a0", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"}) {
+    EXPECT_EQ(visible(edge), edge) << "the first and the last of each length, and beside the surrogates";
+  }
+  EXPECT_EQ(visible("\xe0\x9f\xbf\xf0\x8f\xbf\xbf\xf4\x90\x80\x80"),
+            "\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf\\xf4\\x90\\x80\\x80");
   EXPECT_EQ(visible("a\x1b[31mb\x7f\x9b"), "a\\x1b[31mb\\x7f\\x9b");
   EXPECT_EQ(visible("a\xc2\x9b\xe2\x80\xae\xe2\x81\xa6"), "a\\x9b\\u202e\\u2066");
   EXPECT_EQ(visible("a\nb\tc\r"), "a\\nb\\tc\\x0d");
@@ -236,6 +242,14 @@ TEST(Ranges, AreReadToTheirLastCharacter) {
   EXPECT_TRUE(can_meet(">2.8", "<2.8.2"));
 }
 
+TEST_F(Hostile, ReleasesThatAreNoneAreRefused) {
+  EXPECT_THAT(refusal_of([] { older("2.6.0", "main"); }), HasSubstr("'main' is not a version such as 2.11.0"));
+  EXPECT_THAT(refusal_of([this] { read_matrix(root); }), HasSubstr("ci/matrix.toml is not there"));
+  fs::create_directories(root + "/ci");
+  std::ofstream(root + "/ci/matrix.toml") << "release = []\n";
+  EXPECT_THAT(refusal_of([this] { read_matrix(root); }), HasSubstr("lists no release"));
+}
+
 TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
   const std::string change_head = "[[change]]\nwhat='w'\nnumber='n#1'\n";
   const std::string expect = "[[change.expect]]\ntests=['c.R']\nwhere={release='>=2.8'}\nrecords=['r']\n";
@@ -250,6 +264,8 @@ TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
       {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
       {change_head + expect + "result='healthy'\nseen=5\n", "'seen' is no text"},
       {change_head + expect + "result='healthy'\nseen=''\n", "'seen' is empty"},
+      {change_head + "[[change.expect]]\ntests=['c.R']\nwhere={}\nresult='healthy'\n", "needs 'records'"},
+      {change_head + "[[change.expect]]\nrecords=['r']\nwhere={}\nresult='healthy'\n", "needs 'tests'"},
       {change_head + expect + "result='unseen'\n", "nobody can expect 'unseen'"},
       {change_head + expect + "result='invalid'\n", "nobody can expect 'invalid'"},
       {change_head + "[[change.expect]]\ntests='c.R'\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},

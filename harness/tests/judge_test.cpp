@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
+#include <sstream>
 
 #include "harness/check/expectations.h"
 #include "harness/check/signatures.h"
@@ -12,6 +15,7 @@
 #include "harness/judge/verdict.h"
 #include "harness/judge/version.h"
 #include "harness/show/markdown.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
 namespace {
@@ -73,6 +77,67 @@ TEST(Classify, ARaceThatNoTryShowsIsUnseen) {
   EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 1}, {"tries", 50}, {"ended", "passed"}})), Result::Reproduced);
 }
 
+// A stub was called, perhaps by a child whose end looked like a result.
+TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
+  const std::string stub = std::string(kLeftOut) + "libcufft.so.12 (cufftPlan1d)";
+  const std::vector<Json> ends = {{{"ending", "signal"}, {"code", 6}},
+                                  {{"ended", "passed"}},
+                                  {{"ended", "failed"}, {"code", 1}},
+                                  {{"ending", "deadline"}},
+                                  {{"ended", "passed"}, {"code", 66}},
+                                  {{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}, {"ended", "passed"}}};
+  for (const Json& end : ends) {
+    TestRecord test = line(end);
+    for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
+      EXPECT_NE(classify(kind, test), Result::Unavailable) << end;
+    }
+    test.line["stub"] = stub;
+    for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
+      EXPECT_EQ(classify(kind, test), Result::Unavailable) << end;
+      EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, classify(kind, test), test), Verdict::Unavailable);
+    }
+    Record record;
+    record.environment = {{"release", "2.15.0"}};
+    record.cases["c"] = CaseInfo{};
+    record.add(test);
+    const Row row = judge_record(record, {}).front();
+    EXPECT_EQ(row.verdict, Verdict::Unavailable);
+    EXPECT_EQ(row.seen, stub);
+  }
+}
+
+// What stubs print is written by ci/pack and read here.
+TEST(LeftOut, IsSaidInTheSameWordsByThePack) {
+  std::ifstream file(RECAPTURE_ROOT "/ci/pack");
+  const std::string pack{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(pack, ::testing::HasSubstr("LEFT_OUT = \"" + std::string(kLeftOut) + "\"\n"));
+}
+
+TEST(Guess, IsNeverGreen) {
+  Expectation e;
+  e.test = "c.ReproducesX";
+  e.result = "healthy";
+  e.where.release = ">=2.8";
+  e.records = {"2.11.0/nvidia-h200.jsonl", "2.9.1/nvidia-h200.jsonl"};
+  Rules rules;
+  rules.expectations = {e};
+  const auto verdict_on = [&](const std::string& release) {
+    Record record;
+    record.environment = {{"release", release}};
+    record.cases["c"] = CaseInfo{};
+    record.add(showed("ok"));
+    return judge_record(record, rules).front().verdict;
+  };
+  for (const char* seen : {"2.9.1", "2.9.1+cu118", "2.10.0", "2.10.0rc1", "2.11.0", "2.11.0a0+0123abc.nv26.01"}) {
+    EXPECT_EQ(verdict_on(seen), Verdict::AsExpected) << seen;
+  }
+  for (const char* guessed : {"2.8.0", "2.9.1rc1", "2.11.0.post1", "2.11.1", "2.12.0.dev20260101", "2.16.0"}) {
+    EXPECT_EQ(verdict_on(guessed), Verdict::Inconclusive) << guessed;
+  }
+  EXPECT_EQ(verdict_on("2.7.1"), Verdict::NewlyFixed) << "nothing is expected of it";
+  EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NewlyFixed) << "it is older than 2.8.0";
+}
+
 TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Reproduced, nullptr, "900"), Verdict::AsDocumented);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, nullptr, "ok"), Verdict::NewlyFixed);
@@ -104,10 +169,125 @@ TEST(ExitCode, TheWorstCounts) {
   EXPECT_EQ(exit_for({}), Exit::NothingRan);
 }
 
+// What is shown as good, and only that, exits as good: whoever reads colours and whoever reads exit codes agree.
+TEST(ExitCode, FitsTheToneOfEachVerdict) {
+  const std::map<Tone, std::set<Exit>> fitting = {{Tone::Green, {Exit::AsExpected}},
+                                                  {Tone::Red, {Exit::Changed, Exit::NewlyFixed}},
+                                                  {Tone::Error, {Exit::Inconclusive, Exit::Infrastructure}},
+                                                  {Tone::Skipped, {Exit::Inconclusive, Exit::NothingRan}}};
+  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    EXPECT_TRUE(fitting.at(tone_of(verdict)).count(exit_for({verdict}))) << word(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::NewlyFixed, verdict == Verdict::NewlyFixed) << word(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::Infrastructure, verdict == Verdict::Missing) << word(verdict);
+  }
+}
+
 TEST(Design, ShowsTheTablesThatJudge) {
   std::ifstream file(RECAPTURE_ROOT "/DESIGN.md");
   const std::string design{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(design, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture tables` prints";
+}
+
+// The versions that nobody would think of, and every pair of them. One line of Python's for each: its place in the
+// order, the same for those that are equal, or "none".
+TEST(Versions, AreOrderedAsPythonsPackagingOrdersThem) {
+  std::vector<std::string> versions = {"2.9.0a0+0123abc.nv25.09",
+                                       "2.16.0.dev20260101+cu130",
+                                       "2.6.0+cu118",
+                                       "v2.6",
+                                       "2.6-1",
+                                       "2.6.0-rc.1",
+                                       "2.6C2",
+                                       "2.6.preview",
+                                       "2.6rev3",
+                                       "2.6.r",
+                                       "2.6a.dev1",
+                                       "2.6a--1",
+                                       "2.6.post-",
+                                       "1!0.1",
+                                       "00002.06.0",
+                                       "2.6.0.0.0.1",
+                                       "2.06.00",
+                                       "2.6+1.a",
+                                       "2.6+a.1",
+                                       "2.6+10",
+                                       "2.6+9",
+                                       "2.6+a-b_c",
+                                       "2.6+A",
+                                       "2.6DEV7",
+                                       "2.6_b_2",
+                                       "580.159.04",
+                                       "99999999999999999999999.1",
+                                       "2.6.99999999999999999999998",
+                                       "2.6post2.dev3",
+                                       "2.6rc1.post2.dev3",
+                                       "2.6rc1.post2",
+                                       "2.6rc1.dev3"};
+  for (const char* number : {"2.6", "2.6.1", "2.10.0", "0"}) {
+    for (const char* pre : {"", "a0", "b1", "rc1", "rc10"}) {
+      for (const char* post : {"", ".post0", ".post1"}) {
+        for (const char* dev : {"", ".dev0", ".dev20260101"}) {
+          for (const char* local : {"", "+cu118"}) {
+            versions.push_back(std::string(number) + pre + post + dev + local);
+          }
+        }
+      }
+    }
+  }
+  const size_t good = versions.size();
+  for (const char* none : {"",         "2.",     ".2",        "2..6",          "2.6abc", "2.6.0x", "2.6+",
+                           "2.6+a..b", "2.6+a.", "2.6rc1rc2", "2.6.dev1a1",    "cuda13", "x2",     "2.6.post1.post2",
+                           "2!",       "!2",     "2.6--",     "2.6dev1.post1", "1!2!3",  "vv2",    "2.6+\u00fc"}) {
+    versions.emplace_back(none);
+  }
+  const std::string script = R"(
+import sys
+try:
+    from packaging.version import Version, InvalidVersion
+except ImportError:
+    from pip._vendor.packaging.version import Version, InvalidVersion
+def read(text):
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+all = [read(line.rstrip("\n")) for line in sys.stdin]
+order = sorted({v for v in all if v is not None})
+print(*("none" if v is None else order.index(v) for v in all), sep="\n"))";
+  std::string input;
+  for (const std::string& version : versions) input += version + "\n";
+  const std::string path = ::testing::TempDir() + "versions-" + std::to_string(getpid());
+  std::ofstream(path) << input;
+  const std::string asked = " -c '" + script + "' <'" + path + "' 2>/dev/null";
+  const Said answer = shell("python3" + asked + " || /usr/bin/python3" + asked);
+  std::filesystem::remove(path);
+  if (answer.code != 0) GTEST_SKIP() << "neither Python's packaging nor pip, which brings one";
+  std::istringstream lines(answer.out);
+  std::vector<std::string> places;
+  for (std::string place; std::getline(lines, place);) places.push_back(place);
+  ASSERT_EQ(places.size(), versions.size()) << answer.out;
+  for (size_t i = 0; i < versions.size(); ++i) {
+    EXPECT_EQ(is_version(versions[i]), places[i] != "none") << versions[i];
+    EXPECT_EQ(places[i] != "none", i < good) << versions[i] << ": the list is wrong";
+  }
+  for (size_t a = 0; a < good; ++a) {
+    for (size_t b = 0; b < good; ++b) {
+      ASSERT_EQ(older(versions[a], versions[b]), std::stoi(places[a]) < std::stoi(places[b]))
+          << versions[a] << " and " << versions[b];
+    }
+  }
+}
+
+TEST(Versions, OfNightliesAndCandidatesAreOlderThanTheRelease) {
+  EXPECT_TRUE(satisfies("2.16.0.dev20260101", ">2.15.0"));
+  EXPECT_TRUE(satisfies("2.16.0.dev20260101", "<2.16.0"));
+  EXPECT_TRUE(satisfies("2.13.0rc1", "<2.13"));
+  EXPECT_FALSE(satisfies("2.13.0rc1", ">=2.13"));
+  EXPECT_TRUE(satisfies("2.6.0+cu118", "==2.6.0"));
+  EXPECT_TRUE(satisfies("2.6.0+cu118", "<=2.6"));
+  EXPECT_TRUE(satisfies("2.6.0.post1", ">2.6"));
+  EXPECT_TRUE(can_meet(">2.8.1", "<2.8.2")) << "2.8.1.post1, for one";
 }
 
 TEST(Range, ReadsComparisons) {

@@ -19,6 +19,7 @@ using Options = FakeTree;
 TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
   EXPECT_EQ(recapture("run twofold.ControlHolds --record " + record()).code, 0);
   mkfifo((folder + "/fifo").c_str(), 0600);
+  std::ofstream(folder + "/plain.jsonl") << R"({"recapture":2,"release":"2.15.0"})" << '\n';
   const std::string r = record(), fifo = folder + "/fifo", test = " twofold.ControlHolds";
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"run --shard 1/2x", 2, "--shard takes i/n"},
@@ -33,6 +34,16 @@ TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
       {"run --exec=7", 2, "exec"},
       {"run --continue=false --record " + r, 2, "continue"},
       {"run --record a --resume " + r, 2, "--record and --resume cannot be combined"},
+      {"run --continue --resume " + r, 2, "--continue and --resume cannot be combined"},
+      {"run --continue" + test, 2, "--continue needs --record FILE"},
+      {"run --resume " + folder + "/plain.jsonl", 2, "has no plan, so nobody knows what is left to run"},
+      {"run --require tpu" + test, 2, "--require takes gpu or recorder, not 'tpu'"},
+      {"run --env NAME" + test, 2, "--env takes NAME=VALUE, not 'NAME'"},
+      {"list --release 2.15.0", 2, "--release goes with --built"},
+      {"show", 4, "no records below reports/"},
+      {"show " + folder + "/ci", 4, "no records below "},
+      {"show " + folder + " " + folder, 2, "show takes one folder"},
+      {"show --junit " + folder + "/x.xml " + r + " " + r, 2, "--junit takes one record"},
       {"run --break trigger" + test, 4, "--break trigger concerns none of these tests"},
       {"show --markdown --json " + r, 2, "--json, --markdown and --junit cannot be combined"},
       {"show --markdown --junit x.xml " + r, 2, "cannot be combined"},
@@ -162,6 +173,18 @@ TEST_F(Options, OneNameForTwoIsRefused) {
   const Said tests = recapture("run");
   EXPECT_EQ(tests.code, 2);
   EXPECT_THAT(tests.out, HasSubstr("twofold cannot describe itself: two of its tests are named FixHolds"));
+}
+
+TEST_F(Options, ACaseThatCannotNameItsEnvironmentEndsTheRun) {
+  fs::rename(cases + "/twofold", cases + "/twofold.real");
+  std::ofstream(cases + "/twofold")
+      << "#!/bin/sh\nif [ \"$1\" = --environment ]; then echo no library >&2; exit 3; fi\n"
+      << "exec \"$0.real\" \"$@\"\n";
+  fs::permissions(cases + "/twofold", fs::perms::owner_all);
+  const Said said = recapture("run twofold.ControlHolds --record " + record());
+  EXPECT_EQ(said.code, 7);
+  EXPECT_THAT(said.out, HasSubstr("twofold cannot report its environment: no library"));
+  EXPECT_FALSE(fs::exists(record()));
 }
 
 TEST_F(Options, RunsThatBeginTogetherHaveRecordsOfTheirOwn) {

@@ -50,6 +50,29 @@ TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
+// What ci/pack has left out, and a test that called it, here before a lot of other words.
+TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
+  std::filesystem::create_directories(folder + "/site");
+  std::ofstream(folder + "/site/recapture_pack.json") << R"({"left_out": ["libcufft.so.12", "libcurand.so.10"]})";
+  const std::string environment_line =
+      R"({"libtorch":"2.15.0","cuda_runtime":"13.0","library":")" + folder + R"(/site/torch/lib/libtorch_cpu.so"})";
+  script("build/2.15.0/cases/lies/packed",
+         std::string("case $1 in\n") + "--describe) exec '" RECAPTURE_BUILD "/harness/tests/rude' \"$@\" ;;\n" +
+             "--environment) echo '" + environment_line + "' ;;\n" + "*) echo '" + std::string(kLeftOut) +
+             "libcufft.so.12 (cufftPlan1d)'; seq 1000; kill -ABRT $$ ;;\nesac");
+  const Said said = recapture("run packed.ControlHolds --exec --record " + record());
+  EXPECT_EQ(said.code, 4) << said.out;
+  EXPECT_THAT(said.out,
+              HasSubstr("unavailable: left out of this pack: libcufft.so.12 (cufftPlan1d) (1: packed.ControlHolds)\n"));
+  const Json environment = read_record(record()).environment;
+  EXPECT_EQ(environment.at("left_out"), (Json{"libcufft.so.12", "libcurand.so.10"}));
+  EXPECT_EQ(environment.at("packed"), true);
+  std::ofstream(folder + "/site/recapture_pack.json") << "{}";
+  const Said damaged = recapture("run packed.ControlHolds --exec --record " + folder + "/second");
+  EXPECT_EQ(damaged.code, 7);
+  EXPECT_THAT(damaged.out, HasSubstr("recapture_pack.json does not say what is left out"));
+}
+
 // The canary itself, on a driver that does as it is told.
 TEST_F(Processes, TheCanaryAsksEveryGpu) {
   std::filesystem::create_directories(folder + "/lib");
@@ -111,6 +134,23 @@ TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
   stop("run never_ready --record " + record());
   script("build/canary", "echo h >'" + pipe() + "'; exec sleep 1000");
   stop("run rude.ControlHolds --record " + record());
+}
+
+TEST_F(Processes, CtrlCWaitsForNoDisk) {
+  setenv("LD_PRELOAD", RECAPTURE_BUILD "/harness/tests/libslow_disk.so", 1);
+  setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  setenv("RECAPTURE_DISK_IS_BUSY", (folder + "/busy").c_str(), 1);
+  const pid_t runner = start("run rude.ControlHolds rude.ReproducesAndHangs --record " + record());
+  unsetenv("LD_PRELOAD");
+  std::ofstream(folder + "/busy").close();
+  kill(runner, SIGINT);
+  pollfd end{static_cast<int>(syscall(SYS_pidfd_open, runner, 0)), POLLIN, 0};
+  EXPECT_EQ(poll(&end, 1, 1000), 1) << "it waits for the disk";
+  close(end.fd);
+  std::filesystem::remove(folder + "/busy");
+  EXPECT_EQ(ended_within(runner, 1), 130);
+  EXPECT_EQ(read_record(record()).end, "interrupted");
+  EXPECT_NE(read_record(record()).find("rude.ControlHolds"), nullptr);
 }
 
 TEST_F(Processes, CtrlCWhileACaseDescribesItselfLeavesNothing) {
@@ -322,9 +362,10 @@ TEST(Anonymous, HidesFoldersAndNothingElse) {
   anonymous.hide("/home/ed", "~");
   anonymous.hide("/home/ed/tree/", "");
   anonymous.hide("/tmp/x", "(scratch)");
+  anonymous.hide("/w", "(work)");
   EXPECT_EQ(anonymous("passed /home/ed /home/eddy /home/ed/a -I/home/ed/b"), "passed ~ /home/eddy ~/a -I~/b");
   EXPECT_EQ(anonymous("/home/ed/tree/cases/a.cpp"), "cases/a.cpp") << "the longer folder first";
-  EXPECT_EQ(anonymous("/tmp/x/y /tmp/xy"), "(scratch)/y /tmp/xy");
+  EXPECT_EQ(anonymous("/tmp/x/y /tmp/xy /w/y"), "(scratch)/y /tmp/xy (work)/y");
 }
 
 }  // namespace

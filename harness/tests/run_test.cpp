@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "harness/judge/row.h"
 #include "harness/run/estimate.h"
@@ -200,6 +201,38 @@ TEST_F(Program, CasesAreAskedByAProcessWithOneThread) {
     std::ifstream(folder + "/" + name) >> threads;
     EXPECT_EQ(threads, "1") << name;
   }
+}
+
+TEST_F(Program, CtrlCAsksNoFurtherCase) {
+  const std::string begun = folder + "/begun", asked = folder + "/asked", for_ever = folder + "/for_ever";
+  mkfifo(begun.c_str(), 0600);
+  mkfifo(for_ever.c_str(), 0600);
+  fs::remove(folder + "/build/2.15.0/cases/lies/liar");
+  constexpr size_t kCases = 200;
+  for (size_t i = 0; i < kCases; ++i) {
+    const std::string binary = folder + "/build/2.15.0/cases/lies/case" + std::to_string(i);
+    std::ofstream(binary) << "#!/bin/sh\necho >>'" << asked << "'\necho >'" << begun << "'\ncat '" << for_ever << "'\n";
+    fs::permissions(binary, fs::perms::owner_all);
+  }
+  const int reader = open(begun.c_str(), O_RDWR | O_CLOEXEC);
+  const pid_t runner = fork();
+  if (runner == 0) {
+    execl("/bin/sh", "sh", "-c", ("exec " + command("run") + " >/dev/null 2>&1").c_str(), nullptr);
+    _exit(126);
+  }
+  char word = 0;
+  EXPECT_EQ(read(reader, &word, 1), 1);
+  const auto start = std::chrono::steady_clock::now();
+  kill(runner, SIGINT);
+  int status = 0;
+  waitpid(runner, &status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  close(reader);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  std::ifstream file(asked);
+  const auto lines = std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  EXPECT_LE(lines, static_cast<long>(std::thread::hardware_concurrency())) << "only those that were asked already";
 }
 
 TEST_F(Program, AWedgedGpuStopsTheRunAndKeepsTheFirstEvidence) {
@@ -575,6 +608,15 @@ TEST_F(Program, ListNamesEveryTestAndItsKind) {
   EXPECT_EQ(cases[0]["id"], "liar");
   EXPECT_EQ(cases[0]["tests"][0]["kind"], "control");
   EXPECT_EQ(cases[0]["sources"][0]["document"], "none");
+}
+
+TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
+  const auto test = [&](const std::string& name) { return recapture("test --release 2.15.0 liar." + name).code; };
+  EXPECT_EQ(test("ControlHolds"), 0);
+  EXPECT_EQ(test("ReproducesHealthy"), 5);
+  EXPECT_EQ(test("FixIsSkipped"), 77);
+  EXPECT_EQ(test("FixIsSkipped"), 77) << "again, over the record of the last time";
+  EXPECT_EQ(read_record(folder + "/build/2.15.0/ctest/liar.FixIsSkipped.jsonl").end, "complete");
 }
 
 TEST_F(Program, WithoutAGpuHostCasesRunAndTheRestSaysWhy) {

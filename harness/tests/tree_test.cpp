@@ -27,6 +27,7 @@
 #include "harness/judge/row.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
 namespace {
@@ -286,10 +287,39 @@ TEST(ReportsReadme, IsWhatTheRecordsGive) {
 }
 
 // Floors from the top down: each may use those below it, and none above it.
+// One list of packages: whoever adds a package, or a list of them, adds it to the container.
+TEST(Container, HasAllThatTheListsOfPackagesNameAndNoListOfItsOwn) {
+  const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
+  static const std::regex kList(R"((?:^|\n)([A-Z]+_PACKAGES)=\()"), kNeeds(R"(need_packages (.*) &&)");
+  std::smatch needs;
+  ASSERT_TRUE(std::regex_search(recipe, needs, kNeeds));
+  std::string expected;
+  for (std::sregex_iterator at(lists.begin(), lists.end(), kList), end; at != end; ++at) {
+    expected += "\"${" + (*at)[1].str() + "[@]}\" ";
+  }
+  EXPECT_EQ(needs[1].str(), expected + "git");
+  EXPECT_EQ(recipe.find("apt-get"), std::string::npos) << "packages are installed by ci/packages";
+}
+
+// Whoever clones it fetches all of it, and so does a machine that it is copied to.
+TEST(Tree, StaysBelow16MiB) {
+  const Said git = shell("git -C '" + kRoot + "' rev-parse --git-dir");
+  if (git.code != 0) GTEST_SKIP() << "no git, or no clone: " << git.out;
+  const Said files = shell("cd '" + kRoot + "' && git ls-files -z | xargs -0 stat --printf='%s %n\\n'");
+  ASSERT_EQ(files.code, 0) << files.out;
+  uintmax_t all = 0, size = 0;
+  std::istringstream lines(files.out);
+  for (std::string name; lines >> size && std::getline(lines, name);) all += size;
+  EXPECT_GT(all, 1U << 20) << files.out;
+  EXPECT_LT(all, 16U << 20);
+}
+
 TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case", "record", "judge", "show", "check", "explain", "run", "commands"};
+  const std::vector<std::string> floors = {"case",    "recorder", "record",  "judge", "show",    "check",
+                                           "explain", "blame",    "compare", "run",   "commands"};
   const auto floor_of = [&](const std::string& folder) {
-    if (folder == "check" || folder == "explain") return 3L;  // Beside show.
+    const bool is_beside_show = folder == "check" || folder == "explain" || folder == "blame" || folder == "compare";
+    if (is_beside_show) return 4L;
     return std::find(floors.begin(), floors.end(), folder) - floors.begin();
   };
   static const std::regex kInclude(R"re(#include "harness/(\w+)/)re");

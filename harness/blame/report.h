@@ -1,0 +1,64 @@
+// What the recorder saw in the processes of a program, and which call broke which capture. The recorder's lines are
+// facts (recorder.cpp); who is culprit and who is victim is decided here.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/recorder/calls.h"
+#include "harness/recorder/frames.h"
+#include "harness/recorder/python_text.h"
+
+namespace recapture::blame {
+
+struct Thread {
+  int id = 0;
+  uintptr_t handle = 0;  // What Python calls it.
+  std::string name;
+  bool main = false;
+};
+
+// A driver call that failed.
+struct Call {
+  std::string api;
+  int code = 0;
+  Part part = Part::None;
+  std::string sentence;  // The driver's, "" if it had none.
+  std::string mode;      // "unknown" from the log.
+  std::optional<bool> capturing;
+  size_t unreported = 0;
+  Thread thread;
+  std::vector<Frame> frames;           // Innermost first, here and below.
+  std::vector<python::Thread> python;  // All threads that run Python, where it was asked.
+
+  const python::Thread* python_of(uintptr_t handle) const;
+};
+
+// A capture that failed.
+struct Failure {
+  std::optional<Call> culprit;  // None if the log has none.
+  std::vector<Call> victims;    // What failed after it and because of it, or at least in the same capture.
+  std::optional<Call> end;      // The call that ended the capture, none if none was seen.
+  size_t ends = 0;              // How many captures it has broken.
+  size_t unreported = 0;        // Victims of which nothing is known.
+
+  // The thread that captured, if it is known.
+  std::optional<Thread> capturing() const;
+};
+
+struct Process {
+  int pid = 0;
+  std::string rank, local_rank;  // "" outside of torchrun and the like.
+  std::string program, by;
+  std::string why_not;  // Why nothing was heard, or "".
+  std::vector<Failure> failures;
+  std::vector<Call> refused;  // Failed, and no capture by it.
+  bool cut = false;           // There were more calls than the recorder reports.
+};
+
+// In the order in which they began to be heard. Lines that are no lines of the recorder's are skipped.
+std::vector<Process> read_report(std::string_view text);
+
+}  // namespace recapture::blame

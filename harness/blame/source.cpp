@@ -1,0 +1,152 @@
+#include "harness/blame/source.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "harness/record/exit.h"
+#include "harness/record/file.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
+
+namespace recapture::blame {
+namespace {
+
+bool begins(std::string_view text, std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.substr(0, s.size()) == s; });
+}
+
+bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view p) { return text.find(p) != text.npos; });
+}
+
+bool is_library(std::string_view module) {
+  return begins(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
+         has(module, {"/site-packages/", "/dist-packages/", "/lib/python3"}) ||
+         begins(base_name(module), {"python", "libpython", "libstdc++", "libgcc_s", "libffi", "libtorch", "libc10",
+                                    "libcu", "libnv", "libnccl"});
+}
+
+bool is_python_library(std::string_view file) {
+  return begins(file, {"<"}) || has(file, {"/site-packages/", "/dist-packages/", "/lib/python3"});
+}
+
+// What a program prints; "" if it is not there.
+std::string output_of(const std::vector<std::string>& words) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  const bool started = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ) == 0;
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; started && (got = read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  close(ends[0]);
+  while (started && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return text;
+}
+
+// "/src/main.cpp:12 (discriminator 3)" or "??:?".
+void set_place(std::string_view place, SourceFrame& frame) {
+  const size_t colon = place.rfind(':');
+  if (colon == place.npos || begins(place, {"??"})) return;
+  std::from_chars(place.data() + colon + 1, place.data() + place.size(), frame.line);
+  if (frame.line > 0) frame.file = std::filesystem::path(place.substr(0, colon)).lexically_normal().string();
+}
+
+// By offset, innermost first. addr2line says of each offset the offset, and then a function and a place a line, of each
+// inlined call and of the function that it is in.
+std::map<uintptr_t, std::vector<SourceFrame>> resolve(const std::string& module,
+                                                      const std::vector<uintptr_t>& offsets) {
+  std::vector<std::string> words{"addr2line", "-a", "-f", "-C", "-i", "-e", module};
+  for (const uintptr_t offset : offsets) words.push_back(fmt::format("{:#x}", offset));
+  std::map<uintptr_t, std::vector<SourceFrame>> found;
+  std::istringstream lines(output_of(words));
+  uintptr_t offset = 0;
+  for (std::string line, place; std::getline(lines, line);) {
+    if (begins(line, {"0x"})) {
+      offset = std::stoull(line, nullptr, 16);
+    } else if (std::getline(lines, place)) {
+      SourceFrame frame{"", 0, line, line != "_start", module};
+      set_place(place, frame);
+      if (begins(frame.file, {"/usr/include/"})) frame.own = false;
+      if (line != "??") found[offset].push_back(frame);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<SourceFrame> python_frames(const python::Thread& thread) {
+  std::vector<SourceFrame> frames;
+  for (const python::Frame& frame : thread.frames) {
+    frames.push_back({frame.file, frame.line, frame.function, !is_python_library(frame.file)});
+  }
+  return frames;
+}
+
+std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames) {
+  std::map<std::string, std::vector<uintptr_t>> asked;
+  for (const Frame& frame : frames) {
+    if (!is_library(frame.module)) asked[frame.module].push_back(frame.offset);
+  }
+  std::map<std::string, std::map<uintptr_t, std::vector<SourceFrame>>> known;
+  for (const auto& [module, offsets] : asked) known[module] = resolve(module, offsets);
+  std::vector<SourceFrame> all;
+  for (const Frame& frame : frames) {
+    const bool own = !is_library(frame.module);
+    const std::vector<SourceFrame>& resolved = known[frame.module][frame.offset];
+    all.insert(all.end(), resolved.begin(), resolved.end());
+    if (resolved.empty())
+      all.push_back({"", 0, frame_text(frame.function, frame.module, frame.offset), own, frame.module});
+  }
+  return all;
+}
+
+std::string text(const SourceFrame& frame) {
+  if (frame.file.empty()) return frame.function;
+  return fmt::format("{}:{} in {}", frame.file, frame.line, frame.function);
+}
+
+std::string source_line(const SourceFrame& frame) {
+  if (frame.file.empty() || frame.line <= 0) return {};
+  try {
+    std::istringstream lines(contents_of(frame.file));
+    std::string line;
+    for (int i = 0; i < frame.line; ++i) {
+      if (!std::getline(lines, line)) return {};
+    }
+    constexpr const char* kSpace = " \t\r";
+    const size_t first = line.find_first_not_of(kSpace);
+    return first == line.npos ? "" : line.substr(first, line.find_last_not_of(kSpace) + 1 - first);
+  } catch (const Stop&) {  // It is not here.
+    return {};
+  }
+}
+
+}  // namespace recapture::blame

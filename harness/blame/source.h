@@ -1,0 +1,32 @@
+// Frames as their authors know them: file, line and function, and whether they are the program's own or a library's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/recorder/frames.h"
+#include "harness/recorder/python_text.h"
+
+namespace recapture::blame {
+
+struct SourceFrame {
+  std::string file;  // "" if nobody knows.
+  int line = 0;
+  std::string function;
+  bool own = false;
+  std::string module = {};  // Of a C++ frame.
+};
+
+// Of each thread the frames as they are.
+std::vector<SourceFrame> python_frames(const python::Thread& thread);
+
+// With file and line where the module has debug information and addr2line is there; a frame with inlined calls is
+// several. Only the program's own modules are asked, as those of libraries have none and are large.
+std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames);
+
+// "train.py:12 in step", "step() at main.cpp:12", "libfoo.so+0x12".
+std::string text(const SourceFrame& frame);
+
+// The line itself, without the spaces around it; "" if the file is not here.
+std::string source_line(const SourceFrame& frame);
+
+}  // namespace recapture::blame

@@ -1,0 +1,247 @@
+#include "harness/blame/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "harness/blame/source.h"
+#include "harness/case/cuda_errors.h"
+#include "harness/record/spelling.h"
+#include "harness/record/visible.h"
+
+namespace recapture::blame {
+namespace {
+
+const CudaError* error_of(int code) {
+  const auto* found =
+      std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
+  return found == std::end(kCudaErrors) ? nullptr : found;
+}
+
+std::string driver_name_of(int code) {
+  const CudaError* error = error_of(code);
+  return driver_name(error == nullptr ? "cudaErrorUnknown" : error->name);
+}
+
+std::string returned(const Call& call) {
+  const CudaError* error = error_of(call.code);
+  return fmt::format("{} returned {}{}", visible(call.api), call.code,
+                     error == nullptr ? "" : fmt::format(" ({})", error->text));
+}
+
+std::string text_of(const Thread& thread) {
+  return fmt::format("{} \"{}\"{}", thread.id, visible(thread.name), thread.main ? ", the main one" : "");
+}
+
+std::string line(std::string_view label, const std::string& text) { return fmt::format("  {:<9}{}\n", label, text); }
+
+std::vector<SourceFrame> python_frames_of(const Call& call, const Thread& thread) {
+  const python::Thread* found = call.python_of(thread.handle);
+  return found == nullptr ? std::vector<SourceFrame>() : python_frames(*found);
+}
+
+// A stack, innermost first: the program's own frames a line each, with the source of the innermost, and between them
+// how many frames of libraries.
+std::string stack(std::string_view label, const std::vector<SourceFrame>& frames) {
+  constexpr size_t kMost = 6;
+  std::string words;
+  size_t folded = 0, shown = 0;
+  std::string first_folded;
+  const auto add = [&](const std::string& text) { words += line(words.empty() ? label : "", text); };
+  const auto unfold = [&] {
+    if (folded != 0)
+      add(fmt::format("  {} of libraries, {}", folded == 1 ? "a frame" : fmt::format("{} frames", folded),
+                      first_folded));
+    folded = 0;
+  };
+  const auto last_own = std::find_if(frames.rbegin(), frames.rend(), [](const SourceFrame& f) { return f.own; });
+  for (const SourceFrame& frame : frames) {
+    if (!frame.own) {
+      if (folded++ == 0) first_folded = visible(text(frame));
+      continue;
+    }
+    if (shown == kMost) continue;
+    if (shown != 0) unfold();
+    folded = 0;
+    add(visible(text(frame)));
+    if (const std::string source = shown++ == 0 ? source_line(frame) : ""; !source.empty()) {
+      add("    " + visible(source));
+    }
+  }
+  if (last_own == frames.rend()) unfold();
+  return words;
+}
+
+// The libraries between the program and the driver, which may tell what the program asked for.
+std::string through(const std::vector<SourceFrame>& frames) {
+  constexpr size_t kMost = 3;
+  std::string words;
+  size_t named = 0;
+  for (const SourceFrame& frame : frames) {
+    const std::string_view library = base_name(frame.module);
+    const bool is_python = library.find("python") != library.npos || library.substr(0, 6) == "libffi";
+    if (frame.own || is_python || named == kMost) break;
+    if (frame.function.find("+0x") != frame.function.npos) continue;
+    words += (named++ == 0 ? "" : " < ") + visible(frame.function);
+  }
+  return words;
+}
+
+std::string where(const Call& call) {
+  const std::vector<SourceFrame> python = python_frames_of(call, call.thread), native = native_frames(call.frames);
+  std::string words = stack("python", python);
+  const bool some_own = std::any_of(native.begin(), native.end(), [](const SourceFrame& f) { return f.own; });
+  if (some_own || python.empty()) words += stack("c++", native);
+  if (const std::string libraries = through(native); !libraries.empty() && !python.empty()) {
+    words += line("through", libraries);
+  }
+  return words;
+}
+
+std::string on_thread(const Call& call) {
+  std::string text = text_of(call.thread);
+  if (call.capturing) text += *call.capturing ? ", which captures" : ", which does not capture";
+  if (call.mode != "unknown" && call.mode != "none" && !call.mode.empty()) text += "; capture mode " + call.mode;
+  return text;
+}
+
+// Where the other threads stood, if one of them captured.
+std::string capture(const Failure& failure) {
+  const Call& culprit = *failure.culprit;
+  if (const auto thread = failure.capturing()) {
+    if (thread->handle == culprit.thread.handle) return "";
+    const std::string stood = stack("", python_frames_of(culprit, *thread));
+    return line("capture", "on thread " + text_of(*thread) + (stood.empty() ? "" : ", which stood at")) + stood;
+  }
+  std::string words;
+  for (const python::Thread& thread : culprit.python) {
+    if (thread.handle != culprit.thread.handle) words += stack(words.empty() ? "others" : "", python_frames(thread));
+  }
+  return words;
+}
+
+std::string victims(const Failure& failure) {
+  std::vector<std::pair<std::string, size_t>> kinds;
+  for (const Call& call : failure.victims) {
+    const std::string text = returned(call);
+    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.first == text; });
+    if (same == kinds.end()) {
+      kinds.emplace_back(text, 1);
+    } else {
+      ++same->second;
+    }
+  }
+  std::string words;
+  for (const auto& [text, times] : kinds) {
+    words += line(words.empty() ? "victims" : "", times == 1 ? text : fmt::format("{}, {} times", text, times));
+  }
+  if (failure.unreported != 0) words += line("", fmt::format("and {} calls more", failure.unreported));
+  return words;
+}
+
+}  // namespace
+
+std::string as_log(const Failure& failure) {
+  std::string log;
+  const auto add = [&](const Call& call) {
+    std::string sentence = call.sentence;
+    if (sentence.empty() && call.capturing) {  // What the log would say where CUPTI has heard it, or the end has told.
+      sentence = "API call conflicts with a stream capture sequence initiated from ";
+      sentence += *call.capturing ? "the calling thread" : "another thread";
+    }
+    if (!sentence.empty()) log += "[CUDA][E] " + sentence + "\n";
+    log += fmt::format("[CUDA][E] Returning {} ({}) from {}\n", call.code, driver_name_of(call.code), call.api);
+  };
+  if (failure.culprit) {
+    add(*failure.culprit);
+    for (const SourceFrame& frame : python_frames_of(*failure.culprit, failure.culprit->thread)) {
+      log += text(frame) + "\n" + source_line(frame) + "\n";
+    }
+    for (const Frame& frame : failure.culprit->frames) log += frame.function + "\n";
+  }
+  for (const Call& call : failure.victims) add(call);
+  if (failure.end && failure.end->part == Part::Ended) add(*failure.end);
+  return log;
+}
+
+std::string name(const Process& process) {
+  std::string words = fmt::format("process {}", process.pid);
+  if (!process.rank.empty()) words += ", rank " + visible(process.rank);
+  if (!process.local_rank.empty()) words += ", local rank " + visible(process.local_rank);
+  if (!process.program.empty()) words += fmt::format(" ({})", visible(process.program));  // None in a fork of one.
+  return words;
+}
+
+std::string in_words(const Failure& failure) {
+  std::string words;
+  if (failure.culprit) {
+    const Call& culprit = *failure.culprit;
+    words = returned(culprit) + (culprit.part == Part::EndedBy ? ", and the capture failed\n"
+                                 : failure.end                 ? " and broke the capture\n"
+                                                               : "\n");
+    if (!culprit.sentence.empty()) words += line("driver", visible(culprit.sentence));
+    words += line("thread", on_thread(culprit)) + where(culprit) + capture(failure);
+  } else {
+    words = "a capture was broken by a call that the driver's log does not have; RECAPTURE_RECORDER=cupti hears more\n";
+    if (failure.end) words += line("thread", text_of(failure.end->thread)) + where(*failure.end);
+  }
+  if (failure.ends > 1) words += line("", fmt::format("it broke {} captures", failure.ends));
+  words += victims(failure);
+  if (failure.end && failure.end->part == Part::Ended) words += line("end", returned(*failure.end));
+  if (!failure.end && !failure.ends)
+    words += line("end", "none was seen: the process ended before its capture, or the capture lives");
+  return words;
+}
+
+std::string in_words(const Call& refused) {
+  std::string words = returned(refused) + "; it broke no capture, which goes on without it\n";
+  if (!refused.sentence.empty()) words += line("driver", visible(refused.sentence));
+  return words + line("thread", on_thread(refused)) + where(refused);
+}
+
+namespace {
+
+Json as_json(const std::vector<SourceFrame>& frames) {
+  Json all = Json::array();
+  for (const SourceFrame& frame : frames) {
+    all.push_back({{"file", frame.file},
+                   {"line", frame.line},
+                   {"function", frame.function},
+                   {"own", frame.own},
+                   {"source", frame.own ? source_line(frame) : ""}});
+  }
+  return all;
+}
+
+Json as_json(const Thread& thread) { return {{"id", thread.id}, {"name", thread.name}, {"main", thread.main}}; }
+
+}  // namespace
+
+Json as_json(const Call& call) {
+  return {{"api", call.api},
+          {"code", call.code},
+          {"sentence", call.sentence},
+          {"mode", call.mode},
+          {"thread", as_json(call.thread)},
+          {"capturing", call.capturing ? Json(*call.capturing) : Json()},
+          {"python", as_json(python_frames_of(call, call.thread))},
+          {"stack", as_json(native_frames(call.frames))}};
+}
+
+Json as_json(const Failure& failure) {
+  Json victims = Json::array(), capture = Json();
+  for (const Call& call : failure.victims) victims.push_back(as_json(call));
+  if (const auto thread = failure.capturing()) {
+    const Call* seen = failure.culprit ? &*failure.culprit : &*failure.end;
+    capture = {{"thread", as_json(*thread)}, {"python", as_json(python_frames_of(*seen, *thread))}};
+  }
+  return {{"culprit", failure.culprit ? as_json(*failure.culprit) : Json()},
+          {"capture", capture},
+          {"victims", victims},
+          {"end", failure.end ? as_json(*failure.end) : Json()},
+          {"ends", failure.ends}};
+}
+
+}  // namespace recapture::blame

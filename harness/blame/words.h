@@ -1,0 +1,22 @@
+// Who broke which capture, for people, for programs, and for `explain`.
+#pragma once
+#include <string>
+
+#include "harness/blame/report.h"
+#include "harness/record/json.h"
+
+namespace recapture::blame {
+
+// Of a failure: the lines of the driver's log, and the lines of the program that stand behind them.
+std::string as_log(const Failure& failure);
+
+// The process and what it is, as a line begins.
+std::string name(const Process& process);
+
+std::string in_words(const Failure& failure);
+std::string in_words(const Call& refused);
+
+Json as_json(const Failure& failure);
+Json as_json(const Call& call);
+
+}  // namespace recapture::blame

@@ -1,0 +1,32 @@
+// What cases/changes.toml would have to say so that a record holds no surprise, as a patch. It groups and widens; the
+// reasons are for a person to find.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/judge/changes.h"
+#include "harness/judge/row.h"
+
+namespace recapture {
+
+// Stands where a reason or a number must; the checks refuse it.
+inline constexpr const char* kTodo = "TODO";
+
+struct Proposal {
+  std::string patch;                 // A unified diff of cases/changes.toml; "" where there is nothing to change.
+  size_t widened = 0;                // Tests whose entry now holds on that machine too,
+  size_t narrowed = 0;               // whose entry no longer does,
+  size_t added = 0;                  // and that got a new one.
+  std::vector<std::string> by_hand;  // What else: an entry whose tests no longer agree.
+};
+
+// `rows` are the record's, `name` is its place below reports/, and `text` the file that `changes` was read from. Where
+// an entry says of another release what is seen here, its range is widened; where one covers the record and is wrong
+// there, its range ends; for the rest there is a new change for each pair of what the document says and what was seen.
+Proposal propose(const Record& record, const std::vector<Row>& rows, const std::vector<Change>& changes,
+                 const std::string& text, const std::string& name);
+
+// A range that holds the version as well: ">=2.13" and 2.12.1 are ">=2.12.1".
+std::string widened(const std::string& range, const std::string& version);
+
+}  // namespace recapture

@@ -1,0 +1,214 @@
+// recapture blame: runs a program unchanged, and says which call broke which of its captures.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "harness/blame/launch.h"
+#include "harness/blame/report.h"
+#include "harness/blame/words.h"
+#include "harness/commands/commands.h"
+#include "harness/explain/words.h"
+#include "harness/record/file.h"
+#include "harness/record/visible.h"
+#include "harness/recorder/report.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+struct Options {
+  std::vector<std::string> program;
+  std::string log, release;
+  bool json = false;
+};
+
+// Where the recorder writes: every process of the program opens it by its name, so that it survives whatever they do to
+// their descriptors. It goes with us.
+class ReportFile {
+ public:
+  ReportFile() {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = fs::absolute(folder != nullptr && *folder != '\0' ? folder : "/tmp").string() + "/recapture-blame-XXXXXX";
+    const int file = mkostemp(path_.data(), O_CLOEXEC);
+    if (file < 0) throw Stop(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, std::strerror(errno)));
+    close(file);
+  }
+  ~ReportFile() { unlink(path_.c_str()); }
+  ReportFile(const ReportFile&) = delete;
+  ReportFile& operator=(const ReportFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+int open_log(const std::string& path) {
+  if (path.empty()) return STDERR_FILENO;
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, std::strerror(errno)));
+  return file;
+}
+
+void write_all(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t put = write(file, text.data() + done, text.size() - done);
+    if (put < 0 && errno != EINTR) return;  // The program's exit status says more than ours.
+    if (put > 0) done += static_cast<size_t>(put);
+  }
+}
+
+// What explain knows, for every failure.
+class Explainer {
+ public:
+  Explainer(const Places& places, std::string release)
+      : catalogue_(read_catalogue(places.root)),
+        causes_(read_causes(places.root, catalogue_)),
+        rows_(telling_rows(places, release)),
+        release_(std::move(release)) {}
+
+  // Only the causes that name the call, if some do: it is known here, and explain goes by words. And of those only the
+  // ones of the right thread: a case of another thread says so in its name.
+  Explanation operator()(const blame::Failure& failure) const {
+    Explanation explanation = explain(read_pasted(blame::as_log(failure)), causes_, catalogue_, rows_);
+    std::erase_if(explanation.causes, [](const Found& one) { return one.role != "culprit"; });
+    if (!failure.culprit) return explanation;
+    const auto keep = [&](const auto& condition) {
+      if (std::none_of(explanation.causes.begin(), explanation.causes.end(), condition)) return;
+      std::erase_if(explanation.causes, [&](const Found& one) { return !condition(one); });
+    };
+    keep([&](const Found& one) { return names(one.id, failure.culprit->api); });
+    if (const auto capturing = failure.culprit->capturing) {
+      keep([&](const Found& one) { return (one.id.find("_other_thread") == one.id.npos) == *capturing; });
+    }
+    return explanation;
+  }
+  const std::string& release() const { return release_; }
+
+ private:
+  bool names(const std::string& id, const std::string& call) const {
+    const std::string any_version = call.substr(0, call.find("_v"));
+    const auto has = [&](const std::string& text) { return text.find(any_version) != text.npos; };
+    return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& cause) {
+      return cause.id == id && (std::any_of(cause.calls.begin(), cause.calls.end(), has) ||
+                                std::any_of(cause.names.begin(), cause.names.end(), has));
+    });
+  }
+
+  Catalogue catalogue_;
+  std::vector<Cause> causes_;
+  std::vector<Row> rows_;
+  std::string release_;
+};
+
+std::string causes(const Explainer& explainer, const blame::Failure& failure) {
+  const Explanation explanation = explainer(failure);
+  std::string words;
+  for (const Found& one : explanation.causes) {
+    words += fmt::format("  cause    {} ({})\n", one.title, one.id);
+    for (const RemedyFor& remedy : explanation.remedies) {
+      if (remedy.cause == one.id) words += fmt::format("           {}\n", in_words(remedy, explainer.release()));
+    }
+  }
+  return words;
+}
+
+std::string in_words(const std::vector<blame::Process>& processes, const Explainer& explainer) {
+  constexpr size_t kMost = 10;  // Failures of a process that are shown.
+  std::string words;
+  size_t heard = 0, failures = 0;
+  for (const blame::Process& process : processes) {
+    heard += process.why_not.empty() ? 1 : 0;
+    failures += process.failures.size();
+    const std::string head = fmt::format("recapture blame: {}", blame::name(process));
+    if (!process.why_not.empty()) words += fmt::format("{}: nothing was heard, {}\n", head, visible(process.why_not));
+    size_t shown = 0;
+    for (const blame::Failure& failure : process.failures) {
+      if (shown++ == kMost) break;
+      words += fmt::format("{}:\n{}{}\n", head, blame::in_words(failure), causes(explainer, failure));
+    }
+    if (shown > kMost) words += fmt::format("and {} more\n", process.failures.size() - kMost);
+    if (process.cut) words += fmt::format("{}: only its first {} calls that failed were kept\n", head, kMostCalls);
+    for (const blame::Call& refused : process.refused) {
+      if (shown++ >= kMost) break;
+      words += fmt::format("{}:\n{}\n", head, blame::in_words(refused));
+    }
+  }
+  if (processes.empty())
+    return "recapture blame: the program has not used CUDA's driver, or this driver loads no library\n";
+  if (failures == 0 && heard != 0) {
+    words += fmt::format("recapture blame: no capture has failed in {}\n",
+                         heard == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", heard));
+  }
+  return words;
+}
+
+Json as_json(const std::vector<blame::Process>& processes, const Explainer& explainer) {
+  Json all = Json::array();
+  for (const blame::Process& process : processes) {
+    Json failures = Json::array(), refused = Json::array();
+    for (const blame::Failure& failure : process.failures) {
+      failures.push_back(blame::as_json(failure));
+      failures.back()["explanation"] = as_json(explainer(failure));
+    }
+    for (const blame::Call& call : process.refused) refused.push_back(blame::as_json(call));
+    all.push_back({{"pid", process.pid},
+                   {"rank", process.rank},
+                   {"local_rank", process.local_rank},
+                   {"program", process.program},
+                   {"heard_by", process.by},
+                   {"why_not", process.why_not},
+                   {"failures", failures},
+                   {"refused", refused}});
+  }
+  return {{"processes", all}};
+}
+
+Exit blame_program(const Places& places, const Options& options) {
+  if (options.program.empty()) throw Stop(Exit::Usage, "no program; recapture blame -- PROGRAM ARGUMENT…");
+  const std::string recorder = fs::absolute(places.recorder()).string();
+  if (!fs::exists(recorder)) throw Stop(Exit::Infrastructure, recorder + " is not there; cmake --build build makes it");
+  const Explainer explainer(places, options.release);
+  const int log = open_log(options.log);
+  int status = 0;
+  std::vector<blame::Process> processes;
+  {
+    const ReportFile report;
+    std::map<std::string, std::string> variables{{"CUDA_INJECTION64_PATH", recorder},
+                                                 {"RECAPTURE_BLAME", report.path()}};
+    const char* other = std::getenv("CUDA_INJECTION64_PATH");
+    if (other != nullptr && other != recorder) variables["RECAPTURE_CHAIN"] = other;
+    status = blame::launch(options.program, variables);
+    std::signal(SIGPIPE, SIG_IGN);
+    try {
+      processes = blame::read_report(contents_of(report.path()));
+    } catch (const Stop&) {  // The program has removed it.
+    }
+  }
+  const std::string text =
+      options.json ? as_json(processes, explainer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
+                   : in_words(processes, explainer);
+  write_all(log, text);
+  return static_cast<Exit>(blame::end_like(status));
+}
+
+}  // namespace
+
+Verb blame_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("blame", "Run a program unchanged, and say which call broke which capture");
+  command->add_option("program", options->program, "After --: any CUDA program, in C++ or Python, and its arguments");
+  command->add_option("--log", options->log, "A file for what is said (default: standard error)");
+  command->add_option("--release", options->release, "LibTorch release: which remedies hold there, by its records");
+  command->add_flag("--json", options->json, "A JSON object");
+  return {command, [options, &root] { return blame_program(Places::find(root), *options); }};
+}
+
+}  // namespace recapture

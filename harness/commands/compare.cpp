@@ -1,0 +1,231 @@
+// recapture compare, recapture gate: what changes for a user between two releases or two runs, from their records
+// alone, or from those that the gate makes first.
+#include "harness/compare/compare.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "harness/commands/commands.h"
+#include "harness/compare/format.h"
+#include "harness/compare/policy.h"
+#include "harness/compare/sides.h"
+#include "harness/record/file.h"
+#include "harness/record/output.h"
+#include "harness/run/machine.h"
+#include "harness/run/places.h"
+#include "harness/run/run.h"
+
+namespace recapture {
+namespace {
+
+struct Options {
+  std::string from, to, records, junit, policy;
+  MachineChoice machine;
+  bool json = false, markdown = false, run = false;
+};
+
+Background background_of(const std::string& root) {
+  Background background{rules_of(root), read_changes(root), read_sources(root), {}};
+  if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
+  return background;
+}
+
+// Prints it and what else there is to say; JSON has no other words.
+void tell(const Comparison& comparison, const Options& options, const std::string& last_line) {
+  if (!options.junit.empty()) write_file(options.junit, as_junit(comparison));
+  if (options.json) {
+    print("{}\n", as_json(comparison).dump(1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print("{}", options.markdown ? as_markdown(comparison) : as_text(comparison));
+    if (!last_line.empty()) print("\n{}\n", last_line);
+  }
+}
+
+void check(const Options& options) {
+  if (options.json && options.markdown) throw Stop(Exit::Usage, "--json and --markdown cannot be combined");
+  if (!options.junit.empty()) require_place_for_junit(options.junit, "");
+}
+
+Comparison comparison_of(const Places& places, const Options& options, const Background& background) {
+  const std::string records = options.records.empty() ? places.reports() : options.records;
+  const BothSides sides = sides_of(options.from, options.to, options.machine, records, background);
+  Comparison comparison = compare(sides.from, sides.to, background);
+  for (const std::string& note : sides.notes) comparison.head.push_back("note: " + note);
+  return comparison;
+}
+
+Exit compare_sides(const Places& places, const Options& options) {
+  check(options);
+  const Comparison comparison = comparison_of(places, options, background_of(places.root));
+  const Exit exit = exit_for(comparison);
+  tell(comparison, options, exit == Exit::Inconclusive ? "too much is unknown to say that nothing hurts" : "");
+  return exit;
+}
+
+// While it lives, what is printed goes to standard error.
+class PrintedAside {
+ public:
+  PrintedAside() : kept_(dup(STDOUT_FILENO)) {
+    flush_output();
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  ~PrintedAside() {
+    flush_output();
+    dup2(kept_, STDOUT_FILENO);
+    close(kept_);
+  }
+  PrintedAside(const PrintedAside&) = delete;
+  PrintedAside& operator=(const PrintedAside&) = delete;
+
+ private:
+  int kept_;
+};
+
+// "2.6.0" of "2.6": the newest that is built.
+std::string built_release(const Places& places, const std::string& word) {
+  std::string found = word;
+  for (const std::string& release : built_releases(places)) {
+    if (release.rfind(word + ".", 0) == 0) found = release;
+  }
+  require_release(places, found);
+  return found;
+}
+
+// Nothing where one of the sides has no run on this machine.
+std::optional<Comparison> comparison_so_far(const Places& places, const Options& options,
+                                            const Background& background) {
+  for (const std::string& side : {options.from, options.to}) {
+    if (!std::filesystem::exists(options.records + "/" + side)) return std::nullopt;
+  }
+  try {
+    return comparison_of(places, options, background);
+  } catch (const Stop& stop) {
+    if (stop.code != Exit::NothingRan) throw;
+    return std::nullopt;
+  }
+}
+
+// The cases that concern us and of which a side lacks a result that it could have; nothing: all that there are.
+std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so_far, const Policy& policy,
+                                             const Background& background) {
+  if (!so_far && policy.concerns.empty()) return std::nullopt;
+  std::set<std::string> concerned = cases_concerned(policy, so_far.value_or(Comparison()), background.catalogue);
+  if (!so_far) return concerned;
+  if (policy.concerns.empty()) {  // What no record has yet is none of the comparison's.
+    for (const CatalogueCase& one : background.catalogue) concerned.insert(one.id);
+  }
+  std::set<std::string> known, lacking;
+  for (const ComparedTest& test : so_far->tests) {
+    known.insert(case_of(test.test));
+    if (test.consequence == Consequence::Unknown && test.ran) lacking.insert(case_of(test.test));
+  }
+  std::set<std::string> cases;
+  for (const std::string& one : concerned) {
+    if (known.count(one) == 0 || lacking.count(one) != 0) cases.insert(one);
+  }
+  return cases;
+}
+
+// Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
+void run_missing(const Places& places, Options& options, const Policy& policy, const Background& background) {
+  for (std::string* side : {&options.from, &options.to}) *side = built_release(places, *side);
+  const Machine machine = ask_machine(places);
+  if (machine.gpus == 0 && options.machine.gpu != "none") {
+    throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
+  }
+  if (machine.gpus > 0) options.machine = {machine.gpu, machine.driver, options.machine.cuda_runtime};
+  const auto cases = missing(comparison_so_far(places, options, background), policy, background);
+  if (cases && cases->empty()) return;
+  const PrintedAside aside;
+  for (const std::string& release : {options.from, options.to}) {
+    RunOptions run_options;
+    run_options.release = release;
+    if (cases) run_options.filters.assign(cases->begin(), cases->end());
+    run_options.record =
+        fmt::format("{}/{}/{:%Y%m%d-%H%M%S}.jsonl", options.records, release, fmt::gmtime(std::time(nullptr)));
+    print("{}:\n", release);
+    run(places, run_options);
+  }
+}
+
+Exit gate(const Places& places, Options options) {
+  check(options);
+  const Policy policy = options.policy.empty() ? Policy() : read_policy(options.policy);
+  const Background background = background_of(places.root);
+  if (options.run) {
+    if (options.records.empty()) options.records = places.build + "/gate";
+    run_missing(places, options, policy, background);
+  }
+  Comparison all = comparison_of(places, options, background);
+  for (const std::string& concern : policy.concerns) {
+    const auto cases = cases_concerned(concern, background.catalogue);
+    all.head.push_back(fmt::format("concerns {}: {}", concern, fmt::join(cases, ", ")));
+  }
+  const Comparison ours = restricted(all, cases_concerned(policy, all, background.catalogue));
+  const Decision decision = decide(policy, ours);
+  tell(ours, options, decision.words);
+  return decision.exit;
+}
+
+CLI::App* add_command(CLI::App& app, const char* name, const char* what, Options& options) {
+  auto* command = app.add_subcommand(name, what);
+  command->add_option("from", options.from, "A release, a record, a folder of one release, latest, latest~1, or good")
+      ->required();
+  command->add_option("to", options.to, "The same")->required();
+  command->add_option("--gpu", options.machine.gpu, "Part of the GPU's name; none for runs without one");
+  command->add_option("--driver", options.machine.driver, "The driver's version");
+  command->add_option("--cuda-runtime", options.machine.cuda_runtime, "Of a release that ran with several");
+  command->add_option("--records", options.records, "Where the runs lie (default: reports/)");
+  command->add_option("--junit", options.junit, "Write JUnit XML to this file too");
+  command->add_flag("--json", options.json, "A JSON object");
+  command->add_flag("--markdown", options.markdown, "Tables, for the summary of a job on GitHub");
+  return command;
+}
+
+}  // namespace
+
+Verb compare_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command =
+      add_command(app, "compare", "What appears, vanishes or changes between two releases or runs", *options);
+  command->footer(
+      "Exit codes: 0 nothing that hurts, 1 something does, 5 only better, 6 more than a tenth of the tests unknown.");
+  return {command, [options, &root] { return compare_sides(Places::find(root), *options); }};
+}
+
+Verb good_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("good", "Mark a record as what `good` stands for in compare and gate");
+  command->add_option("record", options->from, "A whole run's record")->required();
+  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
+  return {command, [options, &root] {
+            const std::string records = options->records.empty() ? Places::find(root).reports() : options->records;
+            print("{} is good\n", mark_good(options->from, records));
+            return Exit::AsExpected;
+          }};
+}
+
+Verb gate_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = add_command(app, "gate", "Whether a change between two of them blocks you, by a policy", *options);
+  command->add_option("--policy", options->policy,
+                      "TOML: block = [consequences], concerns = [families, cases, features], unknown = percent");
+  command->add_flag("--run", options->run,
+                    "First run on this machine's GPU what the records lack of both releases; without --records, those "
+                    "of earlier gates");
+  command->footer(
+      "Without a policy, silent now, new failures and remedy gone block, all cases concern you, and 10 % may be "
+      "unknown.\n"
+      "Exit codes: 0 passes, 1 blocked, 6 too much is unknown; with --run those of run where it does not come to its "
+      "end.");
+  return {command, [options, &root] { return gate(Places::find(root), *options); }};
+}
+
+}  // namespace recapture

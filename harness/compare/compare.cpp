@@ -1,0 +1,650 @@
+#include "harness/compare/compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <tuple>
+
+#include "harness/case/events.h"
+#include "harness/case/signature.h"
+#include "harness/judge/index.h"
+#include "harness/judge/rate.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace {
+
+constexpr std::array<std::string_view, 8> kWords = {"silent now",     "new failures",
+                                                    "remedy gone",    "error text or type changed",
+                                                    "silent -> loud", "workarounds you may delete",
+                                                    "the same",       "unknown"};
+
+// What a test does to the program that meets it.
+enum class State { Works, Warns, Raises, Ends, Silent, Lacking };
+
+constexpr Consequence kSame = Consequence::Same, kNew = Consequence::NewFailure, kSilent = Consequence::SilentNow,
+                      kError = Consequence::ErrorChanged, kLoud = Consequence::LoudNow, kGone = Consequence::Workaround;
+// A failure before (rows) and now (columns), in the order of State. On the diagonal it may still be another failure.
+constexpr std::array<std::array<Consequence, 5>, 5> kTable = {{
+    // Works Warns  Raises Ends   Silent
+    {{kSame, kError, kNew, kNew, kNew}},       // Works
+    {{kGone, kSame, kNew, kNew, kSilent}},     // Warns
+    {{kGone, kGone, kSame, kNew, kSilent}},    // Raises
+    {{kGone, kGone, kError, kSame, kSilent}},  // Ends
+    {{kGone, kLoud, kLoud, kLoud, kSame}},     // Silent
+}};
+
+State state_of(const Row& row) {
+  if (row.result == Result::Inapplicable) return State::Lacking;
+  if (row.result == Result::Crashed || row.result == Result::Hung) return State::Ends;
+  if (row.result == Result::Healthy || row.result == Result::Holds) return State::Works;
+  if (row.result == Result::Broken) return State::Raises;
+  switch (effect_of(row.effect).value_or(Effect::SilentlyWrong)) {
+    case Effect::Works:
+      return State::Works;
+    case Effect::Warns:
+      return State::Warns;
+    case Effect::Raises:
+      return State::Raises;
+    case Effect::Crashes:
+    case Effect::Hangs:
+      return State::Ends;
+    default:
+      return State::Silent;
+  }
+}
+
+// A result of a test in one run.
+struct Seen {
+  const Judged* run = nullptr;
+  const Row* row = nullptr;
+
+  const TestRecord& test() const { return *run->record.find(row->test); }
+};
+
+// Drivers add a version to the names of their calls, and another one in the next release.
+std::string without_versions(const std::string& text) {
+  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
+  return std::regex_replace(text, kVersioned, "$1");
+}
+
+std::string cut(const std::string& text, size_t most = 100) {
+  std::string line = visible(text.substr(0, text.find('\n')));
+  if (line.size() <= most) return line;
+  size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
+  return line.substr(0, end) + "...";
+}
+
+// "CUDA error 900", or the text of what was raised.
+std::string failure_words(const std::string& failure) {
+  if (const int code = code_of_failure(failure); code != 0) return fmt::format("CUDA error {}", code);
+  for (const std::string begin : {"check \"", "assert \""}) {
+    if (failure.rfind(begin, 0) == 0 && failure.size() > begin.size() && failure.back() == '"') {
+      return fmt::format("\"{}\"", cut(failure.substr(begin.size(), failure.size() - begin.size() - 1)));
+    }
+  }
+  return cut(failure);
+}
+
+std::string error_words(const Seen& seen) {
+  const std::string text = seen.test().text(key::seen);
+  if (const auto signature = Signature::read(text)) {
+    const bool at_end = signature->first == "ok";
+    return fmt::format("{}{}{}", failure_words(at_end ? signature->end : signature->first),
+                       at_end ? " at the end of the capture" : "",
+                       signature->status == "invalidated" ? ", invalidating the capture" : "");
+  }
+  if (!text.empty()) return failure_words(text);
+  return seen.row->seen.empty() ? "an error" : cut(seen.row->seen);
+}
+
+// The reason alone, which a test begins with "Not applicable: ".
+std::string why_lacking(const Seen& seen) {
+  constexpr std::string_view kBegin = "Not applicable: ";
+  const std::string& words = seen.row->seen;
+  return cut(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
+}
+
+// "raised CUDA error 900" of the past, "raises …" of today.
+std::string what_it_does(const Seen& seen, bool past) {
+  const auto either = [&](const char* then, const char* now) { return std::string(past ? then : now); };
+  switch (state_of(*seen.row)) {
+    case State::Works:
+      return either("worked", "works");
+    case State::Warns:
+      return either("warned", "warns");
+    case State::Raises:
+      return either("raised ", "raises ") + error_words(seen);
+    case State::Ends:
+      return seen.row->result == Result::Hung || seen.row->effect == word(Effect::Hangs) ? either("hung", "hangs")
+                                                                                         : either("crashed", "crashes");
+    case State::Lacking:
+      return either("was not there", "is not there any more");
+    case State::Silent:
+      break;
+  }
+  return seen.row->effect == word(Effect::Leaks)
+             ? either("leaked", "leaks, without an error")
+             : either("went on with wrong numbers", "goes on with wrong numbers, without an error");
+}
+
+// Of one side the runs that have a result of each test, the newest first; and of those that could not run, why not.
+class Results {
+ public:
+  explicit Results(const Side& side) : side_(side) {
+    for (const Judged& run : side.runs) {
+      for (const Row& row : run.rows) {
+        if (row.ran && row.result != Result::Unavailable) {
+          ran_[row.test].push_back({&run, &row});
+        } else {
+          why_not_.emplace(row.test, row.ran ? "cannot run in " + side.name + ": " + cut(row.seen)
+                                             : "not run in " + side.name + ", whose run is not whole");
+        }
+      }
+    }
+  }
+
+  const std::vector<Seen>& of(const std::string& test) const {
+    static const std::vector<Seen> kNone;
+    const auto found = ran_.find(test);
+    return found == ran_.end() ? kNone : found->second;
+  }
+  std::string why_not(const std::string& test) const {
+    const auto found = why_not_.find(test);
+    return found == why_not_.end() ? "not part of any run of " + side_.name : found->second;
+  }
+  bool tried(const std::string& test) const { return ran_.count(test) + why_not_.count(test) > 0; }
+  void add_tests(std::set<std::string>& tests) const {
+    for (const auto& [test, seen] : ran_) tests.insert(test);
+    for (const auto& [test, why] : why_not_) tests.insert(test);
+  }
+  const std::string& name() const { return side_.name; }
+
+ private:
+  const Side& side_;
+  std::map<std::string, std::vector<Seen>> ran_;
+  std::map<std::string, std::string> why_not_;
+};
+
+// What stands behind one compared test.
+struct Pair {
+  ComparedTest compared;
+  Seen from, to;            // Without a row where it is unknown for want of one.
+  bool same_error = false;  // But of another C++ type, or from another call.
+  bool partly = false;      // It is gone, and another form of the failure is not.
+};
+
+class Comparer {
+ public:
+  Comparer(const Side& from, const Side& to, const Background& background)
+      : from_(from), to_(to), background_(background) {}
+
+  std::vector<Pair> pairs() const {
+    std::set<std::string> tests;
+    from_.add_tests(tests);
+    to_.add_tests(tests);
+    std::map<std::string, std::vector<Pair>> cases;
+    for (const std::string& test : tests) cases[case_of(test)].push_back(pair_of(test));
+    std::vector<Pair> all;
+    for (auto& [id, pairs] : cases) {
+      mind_the_others(pairs);
+      std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  // Whether both ran the same code of the case.
+  bool same_code(const Seen& a, const Seen& b) const {
+    const Record &one = a.run->record, &other = b.run->record;
+    const std::string& id = a.row->case_id;
+    const auto its = one.cases.find(id), that = other.cases.find(id);
+    if (its == one.cases.end() || that == other.cases.end()) return false;
+    const bool old = one.format() < 2;
+    if (old == (other.format() < 2)) {
+      return old ? source_hash(its->second.hash) == source_hash(that->second.hash)
+                 : its->second.hash == that->second.hash;
+    }
+    // The two formats count different things, and what both agree with is the tree.
+    const Rules& rules = background_.rules;
+    return !rules.tree.empty() && !rules.stale(one, id) && !rules.stale(other, id);
+  }
+
+ private:
+  std::string source_hash(const std::string& recorded) const {
+    const auto& known = background_.rules.old_hashes;
+    const auto found = known.find(recorded);
+    return found == known.end() ? recorded : found->second;
+  }
+
+  Pair pair_of(const std::string& test) const {
+    Pair pair;
+    pair.compared.test = test;
+    const auto &before = from_.of(test), &after = to_.of(test);
+    if (before.empty() || after.empty()) {
+      const Results& silent = before.empty() ? from_ : to_;
+      pair.compared.sentence = silent.why_not(test);
+      pair.compared.ran = !silent.tried(test);
+      return pair;
+    }
+    for (const Seen& now : after) {
+      const auto then =
+          std::find_if(before.begin(), before.end(), [&](const Seen& one) { return same_code(one, now); });
+      if (then == before.end()) continue;
+      pair.from = *then;
+      pair.to = now;
+      break;
+    }
+    if (pair.to.row == nullptr) {
+      pair.compared.sentence = fmt::format("not comparable: {} and {} ran different code of the case{}", from_.name(),
+                                           to_.name(), advice(before.front(), after.front()));
+    } else if (pair.from.test().has(key::tries) || pair.to.test().has(key::tries)) {
+      compare_rates(pair);
+    } else {
+      compare_results(pair);
+    }
+    return pair;
+  }
+
+  // Which of the two has to run again.
+  std::string advice(const Seen& before, const Seen& now) const {
+    std::vector<std::string> releases;
+    for (const Seen& seen : {before, now}) {
+      const Record& record = seen.run->record;
+      if (background_.rules.stale(record, seen.row->case_id)) releases.push_back(record.where("release"));
+    }
+    return releases.empty() ? "" : fmt::format("; `ci/suite {}` runs today's", fmt::join(releases, " "));
+  }
+
+  void decide(Pair& pair, Consequence consequence) const {
+    pair.compared.consequence = consequence;
+    if (consequence == Consequence::Same) return;
+    pair.compared.sentence = fmt::format("{} in {}; in {} it {}", what_it_does(pair.from, true), from_.name(),
+                                         to_.name(), what_it_does(pair.to, false));
+  }
+
+  bool is_clear(Pair& pair) const {
+    for (const auto& [seen, name] : {std::pair(pair.from, from_.name()), std::pair(pair.to, to_.name())}) {
+      const Row& row = *seen.row;
+      if (row.result != Result::Invalid && row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing) {
+        continue;
+      }
+      pair.compared.sentence = fmt::format("{} in {}: {}", word(row.verdict), name, cut(row.seen));
+      return false;
+    }
+    return true;
+  }
+
+  void compare_results(Pair& pair) const {
+    if (!is_clear(pair)) return;
+    const State before = state_of(*pair.from.row), now = state_of(*pair.to.row);
+    const Kind kind = pair.to.row->kind;
+    if (kind == Kind::Fix) {
+      const bool is_gone = before == State::Works && now != State::Works;
+      pair.compared.consequence = is_gone ? Consequence::RemedyGone : Consequence::Same;
+      if (!is_gone) return;
+      const std::string fix = sentence_of_fix(pair.to.row->case_id, pair.to.row->name);
+      pair.compared.sentence =
+          fmt::format("the remedy \"{}\" held in {}, and {} in {}: {}", fix, from_.name(),
+                      now == State::Lacking ? "cannot be had" : "does not", to_.name(), why_lacking(pair.to));
+      return;
+    }
+    if (before == State::Lacking || now == State::Lacking) {
+      const bool is_first = before == State::Lacking;
+      pair.compared.sentence = fmt::format("not applicable in {}: {}", is_first ? from_.name() : to_.name(),
+                                           why_lacking(is_first ? pair.from : pair.to));
+      pair.compared.ran = false;
+      return;
+    }
+    if (kind == Kind::Control) {
+      const bool fails = before == State::Works && now != State::Works;
+      pair.compared.consequence = fails ? Consequence::NewFailure : Consequence::Same;
+      if (!fails) return;
+      pair.compared.sentence = fmt::format("held in {}, and fails in {} even without the cause: {}", from_.name(),
+                                           to_.name(), cut(pair.to.row->seen));
+      return;
+    }
+    decide(pair, kTable.at(static_cast<size_t>(before)).at(static_cast<size_t>(now)));
+    if (before == now) compare_errors(pair, now);
+  }
+
+  // Two failures that do the same to a program.
+  void compare_errors(Pair& pair, State state) const {
+    const TestRecord &then = pair.from.test(), now = pair.to.test();
+    const auto say = [&](const std::string& words) {
+      pair.compared.consequence = Consequence::ErrorChanged;
+      pair.compared.sentence = words;
+    };
+    const std::string before = without_versions(then.text(key::seen)), after = without_versions(now.text(key::seen));
+    if (state == State::Silent) {
+      // Wrong numbers need not be the same ones, as long as both are what the document says.
+      if (before != after && pair.from.row->result != pair.to.row->result) {
+        say(fmt::format("went on with other wrong results in {} ({}) than it does in {} ({})", from_.name(),
+                        cut(before), to_.name(), cut(after)));
+      }
+      return;
+    }
+    if (state != State::Raises && state != State::Warns) return;
+    const std::string type = then.text(key::exception), new_type = now.text(key::exception);
+    const std::string call = without_versions(then.culprit("api")), new_call = without_versions(now.culprit("api"));
+    if (before != after) {
+      const std::string one = error_words(pair.from), other = error_words(pair.to);
+      const bool told = one != other;
+      say(fmt::format("{} {} in {}; in {} it {} {}", state == State::Warns ? "warned of" : "raised",
+                      told ? one : cut(before), from_.name(), to_.name(), state == State::Warns ? "warns of" : "raises",
+                      told ? other : cut(after)));
+      return;
+    }
+    std::vector<std::string> differences;
+    if (!type.empty() && !new_type.empty() && type != new_type) {
+      differences.push_back(
+          fmt::format("was a {} in {}, and is a {} in {}", visible(type), from_.name(), visible(new_type), to_.name()));
+    }
+    if (!call.empty() && !new_call.empty() && call != new_call) {
+      differences.push_back(fmt::format("came from {} in {}, and comes from {} in {}", visible(call), from_.name(),
+                                        visible(new_call), to_.name()));
+    }
+    if (differences.empty()) return;
+    pair.same_error = true;
+    say(fmt::format("the same error {}", fmt::join(differences, "; it ")));
+  }
+
+  // Of the runs with the same code as this one.
+  std::vector<RateRun> runs_like(const Seen& one, const std::vector<Seen>& all) const {
+    std::vector<RateRun> runs;
+    for (const Seen& seen : all) {
+      const bool counts = seen.row->result == Result::Reproduced || seen.row->result == Result::Unseen;
+      if (!counts || seen.run->record.is_shard() || !same_code(one, seen)) continue;
+      const TestRecord& test = seen.test();
+      const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
+      runs.push_back({hits, tries, stopping_of(test.text("stopping"), hits)});
+    }
+    return runs;
+  }
+
+  // One run that shows a race says that it occurs. That it does not, only several can say.
+  void compare_rates(Pair& pair) const {
+    if (!is_clear(pair)) return;
+    const std::string& test = pair.compared.test;
+    const auto before = runs_like(pair.from, from_.of(test)), after = runs_like(pair.to, to_.of(test));
+    const auto hits = [](const std::vector<RateRun>& runs) {
+      return std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
+    };
+    if (before.empty() || after.empty()) {
+      pair.compared.sentence = "not comparable: a rate on one side, and none on the other";
+      return;
+    }
+    for (const auto& [runs, name] : {std::pair(before, from_.name()), std::pair(after, to_.name())}) {
+      if (hits(runs) > 0 || runs.size() >= kFewestRuns) continue;
+      pair.compared.sentence = fmt::format("insufficient data: not seen in {} run{} of {}, and {} would be needed",
+                                           runs.size(), runs.size() == 1 ? "" : "s", name, kFewestRuns);
+      return;
+    }
+    pair.compared.consequence = Consequence::Same;
+    if ((hits(before) > 0) == (hits(after) > 0)) return;
+    pair.compared.consequence = hits(after) > 0 ? Consequence::NewFailure : Consequence::Workaround;
+    pair.compared.sentence =
+        fmt::format("a race that occurred in {} of {} runs of {}, and in {} of {} of {}", hits(before), before.size(),
+                    from_.name(), hits(after), after.size(), to_.name());
+  }
+
+  // What one test says may mean something else beside the others of its case.
+  void mind_the_others(std::vector<Pair>& pairs) const {
+    const auto fails_now = [](const Pair& pair) {
+      return pair.to.row != nullptr && pair.to.row->kind == Kind::Reproduces && state_of(*pair.to.row) != State::Works;
+    };
+    const auto still_silent = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+      return fails_now(pair) && pair.compared.consequence == Consequence::Same &&
+             state_of(*pair.to.row) == State::Silent;
+    });
+    const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
+    const bool is_gone = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
+      return pair.compared.consequence == Consequence::Workaround;
+    });
+    for (Pair& pair : pairs) {
+      ComparedTest& compared = pair.compared;
+      if (compared.consequence == Consequence::RemedyGone && is_gone && state_of(*pair.to.row) == State::Lacking) {
+        compared.consequence = Consequence::Same;  // Nothing is left to remedy.
+        compared.sentence.clear();
+      }
+      if (compared.consequence != Consequence::Workaround) continue;
+      const bool was_seen = state_of(*pair.from.row) != State::Silent;
+      if (was_seen && still_silent != pairs.end()) {
+        // The sign has gone, and not the damage.
+        compared.consequence = Consequence::SilentNow;
+        compared.sentence =
+            fmt::format("{} in {}; in {} that sign is gone, and it still {}", what_it_does(pair.from, true),
+                        from_.name(), to_.name(), what_it_does(still_silent->to, false));
+      } else if (fails) {
+        compared.sentence += "; other forms of this failure remain";
+        pair.partly = true;
+      }
+    }
+  }
+
+  std::string sentence_of_fix(const std::string& case_id, const std::string& name) const {
+    if (const CatalogueCase* one = background_.find(case_id)) {
+      for (const CatalogueTest& test : one->tests) {
+        if (test.name == name && !test.fix.empty()) return test.fix;
+      }
+    }
+    return name;
+  }
+
+  Results from_, to_;
+  const Background& background_;
+};
+
+std::vector<UpstreamChange> named_sources(const std::string& numbers, const std::vector<CitedSource>& sources) {
+  std::vector<UpstreamChange> all;
+  for (size_t at = 0; at < numbers.size();) {
+    const size_t end = std::min(numbers.find(", ", at), numbers.size());
+    const std::string number = numbers.substr(at, end - at);
+    const auto found =
+        std::find_if(sources.begin(), sources.end(), [&](const CitedSource& s) { return s.id == number; });
+    if (found != sources.end()) all.push_back({"", number, "", found->url, found->title});
+    at = end + 2;
+  }
+  return all;
+}
+
+// The entry of cases/changes.toml that holds on one side alone; else the threads that the case itself cites.
+std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
+  const Change* found = nullptr;
+  for (const Change& change : background.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (e.test != pair.compared.test) continue;
+      const bool before = e.where.covers(pair.from.run->record), now = e.where.covers(pair.to.run->record);
+      if (before != now && (found == nullptr || now)) found = &change;
+    }
+  }
+  if (found != nullptr) {
+    auto all = named_sources(found->number, background.sources);
+    if (all.empty()) all.push_back({"", found->number, "", "", ""});
+    for (UpstreamChange& one : all) one.since = found->since;
+    all.front().what = found->what;
+    return all;
+  }
+  std::vector<UpstreamChange> all;
+  if (pair.same_error) return all;  // Which none of the case's threads is about.
+  if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
+    for (const Json& source : one->sources) {
+      if (text_at(source, "document") != "upstream") continue;
+      for (UpstreamChange& cited : named_sources(text_at(source, "heading"), background.sources)) all.push_back(cited);
+    }
+  }
+  return all;
+}
+
+// What to do: the remedies that hold now; where the failure is gone, those that nobody needs any more.
+std::vector<std::string> fixes_of(const Pair& pair, const Results& to, const Background& background) {
+  std::vector<std::string> fixes;
+  const CatalogueCase* one = background.find(case_of(pair.compared.test));
+  if (one == nullptr) return fixes;
+  for (const CatalogueTest& test : one->tests) {
+    if (test.fix.empty()) continue;
+    const auto& results = to.of(one->id + "." + test.name);
+    const bool holds = !results.empty() && results.front().row->result == Result::Holds;
+    if (holds || pair.compared.consequence == Consequence::Workaround) fixes.push_back(test.fix);
+  }
+  return fixes;
+}
+
+std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& to, const Background& background) {
+  const Results results(to);
+  std::vector<std::pair<bool, CaseChange>> changes;  // With whether it is a failure that nobody sees.
+  for (const Pair& pair : pairs) {
+    const ComparedTest& test = pair.compared;
+    if (test.consequence == Consequence::Same || test.consequence == Consequence::Unknown) continue;
+    const std::string id = case_of(test.test);
+    auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& known) {
+      return known.second.case_id == id && known.second.consequence == test.consequence &&
+             known.second.sentence == test.sentence;
+    });
+    if (at == changes.end()) {
+      const CatalogueCase* one = background.find(id);
+      CaseChange change;
+      change.consequence = test.consequence;
+      change.case_id = id;
+      change.title = one == nullptr ? visible(pair.to.run->record.cases.at(id).title) : one->title;
+      change.sentence = test.sentence;
+      change.fixes = fixes_of(pair, results, background);
+      change.partly = pair.partly;
+      change.upstream = upstream_of(pair, background);
+      at = changes.insert(changes.end(), {state_of(*pair.to.row) == State::Silent, std::move(change)});
+    }
+    at->second.tests.push_back(test.test);
+  }
+  const auto rank = [](const auto& one) {
+    const CaseChange& change = one.second;
+    const std::string number = change.upstream.empty() ? "~" : change.upstream.front().number;
+    return std::tuple(change.consequence, !one.first, number, change.sentence, change.case_id);
+  };
+  std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  std::vector<CaseChange> sorted;
+  sorted.reserve(changes.size());
+  for (auto& [is_silent, change] : changes) sorted.push_back(std::move(change));
+  return sorted;
+}
+
+// "CUDA runtime 12.4 -> 13.2; NCCL not on record"
+std::string bundled(const Record& from, const Record& to) {
+  constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {
+      {{"cuda_runtime", "CUDA runtime"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}, {"nvrtc", "NVRTC"}}};
+  const auto known = [](const std::string& version) {
+    return version.empty() ? std::string("not on record") : version;
+  };
+  std::string words;
+  for (const auto& [key, name] : kParts) {
+    const std::string before = known(from.where(key)), now = known(to.where(key));
+    words += fmt::format("{}{} {}", words.empty() ? "bundled: " : ", ", name,
+                         before == now ? now : fmt::format("{} -> {}", before, now));
+  }
+  return words;
+}
+
+std::vector<std::string> head_of(const Side& from, const Side& to, const std::vector<Pair>& pairs,
+                                 const Background& background) {
+  const Record &before = from.runs.front().record, &now = to.runs.front().record;
+  const std::string gpu = now.where("gpu"), axis = visible(axis_of(now.environment));
+  std::vector<std::string> head = {
+      fmt::format("{} -> {}, {}{}", from.name, to.name,
+                  gpu.empty() ? "no GPU" : gpu + ", driver " + now.where("driver"), axis.empty() ? "" : ", " + axis),
+      bundled(before, now)};
+  std::set<std::string> moved, blind;
+  for (const Pair& pair : pairs) {
+    if (pair.to.row == nullptr) continue;
+    const Record &one = pair.from.run->record, &other = pair.to.run->record;
+    const std::string& id = pair.to.row->case_id;
+    if (background.rules.stale(one, id) || background.rules.stale(other, id)) moved.insert(id);
+    if (one.format() < 2 && other.format() < 2 && one.where("revision") != other.where("revision")) blind.insert(id);
+  }
+  const auto cases = [](size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); };
+  if (!moved.empty()) {
+    head.push_back(fmt::format("{} changed since these runs; both sides ran the same code of {}",
+                               cases(moved.size()) + (moved.size() == 1 ? " has" : " have"),
+                               moved.size() == 1 ? "it" : "them"));
+  }
+  if (!blind.empty()) {
+    head.push_back(
+        fmt::format("of {} the records do not say whether both sides ran the same fixtures", cases(blind.size())));
+  }
+  for (const Side* side : {&from, &to}) {
+    for (const Judged& run : side->runs) {
+      for (const std::string& note : run.record.notes)
+        head.push_back(fmt::format("note: {}: {}", side->name, visible(note)));
+    }
+  }
+  return head;
+}
+
+}  // namespace
+
+std::string_view word(Consequence consequence) { return kWords.at(static_cast<size_t>(consequence)); }
+bool hurts(Consequence consequence) { return consequence <= Consequence::ErrorChanged; }
+
+std::optional<Consequence> consequence_from(std::string_view text) {
+  const auto* found = std::find(kWords.begin(), kWords.end(), text);
+  if (found == kWords.end()) return std::nullopt;
+  return static_cast<Consequence>(found - kWords.begin());
+}
+
+size_t Comparison::judged() const { return tests.size() - unknown(); }
+size_t Comparison::unknown() const {
+  return static_cast<size_t>(std::count_if(
+      tests.begin(), tests.end(), [](const ComparedTest& one) { return one.consequence == Consequence::Unknown; }));
+}
+
+const CatalogueCase* Background::find(const std::string& case_id) const {
+  const auto found =
+      std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == case_id; });
+  return found == catalogue.end() ? nullptr : &*found;
+}
+
+Judged judged_by_its_own_code(Record record, const Background& background) {
+  Rules rules = background.rules;
+  rules.tree.clear();
+  std::vector<Row> rows = judge_record(record, rules);
+  return {std::move(record), std::move(rows)};
+}
+
+Comparison compare(const Side& from, const Side& to, const Background& background) {
+  const auto pairs = Comparer(from, to, background).pairs();
+  Comparison comparison{
+      from.name, to.name, head_of(from, to, pairs, background), {}, changes_of(pairs, to, background)};
+  for (const Pair& pair : pairs) comparison.tests.push_back(pair.compared);
+  return comparison;
+}
+
+Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases) {
+  Comparison some{comparison.from, comparison.to, comparison.head, {}, {}};
+  for (const ComparedTest& test : comparison.tests) {
+    if (cases.count(case_of(test.test)) != 0) some.tests.push_back(test);
+  }
+  for (const CaseChange& change : comparison.changes) {
+    if (cases.count(change.case_id) != 0) some.changes.push_back(change);
+  }
+  return some;
+}
+
+bool too_much_unknown(const Comparison& comparison, int percent) {
+  return comparison.judged() == 0 ||
+         comparison.unknown() * 100 > comparison.tests.size() * static_cast<size_t>(percent);
+}
+
+Exit exit_for(const Comparison& comparison) {
+  const auto& all = comparison.changes;
+  if (std::any_of(all.begin(), all.end(), [](const CaseChange& one) { return hurts(one.consequence); })) {
+    return Exit::Changed;
+  }
+  if (too_much_unknown(comparison)) return Exit::Inconclusive;
+  return all.empty() ? Exit::AsExpected : Exit::NewlyFixed;
+}
+
+}  // namespace recapture

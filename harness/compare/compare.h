@@ -1,0 +1,95 @@
+// What changes for a user between two sides, each of them a release or a run, test by test and by consequence. From
+// records alone.
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/judge/board.h"
+#include "harness/judge/catalogue.h"
+#include "harness/judge/changes.h"
+#include "harness/judge/rules.h"
+
+namespace recapture {
+
+// The worst first.
+enum class Consequence {
+  SilentNow,     // It failed so that one could see it, and now goes on with wrong numbers, or leaks.
+  NewFailure,    // It worked, and now it fails; or it raised, and now it ends the process.
+  RemedyGone,    // A fix held, and now it does not.
+  ErrorChanged,  // It fails with another error: who catches it must look.
+  LoudNow,       // It went on with wrong numbers, and now it raises.
+  Workaround,    // It failed, and now it works.
+  Same,
+  Unknown,  // One of the sides does not say, or the two cannot be compared.
+};
+std::string_view word(Consequence consequence);
+bool hurts(Consequence consequence);
+std::optional<Consequence> consequence_from(std::string_view word);
+
+struct Side {
+  std::string name;          // As it is called in sentences: "2.6.0".
+  std::vector<Judged> runs;  // Of one machine, the newest first, each judged by its own code: nothing is stale.
+};
+
+struct ComparedTest {
+  std::string test;
+  Consequence consequence = Consequence::Unknown;
+  std::string sentence;  // What changed, or why that is unknown.
+  bool ran = true;       // False: one side could not run it, and says so.
+};
+
+struct UpstreamChange {
+  std::string what;  // The change itself, of its first number; "" for a thread that the case cites and that may be it.
+  std::string number, since, url, title;  // "" each where it is not known.
+};
+
+// Tests of one case that changed in the same way.
+struct CaseChange {
+  Consequence consequence = Consequence::Same;
+  std::string case_id, title;
+  std::vector<std::string> tests;
+  std::string sentence;
+  std::vector<std::string> fixes;  // What to do: those that hold on the new side; what one may stop doing.
+  bool partly = false;             // Other forms of the failure remain.
+  std::vector<UpstreamChange> upstream;
+};
+
+struct Comparison {
+  std::string from, to;
+  std::vector<std::string> head;  // On what, and what comes bundled; a line each.
+  std::vector<ComparedTest> tests;
+  std::vector<CaseChange> changes;  // The worst first.
+
+  size_t judged() const;
+  size_t unknown() const;
+};
+
+// What the sides are read with.
+struct Background {
+  Rules rules;
+  std::vector<Change> changes;
+  std::vector<CitedSource> sources;
+  Catalogue catalogue;
+
+  const CatalogueCase* find(const std::string& case_id) const;
+};
+
+// Each run as if the tree had its code: what has changed since is told at the top and hides nothing.
+Judged judged_by_its_own_code(Record record, const Background& background);
+
+Comparison compare(const Side& from, const Side& to, const Background& background);
+
+// The part of it that is about these cases.
+Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases);
+
+// Of a hundred tests, how many may be unknown.
+inline constexpr int kMostUnknown = 10;
+bool too_much_unknown(const Comparison& comparison, int percent = kMostUnknown);
+
+// Something hurts, too much is unknown, it is only better, or none of it.
+Exit exit_for(const Comparison& comparison);
+
+}  // namespace recapture

@@ -1,0 +1,333 @@
+#include "harness/compare/sides.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "harness/judge/index.h"
+#include "harness/judge/suggest.h"
+#include "harness/judge/version.h"
+#include "harness/record/file.h"
+#include "harness/record/spelling.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+// What must be equal on both sides. The CUDA runtime comes with the release.
+std::string machine_key(const Json& environment) {
+  return text_at(environment, "gpu") + "|" + text_at(environment, "driver") + "|" + axis_of(environment);
+}
+
+std::string machine_words(const Json& environment) {
+  const std::string gpu = text_at(environment, "gpu"), axis = axis_of(environment);
+  std::string words = gpu.empty() ? "no GPU" : gpu + ", driver " + text_at(environment, "driver");
+  return visible(words + (axis.empty() ? "" : ", " + axis));
+}
+
+bool is_broken(const Json& environment) {
+  return break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
+}
+
+bool chosen(const MachineChoice& choice, const Json& environment) {
+  const std::string gpu = text_at(environment, "gpu");
+  if (choice.gpu == "none" && !gpu.empty()) return false;
+  if (!choice.gpu.empty() && choice.gpu != "none" && lower_case(gpu).find(lower_case(choice.gpu)) == std::string::npos)
+    return false;
+  return choice.driver.empty() || text_at(environment, "driver") == choice.driver;
+}
+
+// How many runs before the newest: of "latest" none, of "latest~2" two.
+std::optional<size_t> runs_before_latest(const std::string& word) {
+  if (word == "latest") return 0;
+  if (word.rfind("latest~", 0) != 0) return std::nullopt;
+  size_t count = 0;
+  const char *begin = word.data() + std::string_view("latest~").size(), *end = word.data() + word.size();
+  const auto read = std::from_chars(begin, end, count);
+  if (read.ec != std::errc() || read.ptr != end) {
+    throw Stop(Exit::Usage, "'" + visible(word) + "' is not a run such as latest~1");
+  }
+  return count;
+}
+
+struct Head {
+  std::string path;
+  Json environment;
+};
+
+bool newer(const Head& a, const Head& b) {
+  return std::tuple(started(a.environment), a.path) > std::tuple(started(b.environment), b.path);
+}
+
+std::string marks_of(const std::string& records) { return records + "/good.txt"; }
+
+std::set<std::string> marked_good(const std::string& records) {
+  std::set<std::string> marked;
+  if (!fs::exists(marks_of(records))) return marked;
+  std::istringstream lines(contents_of(marks_of(records)));
+  for (std::string line; std::getline(lines, line);) marked.insert(line);
+  return marked;
+}
+
+class Finder {
+ public:
+  Finder(MachineChoice choice, std::string records, const Background& background)
+      : choice_(std::move(choice)), folder_(std::move(records)), background_(background) {}
+
+  BothSides sides(const std::string& from, const std::string& to) {
+    Runs one{from, is_counted(from), {}}, other{to, is_counted(to), {}};
+    for (Runs* runs : {&one, &other}) {
+      if (!runs->counted) runs->heads = named(runs->word);
+    }
+    // What "good" is depends on the other side.
+    for (const bool good : {false, true}) {
+      if (one.counted && (from == "good") == good) one.heads = counted(one, other);
+      if (other.counted && (to == "good") == good) other.heads = counted(other, one);
+    }
+    const std::string machine = shared_machine(one, other);
+    for (Runs* runs : {&one, &other}) keep(*runs, machine);
+    const auto has_runtime = [&](const Head& head) {
+      return text_at(head.environment, "cuda_runtime") == choice_.cuda_runtime;
+    };
+    if (!choice_.cuda_runtime.empty() && std::none_of(one.heads.begin(), one.heads.end(), has_runtime) &&
+        std::none_of(other.heads.begin(), other.heads.end(), has_runtime)) {
+      throw Stop(Exit::NothingRan, "neither side ran with CUDA runtime " + visible(choice_.cuda_runtime));
+    }
+    const bool same_release = release_of(one) == release_of(other);
+    return {side(one, same_release), side(other, same_release), notes_};
+  }
+
+ private:
+  struct Runs {
+    std::string word;
+    bool counted = false;
+    std::vector<Head> heads;  // The newest first.
+  };
+
+  static bool is_counted(const std::string& word) { return word == "good" || runs_before_latest(word).has_value(); }
+  static std::string release_of(const Runs& runs) { return text_at(runs.heads.front().environment, "release"); }
+
+  static std::vector<Head> heads_below(const std::string& folder) {
+    std::vector<Head> heads;
+    for (const std::string& path : records_below(folder)) {
+      Json environment = environment_of(path);
+      if (!is_broken(environment)) heads.push_back({path, std::move(environment)});
+    }
+    std::sort(heads.begin(), heads.end(), newer);
+    return heads;
+  }
+
+  std::vector<Head> fitting(std::vector<Head> heads, const std::string& word) const {
+    const auto is_other = [&](const Head& head) { return !chosen(choice_, head.environment); };
+    heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
+    if (heads.empty()) {
+      throw Stop(Exit::NothingRan, fmt::format("no run of {} on {}{}{}", visible(word),
+                                               choice_.gpu.empty() ? "a GPU" : visible(choice_.gpu),
+                                               choice_.driver.empty() ? "" : " with driver ", visible(choice_.driver)));
+    }
+    return heads;
+  }
+
+  // The runs that a release, a folder or a record stands for.
+  std::vector<Head> named(const std::string& word) const {
+    std::string empty;
+    for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + release_for(word)}) {
+      std::error_code error;
+      if (fs::is_directory(path, error)) {
+        if (auto heads = heads_below(path); !heads.empty()) return fitting(std::move(heads), word);
+        if (empty.empty()) empty = path;  // A build of that release has its name too.
+      } else if (fs::exists(path, error)) {
+        return fitting({{path, unbroken(path)}}, word);
+      }
+    }
+    if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
+    if (word.find('/') != std::string::npos || fs::path(word).extension() == ".jsonl") read_record(word);  // Says why.
+    throw Stop(Exit::Usage, no_such("release", word, releases(),
+                                    "there are no records of it; a side is a release, a record, a folder, latest, "
+                                    "latest~1 or good"));
+  }
+
+  static Json unbroken(const std::string& path) {
+    Json environment = environment_of(path);
+    if (!is_broken(environment)) return environment;
+    throw Stop(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
+                                        visible(path), visible(text_at(environment, "break"))));
+  }
+
+  std::vector<std::string> releases() const {
+    std::vector<std::string> all;
+    if (!fs::is_directory(folder_)) return all;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.is_directory()) all.push_back(entry.path().filename().string());
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  // "2.6.0" of "2.6": the newest release of that line with records.
+  std::string release_for(const std::string& word) const {
+    std::string found = word;
+    for (const std::string& release : releases()) {
+      if (release.rfind(word + ".", 0) != 0 || !is_version(release)) continue;
+      if (found == word || older(found, release)) found = release;
+    }
+    return found;
+  }
+
+  std::vector<Head> counted(const Runs& runs, const Runs& other) const {
+    auto heads = heads_below(folder_);
+    if (heads.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder_));
+    heads = fitting(std::move(heads), "any release");
+    if (!other.heads.empty()) {
+      std::set<std::string> machines;
+      for (const Head& head : other.heads) machines.insert(machine_key(head.environment));
+      const auto elsewhere = [&](const Head& head) { return machines.count(machine_key(head.environment)) == 0; };
+      heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
+    }
+    if (heads.empty()) throw Stop(Exit::NothingRan, "no other run on that machine");
+    const std::string machine = machine_key(heads.front().environment);
+    const std::string words = machine_words(heads.front().environment);
+    const auto elsewhere = [&](const Head& head) { return machine_key(head.environment) != machine; };
+    heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
+    if (runs.word == "good") return {good(heads, other, words)};
+    const size_t before = runs_before_latest(runs.word).value_or(0);
+    if (before >= heads.size()) {
+      throw Stop(Exit::NothingRan, fmt::format("there is no {}: {} run{} on record of {}", runs.word, heads.size(),
+                                               heads.size() == 1 ? " is" : "s are", words));
+    }
+    return {heads[before]};
+  }
+
+  // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
+  Head good(const std::vector<Head>& heads, const Runs& other, const std::string& machine) const {
+    const std::set<std::string> marked = marked_good(folder_);
+    const auto is_before = [&](const Head& head) {
+      return std::all_of(other.heads.begin(), other.heads.end(), [&](const Head& one) { return newer(one, head); });
+    };
+    for (const Head& head : heads) {
+      if (marked.count(fs::path(head.path).lexically_relative(folder_)) != 0 && is_before(head)) return head;
+    }
+    for (const Head& head : heads) {
+      if (!is_before(head)) continue;
+      const Judged run = judged_by_its_own_code(read_record(head.path), background_);
+      const bool is_missing =
+          std::any_of(run.rows.begin(), run.rows.end(), [](const Row& row) { return row.verdict == Verdict::Missing; });
+      if (run.record.whole() && !is_missing) return head;
+    }
+    throw Stop(Exit::NothingRan, fmt::format("no good run: none before the other side is whole on {}", machine));
+  }
+
+  std::string shared_machine(const Runs& one, const Runs& other) {
+    std::map<std::string, std::pair<size_t, size_t>> machines;  // By key, runs on either side.
+    for (const Head& head : one.heads) ++machines[machine_key(head.environment)].first;
+    for (const Head& head : other.heads) ++machines[machine_key(head.environment)].second;
+    std::vector<std::tuple<bool, size_t, std::string>> shared;  // With a GPU, with most runs, first by name.
+    for (const auto& [key, counts] : machines) {
+      if (counts.first > 0 && counts.second > 0) {
+        shared.emplace_back(key.front() == '|', SIZE_MAX - std::min(counts.first, counts.second), key);
+      }
+    }
+    if (shared.empty()) {
+      throw Stop(Exit::Usage,
+                 fmt::format("not comparable: {} ran on {}, and {} on {}; GPU, driver and variables must be "
+                             "the same",
+                             visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
+    }
+    std::sort(shared.begin(), shared.end());
+    std::string machine = std::get<2>(shared.front());
+    for (const Head& head : one.heads) {
+      const std::string key = machine_key(head.environment);
+      const auto is_it = [&](const auto& each) { return std::get<2>(each) == key; };
+      if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
+      const std::string note =
+          "both sides also ran on " + machine_words(head.environment) + "; --gpu or --driver chooses";
+      if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+    }
+    return machine;
+  }
+
+  static std::string all_machines(const Runs& runs) {
+    std::set<std::string> machines;
+    for (const Head& head : runs.heads) machines.insert(machine_words(head.environment));
+    return fmt::format("{}", fmt::join(machines, "; "));
+  }
+
+  // Of a side's runs those of the machine, of one release and of one CUDA runtime.
+  void keep(Runs& runs, const std::string& machine) {
+    const auto drop = [&](const auto& unwanted) {
+      runs.heads.erase(std::remove_if(runs.heads.begin(), runs.heads.end(), unwanted), runs.heads.end());
+    };
+    drop([&](const Head& head) { return machine_key(head.environment) != machine; });
+    std::set<std::string> runtimes, releases;
+    for (const Head& head : runs.heads) {
+      runtimes.insert(text_at(head.environment, "cuda_runtime"));
+      releases.insert(text_at(head.environment, "release"));
+    }
+    if (releases.size() > 1) {
+      throw Stop(Exit::Usage, visible(fmt::format("{} holds records of {}; a side is one release", runs.word,
+                                                  fmt::join(releases, ", "))));
+    }
+    if (runtimes.size() < 2) return;
+    std::string runtime = text_at(runs.heads.front().environment, "cuda_runtime");
+    if (runtimes.count(choice_.cuda_runtime) != 0) {
+      runtime = choice_.cuda_runtime;
+    } else {
+      notes_.push_back(visible(fmt::format("{} also ran with other CUDA runtimes than {}; --cuda-runtime chooses of {}",
+                                           runs.word, runtime, fmt::join(runtimes, ", "))));
+    }
+    drop([&](const Head& head) { return text_at(head.environment, "cuda_runtime") != runtime; });
+  }
+
+  // A side is called by its release; where that is the same, by what the user called it.
+  Side side(const Runs& runs, bool same_release) const {
+    const fs::path path = runs.word;
+    const bool is_path = runs.word.find('/') != std::string::npos || path.extension() == ".jsonl";
+    Side side{visible(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
+    for (const Head& head : runs.heads)
+      side.runs.push_back(judged_by_its_own_code(read_record(head.path), background_));
+    return side;
+  }
+
+  MachineChoice choice_;
+  std::string folder_;
+  const Background& background_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::string mark_good(const std::string& path, const std::string& records) {
+  const Record record = read_record(path);
+  std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
+  if (name.empty() || name.rfind("..", 0) == 0) {
+    throw Stop(Exit::Usage, fmt::format("{} does not lie below {}", visible(path), visible(records)));
+  }
+  if (record.broken() != Break::Nothing || !record.whole()) {
+    throw Stop(Exit::Usage, fmt::format("{} is {}, and no run to compare with", visible(path),
+                                        record.whole() ? "broken on purpose" : "not whole"));
+  }
+  if (marked_good(records).count(name) == 0) {
+    std::ofstream file(marks_of(records), std::ios::app);
+    file << name << "\n";
+    file.close();
+    if (!file) throw Stop(Exit::Infrastructure, visible(marks_of(records)) + ": cannot write it");
+  }
+  return name;
+}
+
+BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
+                   const std::string& records, const Background& background) {
+  return Finder(choice, records, background).sides(from, to);
+}
+
+}  // namespace recapture

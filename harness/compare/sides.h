@@ -1,0 +1,34 @@
+// What the words `FROM` and `TO` stand for: releases, records, folders, and runs counted from the newest.
+#pragma once
+#include <string>
+#include <utility>
+
+#include "harness/compare/compare.h"
+
+namespace recapture {
+
+// Which machine, where the records leave a choice.
+struct MachineChoice {
+  std::string gpu;           // Part of its name, whatever the case; "none" for runs without one.
+  std::string driver;        // Exactly.
+  std::string cuda_runtime;  // Of a side that has runs with several.
+};
+
+struct BothSides {
+  Side from, to;
+  std::vector<std::string> notes;  // What else there would have been to choose.
+};
+
+// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it on that
+// machine; "good": the newest run on that machine that is marked good, or else whole and without anything missing, and
+// older than the other side. Releases
+// and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and variables.
+//
+// Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
+BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
+                   const std::string& records, const Background& background);
+
+// Marks a record below `records` as good, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
+std::string mark_good(const std::string& path, const std::string& records);
+
+}  // namespace recapture

@@ -1,0 +1,74 @@
+// Hearing the driver's own log: every call that fails, for nothing as long as none does. The driver calls back on the
+// thread of the call and inside of it.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "harness/recorder/driver_log.h"
+#include "harness/recorder/report.h"
+
+namespace recapture {
+namespace {
+
+constexpr size_t kMost = 64;           // Calls that are reported of one capture; a poll may fail for ever.
+constexpr size_t kMostWithPython = 4;  // Of these with Python's frames, which may take a second.
+
+driver_log::Accuser accuser;
+size_t reported = 0, in_all = 0;
+std::mutex mutex;  // Over all of the above. What is called under it does not wait for the driver.
+
+// The sentence before the line of its call, without a destructor: the thread may be on its way out.
+thread_local std::array<char, 256> sentence;
+thread_local size_t sentence_size = 0;
+
+void hear_line(const driver_log::Line& line) {
+  if (line.api.empty()) {
+    sentence_size = line.sentence.copy(sentence.data(), sentence.size());
+    return;
+  }
+  FailedCall call;
+  call.sentence.assign(sentence.data(), std::exchange(sentence_size, 0));
+  call.part = part_of(line.api, line.code);
+  if (call.part == Part::None) return;
+  call.api = line.api;
+  call.code = line.code;
+  if (call.sentence.find("initiated from another thread") != call.sentence.npos) call.capturing = false;
+  if (call.sentence.find("initiated from the calling thread") != call.sentence.npos) call.capturing = true;
+  const std::lock_guard<std::mutex> lock(mutex);
+  call.accused = accuser.names(call.part);
+  const bool is_end = call.part == Part::Ended || call.part == Part::EndedBy;
+  if (is_end) call.unreported = reported - std::min(reported, kMost);
+  reported = is_end ? 0 : reported + 1;
+  // A victim's frames name nobody, unless there is no culprit to name, and that is one of the first.
+  const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
+  call.with_python = call.accused || (!is_victim && reported <= kMostWithPython);
+  if (reported <= kMost && in_all++ < kMostCalls) report(call);
+}
+
+void on_line(void*, int level, char* message, size_t length) {
+  if (level != driver_log::kError || !message) return;
+  const int before = errno;
+  try {
+    hear_line(driver_log::read_line({message, length}));
+  } catch (...) {  // Out of memory: the program has other worries.
+  }
+  errno = before;
+}
+
+}  // namespace
+
+std::string hear_log() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto start = driver ? reinterpret_cast<driver_log::Register>(dlsym(driver, "cuLogsRegisterCallback")) : nullptr;
+  if (!start) return "this driver has no log that can be heard (since R575)";
+  void* handle = nullptr;
+  const int result = start(on_line, nullptr, &handle);
+  return result == 0 ? "" : "cuLogsRegisterCallback returned " + std::to_string(result);
+}
+
+}  // namespace recapture

@@ -1,0 +1,220 @@
+#include "harness/recorder/python.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+
+#include "harness/recorder/loaded.h"
+#include "harness/recorder/size_limit.h"
+
+namespace recapture::python {
+namespace {
+
+using AuditHook = int (*)(const char* event, void* arguments, void* own);
+
+struct Api {
+  int (*is_initialized)();                                // Py_IsInitialized
+  int (*has_gil)();                                       // PyGILState_Check
+  int (*ensure)();                                        // PyGILState_Ensure
+  void (*release)(int state);                             // PyGILState_Release
+  int (*run)(const char* text);                           // PyRun_SimpleString
+  int (*add_pending)(int (*call)(void* own), void* own);  // Py_AddPendingCall
+  int (*add_hook)(AuditHook, void* own);                  // PySys_AddAuditHook, since 3.8
+} api{};
+
+using Handler = void (*)(int);
+
+// Where faulthandler writes: a file in memory, which the program may close and whose number it may use again.
+int file = -1;
+ino_t inode = 0;
+
+// Its signals, once it listens: for all threads, and for the one that is asked.
+std::atomic<bool> listening{false};
+int for_all = 0, for_one = 0;
+Handler handler = SIG_DFL;
+
+bool file_is_ours() {
+  struct stat now {};
+  return file >= 0 && fstat(file, &now) == 0 && now.st_ino == inode;
+}
+
+Handler handler_of(int number) {
+  struct sigaction action {};
+  return sigaction(number, nullptr, &action) == 0 ? action.sa_handler : SIG_IGN;
+}
+
+void make_file(int at) {
+  const int made = memfd_create("recapture", MFD_CLOEXEC);
+  if (made < 0) return;
+  file = made;
+  if (at >= 0 && dup3(made, at, O_CLOEXEC) == at) {
+    close(made);
+    file = at;
+  }
+  struct stat now {};
+  if (fstat(file, &now) == 0) inode = now.st_ino;
+}
+
+int free_signal_below(int number) {
+  do --number;
+  while (number > SIGRTMIN && handler_of(number) != SIG_DFL);
+  return number;
+}
+
+// With the GIL, and not inside the driver: this runs Python code, which may hand the GIL to a thread that waits for the
+// driver.
+void listen_now() {
+  static std::atomic<bool> begun{false};
+  if (begun.exchange(true)) return;
+  make_file(-1);
+  if (file < 0) return;
+  for_all = free_signal_below(SIGRTMAX);
+  for_one = free_signal_below(for_all);
+  std::array<char, 512> text{};
+  // Nothing is bound to a name of the program's, and nothing is printed.
+  std::snprintf(text.data(), text.size(),
+                "try:\n"
+                "  __import__('faulthandler').register(%d, file=%d, all_threads=True)\n"
+                "  __import__('faulthandler').register(%d, file=%d, all_threads=False)\n"
+                "except BaseException: pass\n",
+                for_all, file, for_one, file);
+  api.run(text.data());
+  handler = handler_of(for_one);
+  listening = handler != SIG_DFL;
+}
+
+int on_audit(const char*, void*, void*) {
+  if (!listening && api.is_initialized() != 0) listen_now();
+  return 0;
+}
+
+// Something that is done on a thread of ours as soon as that has the GIL. A thread that holds it may be waiting for the
+// driver, and the driver waits for us: so nobody else waits for the GIL here, and nobody waits long for that thread.
+struct Errand {
+  void (*act)();
+  bool even_late;  // Also when nobody waits for it any more.
+  std::mutex mutex = {};
+  std::condition_variable ended = {};
+  bool has_ended = false, is_late = false;
+};
+
+constexpr std::chrono::seconds kMost{1};  // How long somebody waits.
+
+std::atomic<int> late{0};  // Errands that still wait for the GIL.
+
+void* run(void* data) {
+  const std::unique_ptr<std::shared_ptr<Errand>> owned(static_cast<std::shared_ptr<Errand>*>(data));
+  Errand& errand = **owned;
+  const int state = api.ensure();
+  {
+    const std::lock_guard<std::mutex> lock(errand.mutex);
+    if (!errand.is_late || errand.even_late) errand.act();
+    if (errand.is_late) --late;
+    errand.has_ended = true;
+    errand.ended.notify_one();
+  }
+  api.release(state);
+  return nullptr;
+}
+
+// Whether it was done in time.
+bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
+  auto errand = std::make_shared<Errand>();
+  errand->act = act;
+  errand->even_late = even_late;
+  auto for_thread = std::make_unique<std::shared_ptr<Errand>>(errand);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
+  pthread_t thread;
+  const bool started = pthread_create(&thread, nullptr, run, for_thread.get()) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started) return false;
+  for_thread.release();  // NOLINT(bugprone-unused-return-value): it is the thread's now.
+  pthread_detach(thread);
+  std::unique_lock<std::mutex> lock(errand->mutex);
+  errand->is_late = !errand->ended.wait_for(lock, most, [&] { return errand->has_ended; });
+  if (errand->is_late) ++late;
+  return !errand->is_late;
+}
+
+// The signal is handled before this returns.
+void ask(int number) {
+  const NoSizeSignal whatever_happens;
+  sigset_t one, before;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  pthread_sigmask(SIG_UNBLOCK, &one, &before);
+  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace
+
+void listen() {
+  void* python = dlopen(nullptr, RTLD_NOW);
+  if (!dlsym(python, "Py_IsInitialized")) {
+    const std::string library = loaded("libpython3");
+    python = library.empty() ? nullptr : dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  }
+  if (!python) return;
+  const auto find = [&](auto& function, const char* symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(python, symbol));
+    return function != nullptr;
+  };
+  if (!find(api.is_initialized, "Py_IsInitialized") || !find(api.has_gil, "PyGILState_Check") ||
+      !find(api.ensure, "PyGILState_Ensure") || !find(api.release, "PyGILState_Release") ||
+      !find(api.run, "PyRun_SimpleString")) {
+    return;
+  }
+  if (api.is_initialized() == 0) {
+    if (find(api.add_hook, "PySys_AddAuditHook")) api.add_hook(on_audit, nullptr);
+  } else if (api.has_gil() != 0) {  // Whoever of the two is there first: the main thread, once it is back in Python.
+    constexpr std::chrono::seconds kNotNow{0};
+    if (find(api.add_pending, "Py_AddPendingCall")) {
+      api.add_pending([](void*) { return listen_now(), 0; }, nullptr);
+    }
+    with_gil(listen_now, true, kNotNow);
+  } else {
+    with_gil(listen_now, true, kMost);
+  }
+}
+
+std::string frames_of_threads() {
+  if (!listening || !file_is_ours() || handler_of(for_all) != handler || handler_of(for_one) != handler) return {};
+  if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0 || api.is_initialized() == 0) return {};
+  // To read the frames of a thread that runs ends in a crash now and then. Whoever has the GIL has stopped all others.
+  if (api.has_gil() != 0) {
+    ask(for_all);
+  } else if (late != 0 || !with_gil([] { ask(for_all); }, false, kMost)) {
+    ask(for_one);
+  }
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = pread(file, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// The file would be shared with the parent, and so would the place in it.
+void forked() {
+  if (file_is_ours()) make_file(file);
+  late = 0;
+}
+
+}  // namespace recapture::python

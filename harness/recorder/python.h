@@ -1,0 +1,18 @@
+// Python's frames of every thread, out of a call that failed on any of them. faulthandler, which comes with Python,
+// writes them when a signal of its own reaches a thread; what is here is when that is safe.
+#pragma once
+#include <string>
+
+namespace recapture::python {
+
+// Makes faulthandler listen, now or as soon as there is an interpreter. Nothing happens where there is no Python.
+void listen();
+
+// What faulthandler writes (python_text.h reads it) about all threads; about this one alone, where the others cannot be
+// stopped; "" if it does not listen. One call at a time.
+std::string frames_of_threads();
+
+// In a process that has just been forked.
+void forked();
+
+}  // namespace recapture::python

@@ -1,0 +1,633 @@
+// Who broke which capture: what the recorder hears of a driver's log, what blame makes of it, and the whole way through
+// real processes, C++ and Python, whose driver is a stand-in.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "harness/blame/report.h"
+#include "harness/blame/words.h"
+#include "harness/case/events.h"
+#include "harness/record/json.h"
+#include "harness/recorder/driver_log.h"
+#include "harness/recorder/frames.h"
+#include "harness/recorder/python_text.h"
+#include "harness/tests/shell.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+TEST(DriverLog, ItsLinesAreRead) {
+  for (const char* before : {"", "[23:57:31.242][139912224974400][CUDA][E] ", "[22:21:32.099][25642][CUDA][E][cuX] "}) {
+    for (const char* after : {"", "\n"}) {
+      const std::string call =
+          std::string(before) + "Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemAlloc_v2" + after;
+      EXPECT_EQ(driver_log::read_line(call).api, "cuMemAlloc_v2") << call;
+      EXPECT_EQ(driver_log::read_line(call).code, 900) << call;
+      const std::string sentence = std::string(before) + "buffer cannot be NULL" + after;
+      EXPECT_EQ(driver_log::read_line(sentence).sentence, "buffer cannot be NULL");
+      EXPECT_EQ(driver_log::read_line(sentence).api, "");
+    }
+  }
+  const std::string with_end("Returning 1 (X) from cuA\0", 25);
+  EXPECT_EQ(driver_log::read_line(with_end).api, "cuA");
+  for (const char* odd : {"", "[", "[]", "Returning ", "Returning 900", "Returning (x) from"}) {
+    EXPECT_EQ(driver_log::read_line(odd).api, "") << odd;
+  }
+}
+
+TEST(DriverLog, NotEveryErrorBreaksACapture) {
+  EXPECT_EQ(part_of("cuMemAlloc_v2", 900), Part::Suspect);
+  EXPECT_EQ(part_of("cuStreamWaitEvent", 905), Part::Suspect);
+  EXPECT_EQ(part_of("cuModuleLoadData", 900), Part::Suspect);
+  EXPECT_EQ(part_of("cuGraphExecDestroy", 900), Part::Suspect);
+  EXPECT_EQ(part_of("cuStreamSynchronize", 901), Part::Victim);
+  EXPECT_EQ(part_of("cuStreamEndCapture", 901), Part::Ended);
+  EXPECT_EQ(part_of("cuStreamEndCapture_ptsz", 904), Part::EndedBy);
+  EXPECT_EQ(part_of("cuStreamEndCapture", 908), Part::EndedBy);
+  for (const auto& [api, code] : {std::pair("cuMemcpyBatchAsync_v2", 900), std::pair("cuStreamBeginCapture_v2", 900),
+                                  std::pair("cuStreamBeginCapture_v2", 401), std::pair("cuStreamEndCapture", 903),
+                                  std::pair("cuGraphExecUpdate_v2", 910)}) {
+    EXPECT_EQ(part_of(api, code), Part::Refused) << api << code;
+  }
+  for (const auto& [api, code] : {std::pair("cuStreamIsCapturing", 906), std::pair("cuMemFreeAsync", 1),
+                                  std::pair("cuCtxGetDevice", 201), std::pair("cuMemAlloc_v2", 2)}) {
+    EXPECT_EQ(part_of(api, code), Part::None) << api << code;
+  }
+}
+
+TEST(DriverLog, OneCallIsNamedUntilACaptureHasEndedBroken) {
+  driver_log::Accuser accuser;
+  EXPECT_TRUE(accuser.names(Part::Suspect));
+  EXPECT_FALSE(accuser.names(Part::Suspect));
+  EXPECT_FALSE(accuser.names(Part::Victim));
+  EXPECT_FALSE(accuser.names(Part::Ended));
+  EXPECT_TRUE(accuser.names(Part::Refused));
+  EXPECT_TRUE(accuser.names(Part::Suspect));
+  EXPECT_FALSE(accuser.names(Part::Refused));
+  EXPECT_FALSE(accuser.names(Part::Ended));
+  EXPECT_TRUE(accuser.names(Part::Ended)) << "of a call that was not logged";
+  EXPECT_TRUE(accuser.names(Part::EndedBy));
+}
+
+TEST(PythonText, OfFaulthandlerIsRead) {
+  const auto threads = python::read_threads(
+      "Thread 0x00007f05f49ff6c0 (most recent call first):\n"
+      "  File \"/a \"b\", line 2 in c/t.py\", line 12 in load\n"
+      "  File \"<frozen runpy>\", line 870 in run\n"
+      "\n"
+      "Thread 0x00007f0000000001 [worker] (most recent call first):\n"
+      "  <no Python frame>\n"
+      "\n"
+      "Current thread 0x00007f05f564bc40 [python] (most recent call first):\n"
+      "  File \"t.py\", line 17 in <module>\n"
+      "Extension modules: numpy (total: 1)\n"
+      "Current thread's C stack trace (most recent call first):\n"
+      "  Binary file \"/usr/bin/python3\", at _Py_DumpStack+0x52 [0x1]\n",
+      1);
+  ASSERT_THAT(threads, SizeIs(3));
+  EXPECT_EQ(threads[0].handle, 0x7f05f49ff6c0U);
+  ASSERT_THAT(threads[0].frames, SizeIs(2));
+  EXPECT_EQ(python::text(threads[0].frames[0]), "/a \"b\", line 2 in c/t.py:12 load");
+  EXPECT_THAT(threads[1].frames, IsEmpty());
+  ASSERT_THAT(threads[2].frames, SizeIs(1));
+  EXPECT_EQ(python::text(threads[2].frames[0]), "t.py:17 <module>");
+  EXPECT_THAT(python::read_threads("", 1), IsEmpty());
+  EXPECT_THAT(python::read_threads("  File \"t.py\", line 1 in f\n", 1), IsEmpty());
+  const auto one = python::read_threads("Stack (most recent call first):\n  File \"t.py\", line 1 in f\n", 5);
+  ASSERT_THAT(one, SizeIs(1));
+  EXPECT_EQ(one[0].handle, 5U);
+}
+
+// Asked at thousands of places in every library that this process has.
+TEST(Places, AreThoseOfDladdr) {
+  std::vector<uintptr_t> addresses;
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, size_t, void* all) {
+        for (int i = 0; i < module->dlpi_phnum; ++i) {
+          const auto& segment = module->dlpi_phdr[i];
+          const bool is_code = segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0;
+          const bool is_kernels = std::string_view(module->dlpi_name).substr(0, 10) == "linux-vdso";
+          for (uintptr_t at = 0; is_code && !is_kernels && at < segment.p_memsz; at += 1777) {
+            static_cast<std::vector<uintptr_t>*>(all)->push_back(module->dlpi_addr + segment.p_vaddr + at);
+          }
+        }
+        return 0;
+      },
+      &addresses);
+  size_t named = 0;
+  for (const uintptr_t address : addresses) {
+    const auto* where = reinterpret_cast<const void*>(address);
+    const Place place = place_of(where);
+    Dl_info info{};
+    ASSERT_NE(dladdr(where, &info), 0);
+    EXPECT_EQ(reinterpret_cast<const void*>(place.begin), info.dli_fbase);
+    // Where two symbols share an address either may be named.
+    void* ours = place.symbol.empty() ? nullptr : dlsym(RTLD_DEFAULT, place.symbol.c_str());
+    EXPECT_EQ(place.symbol.empty(), info.dli_sname == nullptr) << info.dli_fname << " " << place.symbol;
+    if (info.dli_sname != nullptr && place.symbol != info.dli_sname && ours != nullptr) {
+      EXPECT_EQ(ours, info.dli_saddr) << info.dli_fname << " " << place.symbol << " " << info.dli_sname;
+    }
+    named += place.symbol.empty() ? 0 : 1;
+  }
+  EXPECT_GT(named, 100U) << "of " << addresses.size();
+}
+
+std::string failed(const std::string& api, int code, int thread = 1, int pid = 7) {
+  return fmt::format(R"({{"event":"failed","pid":{},"api":"{}","code":{},"thread":{{"id":{},"handle":{},"name":"t"}}}})"
+                     "\n",
+                     pid, api, code, thread, 1000 + thread);
+}
+
+std::vector<blame::Failure> failures(const std::string& text) {
+  const auto processes = blame::read_report(text);
+  return processes.empty() ? std::vector<blame::Failure>() : processes[0].failures;
+}
+
+TEST(Judging, TheFirstThatBreaksIsTheCulpritAndTheRestAreVictims) {
+  const auto all = failures(failed("cuMemcpyBatchAsync", 900) + failed("cuEventQuery", 900, 2) +
+                            failed("cuStreamSynchronize", 901) + failed("cuStreamEndCapture", 901));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].culprit->api, "cuEventQuery");
+  EXPECT_EQ(all[0].culprit->capturing, false) << "another thread has ended the capture";
+  ASSERT_THAT(all[0].victims, SizeIs(1));
+  EXPECT_EQ(all[0].victims[0].api, "cuStreamSynchronize");
+  EXPECT_EQ(all[0].capturing()->id, 1);
+}
+
+TEST(Judging, EveryCaptureHasItsOwn) {
+  const auto all = failures(failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 901) +
+                            failed("cuMemAlloc_v2", 900) + failed("cuStreamEndCapture", 901));
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[1].culprit->api, "cuMemAlloc_v2");
+}
+
+TEST(Judging, AnEndThatFailsByItselfSaysThatNothingBrokeItBefore) {
+  const auto all = failures(failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 904));
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].culprit->api, "cuStreamEndCapture");
+  EXPECT_EQ(all[1].culprit->api, "cuEventQuery");
+  EXPECT_FALSE(all[1].end) << "nobody knows what it broke";
+}
+
+TEST(Judging, OneCallBreaksTwoCaptures) {
+  const std::string once = failed("cuEventQuery", 900, 3) + failed("cuStreamEndCapture", 901, 1);
+  auto all = failures(once + failed("cuStreamEndCapture", 901, 2));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].ends, 2U);
+  all = failures(once + failed("cuStreamSynchronize", 901, 2) + failed("cuStreamEndCapture", 901, 2));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_THAT(all[0].victims, SizeIs(1));
+  all = failures(once + failed("cuStreamEndCapture", 901, 1));
+  ASSERT_THAT(all, SizeIs(2)) << "a second capture of the same thread came later";
+  EXPECT_FALSE(all[1].culprit);
+}
+
+TEST(Judging, VictimsAloneHaveNoCulprit) {
+  const auto all = failures(failed("cuStreamSynchronize", 901) + failed("cuStreamEndCapture", 901));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_FALSE(all[0].culprit);
+  const auto late =
+      failures(failed("cuStreamSynchronize", 901) + failed("cuEventQuery", 900, 2) + failed("cuStreamEndCapture", 901));
+  ASSERT_THAT(late, SizeIs(1));
+  EXPECT_FALSE(late[0].culprit) << "the capture was broken before";
+  EXPECT_THAT(late[0].victims, SizeIs(2));
+  EXPECT_THAT(failures(failed("cuStreamSynchronize", 901)), IsEmpty());
+}
+
+TEST(Judging, ProcessesAreToldApartAndWhatIsNoLineIsSkipped) {
+  const std::string heard =
+      R"({"event":"heard","pid":7,"by":"the driver's log","why_not":"","program":"a\u0000b\u0000"})"
+      "\n";
+  const auto all =
+      blame::read_report(heard + failed("cuEventQuery", 900, 1, 8) + "garbage\n{\"event\":7}\n[]\n{\"pid\":\"x\"" +
+                         "\n" + failed("cuMemAlloc_v2", 900) + heard + R"({"event":"failed","pid":7)");
+  std::vector<int> pids;
+  for (const blame::Process& process : all) {
+    if (!process.failures.empty()) pids.push_back(process.pid);
+  }
+  EXPECT_THAT(pids, ::testing::ElementsAre(7, 8));
+  EXPECT_EQ(all[0].program, "a b");
+}
+
+// The way through real processes.
+class Blame : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* part : {"/lib", "/old", "/tmp"}) fs::create_directories(folder + part);
+    fs::copy(RECAPTURE_BUILD "/harness/tests/libfake_driver.so", folder + "/lib/libcuda.so.1");
+    fs::copy(RECAPTURE_BUILD "/harness/tests/libfake_old_driver.so", folder + "/old/libcuda.so.1");
+    fs::create_symlink("libcuda.so.1", folder + "/old/libcupti.so.13");
+    for (const char* variable : {kEventsVariable, "RECAPTURE_BLAME", "RECAPTURE_RECORDER", "RECAPTURE_CHAIN", "RANK",
+                                 "LOCAL_RANK", "LD_PRELOAD", "CUDA_INJECTION64_PATH"}) {
+      unsetenv(variable);
+    }
+  }
+  void TearDown() override {
+    EXPECT_THAT(fs::directory_iterator(folder + "/tmp"), ::testing::Eq(fs::directory_iterator())) << "files are left";
+    fs::remove_all(folder);
+  }
+
+  std::string environment(const std::string& driver = "lib") const {
+    return "TMPDIR='" + folder + "/tmp' LD_LIBRARY_PATH='" + folder + "/" + driver + "' ";
+  }
+  std::string command(const std::string& arguments) const {
+    return "'" RECAPTURE_BUILD "/recapture' blame " + arguments;
+  }
+  // What blame says of it; what the program prints is elsewhere.
+  Said blame(const std::string& program, const std::string& variables = "", const std::string& driver = "lib") const {
+    Said said = shell("cd '" + folder + "' && " + environment(driver) + variables + " " +
+                      command("--log '" + folder + "/log' -- " + program) + " >'" + folder + "/out'");
+    said.out = text_of(folder + "/log");
+    return said;
+  }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder + "/" + name) << text;
+    return folder + "/" + name;
+  }
+  // The number of the line that has this in it.
+  static int line_with(const std::string& path, const std::string& words) {
+    std::ifstream file(path);
+    int number = 0;
+    for (std::string line; std::getline(file, line);) {
+      ++number;
+      if (line.find(words) != line.npos) return number;
+    }
+    ADD_FAILURE() << path << " has no line with " << words;
+    return 0;
+  }
+  // A Python program with the driver, a stream and a capture as a with block.
+  std::string python(const std::string& body) const {
+    return write("train.py", R"(import ctypes, os, sys, threading
+cu = (ctypes.PyDLL if "gil" in sys.argv else ctypes.CDLL)("libcuda.so.1")
+stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+class capture:
+    def __enter__(self):
+        cu.cuStreamBeginCapture_v2(stream, 0)
+    def __exit__(self, *error):
+        cu.cuStreamEndCapture(stream, ctypes.byref(graph))
+def start():
+    cu.cuInit(0)
+    cu.cuStreamCreate(ctypes.byref(stream), 0)
+)" + body);
+  }
+  static std::string at(const std::string& path, const std::string& words, const std::string& function) {
+    return fmt::format("{}:{} in {}\n", path, line_with(path, words), function);
+  }
+  static size_t count(const std::string& text, const std::string& words) {
+    size_t number = 0;
+    for (size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++number;
+    return number;
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-blame-" + std::to_string(getpid());
+  const std::string breaker = "'" RECAPTURE_BUILD "/harness/tests/breaker' ";
+  const std::string source = RECAPTURE_ROOT "/harness/tests/breaker.cpp";
+};
+
+TEST_F(Blame, NamesCallThreadAndLine) {
+  const Said said = blame(breaker + "thread");
+  EXPECT_EQ(said.code, 3);
+  EXPECT_THAT(said.out,
+              HasSubstr("cuMemAlloc_v2 returned 900 (operation not permitted when stream is capturing) and broke"));
+  EXPECT_THAT(said.out, HasSubstr("initiated from another thread"));
+  EXPECT_THAT(said.out, HasSubstr("\"loader\", which does not capture"));
+  EXPECT_THAT(said.out,
+              ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*work", line_with(source, "here work breaks it"))));
+  EXPECT_THAT(said.out, HasSubstr("\"breaker\", the main one\n"));
+  EXPECT_THAT(said.out, HasSubstr("(allocation_in_other_thread)\n"));
+  EXPECT_THAT(said.out, Not(HasSubstr("raw_malloc_in_capture")));
+}
+
+TEST_F(Blame, VictimsComeAfterTheCulprit) {
+  const Said said = blame(breaker + "sync");
+  EXPECT_THAT(said.out,
+              ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*step", line_with(source, "here step breaks it"))));
+  EXPECT_THAT(said.out, HasSubstr("which captures\n"));
+  EXPECT_THAT(said.out, HasSubstr("victims  cuStreamSynchronize returned 901"));
+  EXPECT_THAT(said.out, HasSubstr("end      cuStreamEndCapture returned 901"));
+  EXPECT_EQ(count(said.out, "recapture blame: process"), 1U);
+  EXPECT_THAT(blame(breaker + "poll").out,
+              HasSubstr("901 (operation failed due to a previous error during capture), 63 times\n"
+                        "           and 936 calls more\n"));
+  EXPECT_EQ(count(blame(breaker + "twice").out, "and broke the capture"), 2U);
+  EXPECT_THAT(blame(breaker + "unjoined").out, AllOf(HasSubstr("cuStreamEndCapture returned 904 (capturing stream has "
+                                                               "unjoined work), and the capture failed"),
+                                                     HasSubstr("(side_stream_not_joined)")));
+}
+
+TEST_F(Blame, IsQuietAboutWhatBreaksNothing) {
+  EXPECT_EQ(blame(breaker + "benign").out, "recapture blame: no capture has failed in the process that used CUDA\n");
+  const Said refused = blame(breaker + "refused");
+  EXPECT_THAT(refused.out, HasSubstr("cuMemcpyBatchAsync returned 900"));
+  EXPECT_THAT(refused.out, HasSubstr("cuStreamBeginCapture_v2 returned 401"));
+  EXPECT_EQ(count(refused.out, "it broke no capture"), 2U);
+  EXPECT_THAT(refused.out, EndsWith("no capture has failed in the process that used CUDA\n"));
+  EXPECT_THAT(blame(breaker + "unlogged").out, HasSubstr("by a call that the driver's log does not have"));
+}
+
+TEST_F(Blame, TheProgramIsAsItIsWithoutIt) {
+  for (const char* what : {"sync", "benign", "without-cuda", "abort", "segv", "kill", "term"}) {
+    const auto run = [&](const std::string& line) {
+      const Said said =
+          shell("ulimit -c 0; exec 2>'" + folder + "/err' >'" + folder + "/out'; " + environment() + line);
+      return fmt::format("{} {}{}", said.code, text_of(folder + "/out"), text_of(folder + "/err"));
+    };
+    EXPECT_EQ(run("exec " + breaker + what), run("exec " + command("--log '" + folder + "/log' -- " + breaker + what)))
+        << what;
+  }
+  // Nothing is taken from its words, nor from its variables but the three that we need.
+  const std::string shown = folder + "/shown";
+  blame("sh -c 'printf \"%s,\" \"$@\" >" + shown + "; env >>" + shown + "' sh -- --json '' 'a b' -x --",
+        "CUDA_LOG_FILE=mine");
+  EXPECT_THAT(text_of(shown), StartsWith("--,--json,,a b,-x,--,"));
+  EXPECT_THAT(text_of(shown), HasSubstr("\nCUDA_LOG_FILE=mine\n"));
+  EXPECT_EQ(count(text_of(shown), "\nRECAPTURE_"), 1U);
+}
+
+TEST_F(Blame, SurvivesWhateverEndsTheProgram) {
+  for (const auto& [what, code] : {std::pair("kill", 128 + SIGKILL), std::pair("abort", 128 + SIGABRT),
+                                   std::pair("segv", 128 + SIGSEGV), std::pair("term", 128 + SIGTERM)}) {
+    const Said said = blame(breaker + what);
+    EXPECT_EQ(said.code, code) << what;
+    EXPECT_THAT(said.out, HasSubstr("cuStreamSynchronize returned 900")) << what;
+    EXPECT_THAT(said.out, HasSubstr("end      none was seen")) << what;
+  }
+  EXPECT_THAT(blame(breaker + "closed").out, HasSubstr("cuStreamSynchronize returned 900")) << "all descriptors closed";
+}
+
+TEST_F(Blame, SignalsReachTheProgram) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    const std::string line = "exec 2>/dev/null; exec env " + environment() + command("-- " + breaker + "wait");
+    std::array<int, 2> ends{};
+    ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    const pid_t blame = fork();
+    if (blame == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(126);
+    }
+    close(ends[1]);
+    std::string out;
+    bool sent = false;
+    for (char c = 0; read(ends[0], &c, 1) == 1;) {
+      out += c;
+      if (!sent && out == "out\nready\n") sent = kill(blame, number) == 0;
+    }
+    close(ends[0]);
+    int status = 0;
+    waitpid(blame, &status, 0);
+    EXPECT_EQ(out, fmt::format("out\nready\nsignal {}\n", number));
+    EXPECT_EQ(WEXITSTATUS(status), 3);
+  }
+}
+
+TEST_F(Blame, EveryProcessIsReportedAlone) {
+  Said said = blame(breaker + "fork");
+  EXPECT_EQ(count(said.out, "recapture blame: process"), 2U);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("cuMemAlloc_v2 returned 900"), HasSubstr("cuStreamSynchronize returned 900")));
+  said = blame(breaker + "exec");
+  EXPECT_THAT(said.out, AllOf(HasSubstr("breaker exec)"), HasSubstr("breaker thread)")));
+  EXPECT_EQ(count(blame(breaker + "fork-later").out, "recapture blame: process"), 2U);
+  said = blame("sh -c 'for i in 0 1; do RANK=$i LOCAL_RANK=$i " + breaker.substr(1, breaker.size() - 3) +
+               " sync & done; wait'");
+  EXPECT_THAT(said.out, AllOf(HasSubstr(", rank 0, local rank 0 ("), HasSubstr(", rank 1, local rank 1 (")));
+}
+
+TEST_F(Blame, PythonIsNamedToTheLine) {
+  const std::string script = python(R"(
+def load():
+    cu.cuEventQuery(None)  # breaks it
+def main():
+    with capture():
+        worker = threading.Thread(target=load, name="loader")
+        worker.start(); worker.join()  # waits
+start()
+main()
+sys.exit(5)
+)");
+  for (const char* gil : {"", " gil"}) {  // Whether the thread that initialises CUDA holds the GIL.
+    const Said said = blame("python3 " + script + gil);
+    EXPECT_EQ(said.code, 5);
+    EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "load") +
+                                    "               cu.cuEventQuery(None)  # breaks it\n"));
+    EXPECT_THAT(said.out, HasSubstr(", the main one, which stood at\n"));
+    EXPECT_THAT(said.out, HasSubstr("           " + at(script, "# waits", "main")));
+    EXPECT_THAT(said.out, HasSubstr("(event_query_in_other_thread)"));
+  }
+}
+
+TEST_F(Blame, AThreadWithoutPythonIsNamedByTheLineThatCalledIt) {
+  const std::string script = python(R"(
+start()
+def backward():
+    cu.fakeBackward()  # from here
+with capture():
+    backward()
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_THAT(said.out, HasSubstr("cuEventQuery returned 900"));
+  EXPECT_THAT(said.out, Not(HasSubstr("  python ")));
+  EXPECT_THAT(said.out, HasSubstr("which stood at\n           " + at(script, "from here", "backward")));
+}
+
+TEST_F(Blame, PythonThatForksAndSpawns) {
+  const std::string script = python(R"(
+import multiprocessing
+def child(number):
+    start()
+    with capture():
+        cu.cuEventQuery(None)  # in a child
+if __name__ == "__main__":
+    for method in "fork", "spawn":
+        worker = multiprocessing.get_context(method).Process(target=child, args=(1,))
+        worker.start(); worker.join()
+    start()
+    if os.fork() == 0:
+        for i in range(20):
+            with capture(): cu.cuEventQuery(None)  # forked
+        os._exit(0)
+    for i in range(20):
+        with capture(): cu.cuEventQuery(None)  # parent
+    os.wait()
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_EQ(count(said.out, at(script, "in a child", "child")), 2U) << said.out;
+  EXPECT_EQ(count(said.out, at(script, "# forked", "<module>")), 10U);
+  EXPECT_EQ(count(said.out, at(script, "# parent", "<module>")), 10U);
+  EXPECT_EQ(count(said.out, "and 10 more\n"), 2U);
+}
+
+TEST_F(Blame, ManyThreadsThatFailAtOnceStopNobody) {
+  const std::string script = python(R"(
+start()
+def load():
+    for i in range(200): cu.cuEventQuery(None)
+with capture():
+    threads = [threading.Thread(target=load) for i in range(8)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
+}
+
+// Who has the GIL waits for the driver, and the driver waits for us. Then the failing thread alone is asked.
+TEST_F(Blame, NobodyWaitsLongForTheGil) {
+  const std::string script = python(R"(
+start()
+def hold():
+    ctypes.PyDLL("libcuda.so.1").fakeHolding()
+with capture():
+    holder = threading.Thread(target=hold)
+    holder.start()
+    cu.fakeFailingWhileHeld()  # breaks it
+    holder.join()
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>")));
+  EXPECT_THAT(said.out, Not(HasSubstr(" in hold\n")));
+}
+
+// Who loads a library holds the loader's lock, and may wait for the driver in the library's constructor, while the
+// driver waits for us.
+TEST_F(Blame, ALibraryThatCallsCudaAsItIsLoadedStopsNobody) {
+  const std::string library = RECAPTURE_BUILD "/harness/tests/libchained.so";
+  const Said said = blame(breaker + "thread", "FAKE_LOADS='" + library + "'");
+  EXPECT_EQ(said.code, 3);
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("cuMemAlloc_v2 returned 900"), HasSubstr("victims  cuEventQuery returned 900")));
+}
+
+TEST_F(Blame, ALimitOnFilesEndsNothing) {
+  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)\nsys.exit(6)\n");
+  EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec python3 -B " + script + "'").code, 6);
+  const std::string program = breaker.substr(1, breaker.size() - 3);
+  EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'").code, 3);
+}
+
+TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
+  const Said where = shell(
+      "python3 -c \"import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))\"");
+  std::string library = where.out.substr(0, where.out.find('\n'));
+  if (library.find(".so") == library.npos)
+    library = "libpython3." + where.out.substr(where.out.find("python3.") + 8, 2) + ".so.1.0";
+  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
+  const Said said = blame(breaker + "embed " + library + " " + script);
+  if (said.code == 4) GTEST_SKIP() << "no " << library;
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr(at(script, "breaks it", "<module>")));
+}
+
+TEST_F(Blame, AnInjectionThatIsThereAlreadyHasItsTurn) {
+  const std::string called = folder + "/called", chained = RECAPTURE_BUILD "/harness/tests/libchained.so";
+  const Said said = blame(breaker + "sync", "CHAINED_FILE='" + called + "' CUDA_INJECTION64_PATH='" + chained + "'");
+  EXPECT_EQ(text_of(called), "called\n");
+  EXPECT_THAT(said.out, HasSubstr("cuStreamSynchronize returned 900"));
+  EXPECT_THAT(blame(breaker + "sync", "CUDA_INJECTION64_PATH=/none.so").out,
+              HasSubstr("cuStreamSynchronize returned 900"));
+}
+
+TEST_F(Blame, ADriverBeforeTheLogIsHeardThroughCupti) {
+  const Said said = blame(breaker + "thread", "", "old");
+  EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
+  EXPECT_THAT(said.out, HasSubstr("which does not capture; capture mode global\n"));
+  EXPECT_THAT(blame(breaker + "thread", "RECAPTURE_RECORDER=log", "old").out,
+              EndsWith("nothing was heard, this driver has no log that can be heard (since R575)\n"));
+}
+
+TEST_F(Blame, ProgramsWithoutCudaAndWithoutTheLibrary) {
+  EXPECT_EQ(blame(breaker + "without-cuda").out,
+            "recapture blame: the program has not used CUDA's driver, or this driver loads no library\n");
+  EXPECT_EQ(blame("true").code, 0);
+  EXPECT_EQ(blame("false").code, 1);
+  const std::string report = write("report", "");
+  shell(environment() + "RECAPTURE_BLAME='" + report +
+        "' LD_PRELOAD='libcuda.so.1 " RECAPTURE_BUILD "/librecorder.so' " + breaker + "sync");
+  EXPECT_THAT(text_of(report), HasSubstr(R"("api":"cuStreamSynchronize","code":900)"));
+}
+
+TEST_F(Blame, AsJson) {
+  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
+  shell(environment() + command("--json --log '" + folder + "/log' python3 " + script));
+  const Json all = parse_json(text_of(folder + "/log"));
+  const Json& failure = all.at("processes").at(0).at("failures").at(0);
+  EXPECT_EQ(failure.at("culprit").at("api"), "cuEventQuery");
+  EXPECT_EQ(failure.at("culprit").at("capturing"), true);
+  EXPECT_EQ(failure.at("culprit").at("python").at(0).at("line"), line_with(script, "breaks it"));
+  EXPECT_EQ(failure.at("culprit").at("python").at(0).at("file"), script);
+  EXPECT_EQ(failure.at("end").at("code"), 901);
+  EXPECT_EQ(failure.at("explanation").at("causes").at(0).at("id"), "event_query_in_capture");
+}
+
+// What the runner hears if it lets the recorder hear the log.
+TEST_F(Blame, TheRunnerHearsTheSameCulprit) {
+  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
+  const std::string events = folder + "/events";
+  const Said said =
+      shell(environment() + "RECAPTURE_EVENTS=9 CUDA_INJECTION64_PATH='" RECAPTURE_BUILD "/librecorder.so' python3 " +
+            script + " 9>'" + events + "'");
+  EXPECT_EQ(said.out, "");
+  const std::string text = text_of(events);
+  EXPECT_THAT(text, StartsWith("recorder=on\nculprit={"));
+  const size_t from = text.find("culprit=");
+  const auto [key, value] = parse_event(std::string_view(text).substr(from, text.size() - 1 - from));
+  const Json culprit = parse_json(value);
+  EXPECT_EQ(culprit.at("api"), "cuEventQuery");
+  EXPECT_EQ(culprit.at("thread"), "capturing");
+  EXPECT_EQ(culprit.at("mode"), "unknown");
+  EXPECT_EQ(culprit.at("python").at(0), fmt::format("{}:{} <module>", script, line_with(script, "breaks it")));
+}
+
+TEST_F(Blame, WhatIsWrongGetsOneLineAndItsExitCode) {
+  write("data", "");
+  fs::permissions(folder + "/data", fs::perms::owner_read);
+  for (const auto& [arguments, code, words] : {std::tuple<std::string, int, std::string>{"", 2, "no program"},
+                                               {"--", 2, "no program"},
+                                               {"-- '" + folder + "/none'", 2, "No such file or directory"},
+                                               {"-- no-such-program-anywhere", 2, "No such file or directory"},
+                                               {"-- '" + folder + "/data'", 2, "Permission denied"},
+                                               {"-- '" + folder + "'", 2, "Permission denied"},
+                                               {"--log '" + folder + "/none/log' -- true", 7, "cannot write it"},
+                                               {"--release 0.1 -- true", 2, "0.1"},
+                                               {"--root /nowhere -- true", 2, "no ci/matrix.toml"}}) {
+    const Said said = shell(environment() + command(arguments));
+    EXPECT_EQ(said.code, code) << arguments << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << arguments << said.out;
+  }
+  fs::copy(RECAPTURE_BUILD "/recapture", folder + "/recapture");
+  const Said said = shell(environment() + "'" + folder + "/recapture' --root '" RECAPTURE_ROOT "' blame -- true");
+  EXPECT_EQ(said.code, 7);
+  EXPECT_THAT(said.out, HasSubstr("librecorder.so is not there"));
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,676 @@
+// What a comparison says, and what a gate makes of it: every consequence, every side, every exit code.
+#include "harness/compare/compare.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <pugixml.hpp>
+
+#include "harness/compare/format.h"
+#include "harness/compare/policy.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string kOk = "ok > active > ok", kRaised = "900 > invalidated > 901";
+
+// A run of one case in which every test documents "D…".
+struct FakeRun {
+  std::string release = "2.6.0", gpu = "G", driver = "1", runtime = "12.4", started = "2026-01-01T00:00:00Z",
+              hash = "h";
+  std::string effect = "raises", end = "complete", broken = "nothing";
+  int format = 2;
+  std::vector<Json> tests = {{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}};
+
+  FakeRun& line(Json test) {
+    tests.push_back(std::move(test));
+    return *this;
+  }
+  FakeRun& saw(const std::string& seen, const std::string& name = "Reproduces", const Json& more = Json::object()) {
+    const bool as_documented = seen.rfind('D', 0) == 0;
+    Json test = {{"test", "c." + name},
+                 {"ending", "exited"},
+                 {"code", as_documented ? 0 : 1},
+                 {"ended", as_documented ? "passed" : "failed"},
+                 {"seen", seen},
+                 {"documented", "D*"},
+                 {"healthy", kOk}};
+    test.update(more);
+    return line(test);
+  }
+  FakeRun& rate(int hits, int tries) {
+    return line({{"test", "c.ReproducesAtRate"},
+                 {"ending", "exited"},
+                 {"code", hits > 0 ? 0 : 1},
+                 {"ended", hits > 0 ? "passed" : "failed"},
+                 {"hits", hits},
+                 {"tries", tries}});
+  }
+  FakeRun& passed(const std::string& name, bool passed = true) {
+    return line({{"test", "c." + name},
+                 {"ending", "exited"},
+                 {"code", passed ? 0 : 1},
+                 {"ended", passed ? "passed" : "failed"}});
+  }
+  FakeRun& not_there(const std::string& name, const char* key) {
+    return line({{"test", "c." + name}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {key, "why not"}});
+  }
+
+  std::vector<Json> lines() const {
+    Json plan = Json::array(), names = Json::array();
+    for (const Json& test : tests) plan.push_back(test.at("test"));
+    for (const Json& test : tests) names.push_back(name_of(test.at("test")));
+    std::vector<Json> all = {{{"recapture", format},
+                              {"release", release},
+                              {"gpu", gpu},
+                              {"driver", driver},
+                              {"cuda_runtime", runtime},
+                              {"packed", false},
+                              {"break", broken},
+                              {"volatile", {{"started", started}}}},
+                             {{"plan", plan}},
+                             {{"case", "c"},
+                              {"family", "f"},
+                              {"hash", hash},
+                              {"title", "A title"},
+                              {"documented", "D"},
+                              {"nature", "defect"},
+                              {"fidelity", "verbatim"},
+                              {"needs", "gpu"},
+                              {"sources", Json::array()},
+                              {"deadline_s", 60},
+                              {"effect", effect},
+                              {"fixes", {{"FixIt", "Do it."}}},
+                              {"tests", names}}};
+    all.insert(all.end(), tests.begin(), tests.end());
+    if (!end.empty()) all.push_back({{"end", end}});
+    return all;
+  }
+  void write(const std::string& path) const {
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream file(path);
+    for (const Json& line : lines()) file << line.dump() << "\n";
+  }
+  Judged judged() const {
+    static int number = 0;
+    const std::string path = fmt::format("{}/compare-{}-{}.jsonl", ::testing::TempDir(), getpid(), ++number);
+    write(path);
+    Judged judged = judged_by_its_own_code(read_record(path), {});
+    fs::remove(path);
+    return judged;
+  }
+};
+
+Background background() {
+  Background background;
+  CatalogueCase one;
+  one.id = "c";
+  one.family = "f";
+  one.title = "A title";
+  one.why = "It happens to those who use a custom generator.";
+  one.tests = {
+      {"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}, {"FixIt", "fix", "", "Do it."}};
+  background.catalogue = {one};
+  return background;
+}
+
+Comparison compared(const std::vector<FakeRun>& from, const std::vector<FakeRun>& to,
+                    const Background& with = background()) {
+  Side before{"2.6.0", {}}, now{"2.15.0", {}};
+  for (const FakeRun& run : from) before.runs.push_back(run.judged());
+  for (FakeRun run : to) {
+    run.release = "2.15.0";
+    now.runs.push_back(run.judged());
+  }
+  return compare(before, now, with);
+}
+
+const ComparedTest& test_of(const Comparison& comparison, const std::string& name = "Reproduces") {
+  for (const ComparedTest& test : comparison.tests) {
+    if (test.test == "c." + name) return test;
+  }
+  static const ComparedTest kNone;
+  ADD_FAILURE() << "no test " << name;
+  return kNone;
+}
+
+Consequence consequence(const std::string& effect, const std::string& before, const std::string& now) {
+  FakeRun one, other;
+  one.effect = other.effect = effect;
+  return test_of(compared({one.saw(before)}, {other.saw(now)})).consequence;
+}
+
+TEST(Compare, TellsEveryConsequence) {
+  using C = Consequence;
+  const std::vector<std::tuple<std::string, std::string, std::string, C>> table = {
+      {"silently wrong", kRaised, "D", C::SilentNow},
+      {"leaks", kRaised, "D", C::SilentNow},
+      {"raises", kOk, "D", C::NewFailure},
+      {"silently wrong", kOk, "D", C::NewFailure},
+      {"leaks", kOk, "D", C::NewFailure},
+      {"crashes", kRaised, "D", C::NewFailure},
+      {"raises", kRaised, "check \"no\" > active > ok", C::ErrorChanged},
+      {"crashes", "D", kRaised, C::ErrorChanged},
+      {"warns", kOk, "D", C::ErrorChanged},
+      {"silently wrong", "D", kRaised, C::LoudNow},
+      {"leaks", "D", kRaised, C::LoudNow},
+      {"raises", "D", kOk, C::Workaround},
+      {"silently wrong", "D", kOk, C::Workaround},
+      {"raises", "D", "D", C::Same},
+      {"raises", kRaised, kRaised, C::Same},
+      {"silently wrong", "D1", "D2", C::Same},  // Other wrong numbers, both as documented.
+      {"works", kOk, "D", C::Same},
+  };
+  for (const auto& [effect, before, now, expected] : table) {
+    EXPECT_EQ(word(consequence(effect, before, now)), word(expected)) << effect << ", " << before << ", " << now;
+  }
+}
+
+TEST(Compare, SaysWhatAChangeMeansAndWhatToDo) {
+  FakeRun one, other;
+  one.effect = other.effect = "silently wrong";
+  const Comparison comparison = compared({one.saw(kRaised).passed("FixIt")}, {other.saw("D").passed("FixIt")});
+  ASSERT_EQ(comparison.changes.size(), 1U);
+  const CaseChange& change = comparison.changes.front();
+  EXPECT_EQ(
+      change.sentence,
+      "raised CUDA error 900, invalidating the capture in 2.6.0; in 2.15.0 it goes on with wrong numbers, without an "
+      "error");
+  EXPECT_THAT(change.fixes, ElementsAre("Do it."));
+  EXPECT_EQ(comparison.judged(), 3U);
+  EXPECT_EQ(comparison.unknown(), 0U);
+}
+
+TEST(Compare, ARemedyThatNoLongerHoldsIsGone) {
+  const Comparison fails = compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw("D").passed("FixIt", false)});
+  EXPECT_EQ(test_of(fails, "FixIt").consequence, Consequence::RemedyGone);
+  EXPECT_THAT(test_of(fails, "FixIt").sentence, HasSubstr("\"Do it.\" held in 2.6.0"));
+  const Comparison lacks =
+      compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw("D").not_there("FixIt", "inapplicable")});
+  EXPECT_EQ(test_of(lacks, "FixIt").consequence, Consequence::RemedyGone);
+  const Comparison needless =
+      compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw(kOk).not_there("FixIt", "inapplicable")});
+  EXPECT_EQ(test_of(needless, "FixIt").consequence, Consequence::Same) << "the failure has gone, too";
+  EXPECT_EQ(test_of(needless).consequence, Consequence::Workaround);
+  EXPECT_THAT(needless.changes.front().fixes, ElementsAre("Do it."));
+}
+
+TEST(Compare, AControlThatFailsIsANewFailureAndLeavesItsCaseUnknown) {
+  FakeRun broken;
+  broken.tests.front()["code"] = 1;
+  broken.tests.front()["ended"] = "failed";
+  const Comparison comparison = compared({FakeRun().saw("D")}, {broken.saw(kOk)});
+  EXPECT_EQ(test_of(comparison, "Control").consequence, Consequence::NewFailure);
+  EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
+  EXPECT_THAT(test_of(comparison).sentence, HasSubstr("a control of its case does not hold"));
+}
+
+TEST(Compare, NamesOfCallsCountWithoutTheirVersion) {
+  const auto by = [](const char* call, const char* type) {
+    return FakeRun().saw(kRaised, "Reproduces",
+                         {{"culprit", {{"api", call}, {"thread", "capturing"}}}, {"exception", type}});
+  };
+  const auto sentence = [&](const FakeRun& from, const FakeRun& to) {
+    return test_of(compared({from}, {to})).sentence;
+  };
+  EXPECT_EQ(sentence(by("cuCtxSynchronize", "E"), by("cuCtxSynchronize_v2", "E")), "");
+  EXPECT_THAT(sentence(by("cuMemAlloc_v2", "E"), by("cuMemFree_v2", "E")), HasSubstr("came from cuMemAlloc in 2.6.0"));
+  const Comparison typed = compared({by("cuA", "c10::Error")}, {by("cuA", "c10::AcceleratorError")});
+  EXPECT_EQ(test_of(typed).consequence, Consequence::ErrorChanged);
+  EXPECT_THAT(test_of(typed).sentence,
+              HasSubstr("was a c10::Error in 2.6.0, and is a c10::AcceleratorError in 2.15.0"));
+}
+
+TEST(Compare, ASignThatGoesAndLeavesTheDamageIsSilentNow) {
+  FakeRun before, now;
+  before.effect = now.effect = "leaks";
+  before.saw(kRaised).saw("D", "ReproducesMemoryKept");
+  const Comparison comparison = compared({before}, {now.saw(kOk).saw("D", "ReproducesMemoryKept")});
+  EXPECT_EQ(test_of(comparison).consequence, Consequence::SilentNow);
+  EXPECT_THAT(test_of(comparison).sentence, HasSubstr("that sign is gone, and it still leaks"));
+}
+
+TEST(Compare, WhileAnotherFormRemainsItSaysSo) {
+  const Comparison comparison = compared({FakeRun().saw("D").saw("D", "ReproducesElsewhere")},
+                                         {FakeRun().saw(kOk).saw("D", "ReproducesElsewhere")});
+  EXPECT_EQ(test_of(comparison).consequence, Consequence::Workaround);
+  EXPECT_THAT(test_of(comparison).sentence, HasSubstr("other forms of this failure remain"));
+}
+
+TEST(Compare, ARaceThatNeverOccurredAndNowDoesIsNewAndAllElseNeedsFiveRuns) {
+  const auto runs = [](std::initializer_list<int> hits) {
+    std::vector<FakeRun> all;
+    for (const int n : hits) all.push_back(FakeRun().rate(n, 100));
+    return all;
+  };
+  const auto of = [&](const std::vector<FakeRun>& from, const std::vector<FakeRun>& to) {
+    return test_of(compared(from, to), "ReproducesAtRate");
+  };
+  EXPECT_EQ(of(runs({0, 0, 0, 0, 0}), runs({1})).consequence, Consequence::NewFailure);
+  EXPECT_EQ(of(runs({9}), runs({0, 0, 0, 0, 0})).consequence, Consequence::Workaround);
+  EXPECT_EQ(of(runs({9}), runs({80})).consequence, Consequence::Same);
+  EXPECT_EQ(of(runs({0, 0, 0, 0, 0}), runs({0, 0, 0, 0, 0})).consequence, Consequence::Same);
+  for (const ComparedTest& few : {of(runs({0, 0, 0, 0}), runs({1})), of(runs({9}), runs({0}))}) {
+    EXPECT_EQ(few.consequence, Consequence::Unknown);
+    EXPECT_THAT(few.sentence, StartsWith("insufficient data: not seen in "));
+  }
+}
+
+TEST(Compare, OnlyTheSameCodeIsCompared) {
+  Background background;
+  FakeRun now;
+  now.hash = "new";
+  const Comparison other = compared({FakeRun().saw("D")}, {now.saw(kOk)});
+  EXPECT_EQ(test_of(other).consequence, Consequence::Unknown);
+  EXPECT_EQ(test_of(other).sentence, "not comparable: 2.6.0 and 2.15.0 ran different code of the case");
+  // Each side's newest run with code that the other has as well, although the tree has gone on since.
+  background.rules.tree["c"] = {"f", "", "source", "new"};
+  const Comparison moved = compared({FakeRun().saw("D")}, {now, FakeRun().saw(kOk)}, background);
+  EXPECT_EQ(test_of(moved).consequence, Consequence::Workaround);
+  EXPECT_THAT(moved.head,
+              ::testing::Contains(HasSubstr("1 case has changed since these runs; both sides ran the same")));
+  const Comparison one = compared({FakeRun().saw("D")}, {now}, background);
+  EXPECT_THAT(test_of(one).sentence, HasSubstr("; `ci/suite 2.6.0` runs today's"));
+  // Hashes of different formats count different things: both must be the tree's.
+  FakeRun old;
+  old.format = 1;
+  old.hash = "source";
+  EXPECT_EQ(test_of(compared({old.saw("D")}, {now}, background)).consequence, Consequence::Workaround);
+  background.rules.tree["c"].hash = "moved on";
+  EXPECT_EQ(test_of(compared({old}, {now}, background)).consequence, Consequence::Unknown);
+}
+
+TEST(Compare, WhatOneSideDoesNotSayIsUnknownWithItsReason) {
+  const std::vector<std::tuple<FakeRun, FakeRun, std::string>> table = {
+      {FakeRun().not_there("Reproduces", "skipped"), FakeRun().saw("D"), "cannot run in 2.6.0: why not"},
+      {FakeRun().saw("D"), FakeRun().not_there("Reproduces", "inapplicable"), "not applicable in 2.15.0: why not"},
+      {FakeRun(), FakeRun().saw("D"), "not part of any run of 2.6.0"},
+      {FakeRun().saw("D"), FakeRun().saw("D", "Reproduces", {{"code", 1}}),
+       "inconclusive in 2.15.0: it said that it passed"},
+  };
+  for (const auto& [from, to, words] : table) {
+    const Comparison comparison = compared({from}, {to});
+    EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
+    EXPECT_THAT(test_of(comparison).sentence, StartsWith(words));
+    EXPECT_EQ(comparison.unknown(), 1U);
+  }
+}
+
+TEST(Compare, HasAnExitCodeForEachOutcome) {
+  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw("D")})), Exit::AsExpected);
+  EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")})), Exit::Changed);
+  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)})), Exit::NewlyFixed);
+  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun()})), Exit::Inconclusive);
+  EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk).saw("D", "ReproducesTwo")}, {FakeRun().saw("D")})), Exit::Changed)
+      << "what is known to hurt does so whatever else is unknown";
+}
+
+// Of two sides that differ in everything, in each format.
+Comparison rich() {
+  FakeRun before, now;
+  before.effect = now.effect = "silently wrong";
+  before.saw(kRaised).saw("D", "ReproducesB").saw("D", "ReproducesC").saw("D", "ReproducesGone").passed("FixIt");
+  now.saw("D").saw(kRaised, "ReproducesB").saw(kOk, "ReproducesC").passed("FixIt", false);
+  return compared({before}, {now});
+}
+
+TEST(Format, IsOrderedByConsequenceAndTheSameEachTime) {
+  const std::string text = as_text(rich());
+  size_t last = 0;
+  for (const char* heading : {"silent now", "remedy gone", "silent -> loud", "workarounds you may delete", "unknown"}) {
+    const size_t at = text.find(std::string("\n") + heading + "\n");
+    EXPECT_NE(at, std::string::npos) << heading << "\n" << text;
+    EXPECT_GE(at, last) << heading;
+    last = at;
+  }
+  EXPECT_THAT(text,
+              HasSubstr("5 judged, 1 unknown: 1 silent now, 1 remedy gone, 1 silent -> loud, 1 workarounds you may "
+                        "delete, 1 the same"));
+  EXPECT_THAT(text, HasSubstr("more: recapture show c"));
+  EXPECT_THAT(text, HasSubstr("bundled: CUDA runtime 12.4, cuDNN not on record"));
+  EXPECT_EQ(text, as_text(rich()));
+}
+
+TEST(Format, JsonHasTheseKeysAndNoOthers) {
+  const Json json = as_json(rich());
+  std::vector<std::string> keys, of_a_change;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  for (const auto& [key, value] : json.at("changes").at(0).items()) of_a_change.push_back(key);
+  EXPECT_THAT(keys, ElementsAre("from", "to", "judged", "unknown", "changes"));
+  EXPECT_THAT(of_a_change, ElementsAre("consequence", "case", "tests", "sentence", "fix", "upstream"));
+  EXPECT_EQ(json.at("changes").at(0).at("consequence"), "silent now");
+  EXPECT_EQ(json.at("changes").at(0).at("tests"), Json({"c.Reproduces"}));
+}
+
+TEST(Format, MarkdownStaysBelowGitHubsLimitAndCountsWhatItLeavesOut) {
+  Comparison comparison = rich();
+  CaseChange large = comparison.changes.front();
+  large.sentence = std::string(10000, 'x') + "|<b>";
+  comparison.changes.assign(300, large);
+  const std::string text = as_markdown(comparison);
+  EXPECT_LT(text.size(), 1024U * 1024U);
+  EXPECT_GT(text.size(), 900U * 1000U);
+  EXPECT_THAT(text, HasSubstr("x\\|&lt;b&gt;"));
+  EXPECT_THAT(text, HasSubstr(" more are left out here; `recapture compare` has them all."));
+}
+
+TEST(Format, JUnitFailsForWhatHurtsAndNeverPassesForWhatIsUnknown) {
+  pugi::xml_document xml;
+  ASSERT_TRUE(xml.load_string(as_junit(rich()).c_str()));
+  EXPECT_EQ(xml.select_nodes("//failure").size(), 2U);
+  EXPECT_EQ(xml.select_nodes("//testcase[@name='ReproducesGone']/error").size(), 1U);
+  EXPECT_EQ(xml.select_nodes("//testsuite[@name='comparison']//error").size(), 1U) << "1 of 6 is more than a tenth";
+  const auto suite = xml.select_node("//testsuite[@name='c']").node();
+  EXPECT_EQ(suite.attribute("tests").as_int(), 6);
+  EXPECT_EQ(suite.attribute("failures").as_int(), 2);
+}
+
+TEST(Gate, BlocksByItsPolicyAndNeverForWhatIsBetter) {
+  const auto decided = [](const Policy& policy, const Comparison& comparison) {
+    return decide(policy, comparison).exit;
+  };
+  const Policy standard;
+  const Comparison worse = compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}),
+                   better = compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)});
+  const Comparison another = compared({FakeRun().saw(kRaised)}, {FakeRun().saw("check \"no\" > active > ok")});
+  EXPECT_EQ(decided(standard, worse), Exit::Changed);
+  EXPECT_EQ(decided(standard, another), Exit::AsExpected) << "another text of an error is in nobody's way unasked";
+  EXPECT_EQ(decided(standard, better), Exit::AsExpected);
+  EXPECT_EQ(decided(standard, compared({FakeRun().saw("D")}, {FakeRun()})), Exit::Inconclusive);
+  Policy strict = standard, blind = standard;
+  strict.block = {Consequence::ErrorChanged};
+  blind.unknown = 100;
+  EXPECT_EQ(decided(strict, another), Exit::Changed);
+  EXPECT_EQ(decided(strict, worse), Exit::AsExpected);
+  EXPECT_EQ(decided(blind, compared({FakeRun().saw("D")}, {FakeRun().saw("D").saw("D", "ReproducesTwo")})),
+            Exit::AsExpected);
+  EXPECT_EQ(decided(standard, restricted(worse, {})), Exit::Inconclusive) << "nothing was judged";
+}
+
+TEST(Gate, ConcernsAreFamiliesCasesAndWhatCasesSpeakOf) {
+  const Catalogue cases = background().catalogue;
+  for (const char* word : {"f", "c", "c*", "custom generators", "Custom Generator"}) {
+    EXPECT_THAT(cases_concerned(word, cases), ElementsAre("c")) << word;
+  }
+  EXPECT_THROW(cases_concerned("stom", cases), Stop) << "a word begins where it begins";
+  const Catalogue all = read_catalogue(RECAPTURE_ROOT);
+  const auto ddp = cases_concerned("DDP", all), graphed = cases_concerned("graphed callables", all);
+  for (const char* id :
+       {"grad_holder_built_on_default_stream", "accumulate_grad_on_default_stream", "watchdog_query_in_capture"}) {
+    EXPECT_EQ(ddp.count(id), 1U) << id;
+  }
+  EXPECT_EQ(graphed.count("grad_aliases_static_buffer"), 1U);
+}
+
+// Records in a folder of their own, read by the program.
+class Sides : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::create_directories(reports);
+    FakeRun().saw(kOk).write(reports + "/2.6.0/g.jsonl");
+    FakeRun now;
+    now.release = "2.15.0";
+    now.started = "2026-01-02T00:00:00Z";
+    now.saw("D").write(reports + "/2.15.0/g.jsonl");
+  }
+  Said compare(const std::string& arguments) const { return recapture("compare " + arguments); }
+
+  const std::string reports = folder + "/reports";
+};
+
+TEST_F(Sides, AreReleasesRecordsFoldersAndRunsByTime) {
+  const std::vector<std::string> all = {"2.6.0 2.15.0",
+                                        "2.6 2.15",
+                                        "latest~1 latest",
+                                        "good latest",
+                                        "good " + reports + "/2.15.0/g.jsonl",
+                                        "2.6.0/g.jsonl 2.15.0",
+                                        reports + "/2.6.0 " + reports + "/2.15.0/"};
+  for (const std::string& sides : all) {
+    const Said said = compare(sides);
+    EXPECT_EQ(said.code, 1) << sides << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr("2.6.0 -> 2.15.0, G, driver 1\n")) << sides;
+    EXPECT_THAT(said.out, HasSubstr("new failures")) << sides;
+  }
+  EXPECT_EQ(compare("2.6.0 2.6.0").code, 0);
+  EXPECT_EQ(compare("2.15.0 2.6.0").code, 5);
+}
+
+TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
+  FakeRun second;
+  second.started = "2026-01-03T00:00:00Z";
+  second.saw("D").write(reports + "/2.6.0/g.run-2.jsonl");
+  EXPECT_THAT(compare(reports + "/2.6.0/g.jsonl " + reports + "/2.6.0/g.run-2.jsonl").out,
+              StartsWith("g.jsonl -> g.run-2.jsonl, G"));
+  FakeRun cut = second;
+  cut.started = "2026-01-04T00:00:00Z";
+  cut.end = "";
+  cut.write(reports + "/2.6.0/g.run-3.jsonl");
+  const Said said = compare("good latest");  // The newest is cut short, and the one before it is whole.
+  EXPECT_THAT(said.out, StartsWith("good -> latest, G"));
+  EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
+  EXPECT_EQ(said.code, 0) << said.out;
+}
+
+TEST_F(Sides, AreGoodIfSomebodySaysSo) {
+  FakeRun second;
+  second.release = "2.15.0";
+  second.started = "2026-01-03T00:00:00Z";
+  second.saw("D").write(reports + "/2.15.0/g.run-2.jsonl");
+  EXPECT_EQ(compare("good latest").code, 0) << "the run before it";
+  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").out, "2.6.0/g.jsonl is good\n");
+  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(text_of(reports + "/good.txt"), "2.6.0/g.jsonl\n");
+  EXPECT_EQ(compare("good latest").code, 1);
+  FakeRun cut;
+  cut.end = "";
+  cut.write(reports + "/2.6.0/cut.jsonl");
+  cut.write(folder + "/elsewhere.jsonl");
+  EXPECT_THAT(recapture("good " + reports + "/2.6.0/cut.jsonl").out,
+              HasSubstr("is not whole, and no run to compare with"));
+  EXPECT_THAT(recapture("good " + folder + "/elsewhere.jsonl").out, HasSubstr("does not lie below"));
+  EXPECT_EQ(recapture("good " + folder + "/none.jsonl").code, 2);
+}
+
+TEST_F(Sides, AreReleasesAlsoWhereABuildHasTheirName) {
+  fs::create_directories(folder + "/build/2.15.0/cases");
+  EXPECT_EQ(shell("cd '" + folder + "/build' && ./recapture compare 2.6.0 2.15.0").code, 1);
+}
+
+TEST_F(Sides, AreOfOneMachine) {
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    FakeRun other;
+    other.release = release;
+    other.gpu = "Another";
+    other.saw(kOk).write(reports + "/" + release + "/a.jsonl");
+  }
+  EXPECT_THAT(compare("2.6.0 2.15.0").out, HasSubstr("--gpu or --driver chooses"));
+  EXPECT_EQ(compare("2.6.0 2.15.0 --gpu another").code, 0);
+  EXPECT_EQ(compare("2.6.0 2.15.0 --gpu g --driver 1").code, 1);
+  FakeRun host;
+  host.gpu = host.driver = "";
+  host.saw(kOk).write(reports + "/2.6.0/host.jsonl");
+  host.release = "2.15.0";
+  host.write(reports + "/2.15.0/host.jsonl");
+  EXPECT_THAT(compare("2.6.0 2.15.0 --gpu none").out, StartsWith("2.6.0 -> 2.15.0, no GPU\n"));
+}
+
+TEST_F(Sides, OfSeveralRuntimesTakeOneAndSayWhich) {
+  FakeRun other;
+  other.release = "2.15.0";
+  other.runtime = "13.2";
+  other.started = "2026-01-03T00:00:00Z";
+  other.saw(kOk).write(reports + "/2.15.0/g.run-2.jsonl");
+  const Said newest = compare("2.6.0 2.15.0");
+  EXPECT_EQ(newest.code, 0) << newest.out;
+  EXPECT_THAT(newest.out, HasSubstr("CUDA runtime 12.4 -> 13.2"));
+  EXPECT_THAT(newest.out, HasSubstr("--cuda-runtime chooses of 12.4, 13.2"));
+  EXPECT_EQ(compare("2.6.0 2.15.0 --cuda-runtime 12.4").code, 1);
+}
+
+TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
+  FakeRun elsewhere, broken;
+  elsewhere.release = "2.11.0";
+  elsewhere.driver = "2";
+  elsewhere.saw(kOk).write(reports + "/2.11.0/g.jsonl");
+  broken.broken = "trigger";
+  broken.saw(kOk).write(folder + "/broken.jsonl");
+  fs::create_directories(folder + "/empty");
+  std::ofstream(folder + "/none.jsonl") << "{\"nothing\":1}\n";
+  std::ofstream(folder + "/torn.jsonl") << "{\"recapture\":2,\n{}\n";
+  std::ofstream(folder + "/x.txt") << "mine";
+  const std::string f = folder + "/";
+  const std::vector<std::tuple<std::string, int, std::string>> table = {
+      {"2.6.0", 2, "to"},
+      {"2.99.0 2.15.0", 2, "there is no release '2.99.0'"},
+      {"2.16.0 2.15.0", 2, "did you mean 2.11.0, 2.15.0 or 2.6.0?"},
+      {"2.6.0 nonsense", 2, "a side is a release, a record, a folder"},
+      {"2.6.0 " + f + "missing.jsonl", 2, "cannot read it: No such file or directory"},
+      {"2.6.0 " + f + "empty", 4, "no records below"},
+      {"2.6.0 " + f + "none.jsonl", 2, "none.jsonl:1: not a line of a record"},
+      {"2.6.0 " + f + "torn.jsonl", 2, "torn.jsonl:1: not a line of a record"},
+      {"2.6.0 " + f + "broken.jsonl", 2, "was broken on purpose (trigger)"},
+      {"2.6.0 2.11.0", 2, "not comparable: 2.6.0 ran on G, driver 1, and 2.11.0 on G, driver 2; GPU, driver"},
+      {"2.6.0 " + reports, 2, "a side is one release"},
+      {"2.6.0 latest~x", 2, "'latest~x' is not a run such as latest~1"},
+      {"latest latest~7", 4, "there is no latest~7"},
+      {"good 2.6.0", 4, "no good run"},
+      {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200"},
+      {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
+      {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
+      {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is no XML"},
+      {"2.6.0 2.15.0 --junit " + f + "no/x.xml", 7, "cannot write it"},
+      {"latest~1 latest --records " + f + "empty", 4, "no records below"},
+      {"'' 2.15.0", 2, "is empty"},
+  };
+  for (const auto& [arguments, code, words] : table) {
+    const Said said = compare(arguments);
+    EXPECT_EQ(said.code, code) << arguments << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << arguments << "\n" << said.out;
+  }
+  EXPECT_EQ(compare("2.6.0 2.15.0 > /dev/full").code, 7);
+}
+
+TEST_F(Sides, JUnitIsWrittenBesideTheText) {
+  const std::string xml = folder + "/out.xml";
+  EXPECT_EQ(compare("2.6.0 2.15.0 --json --junit " + xml).code, 1);
+  pugi::xml_document document;
+  EXPECT_TRUE(document.load_file(xml.c_str()));
+}
+
+// With the same case built for both releases.
+class GateRuns : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::remove(cases + "/twofold");
+    add_case("steady");
+    fs::create_directories(folder + "/build/2.6.0");
+    fs::copy(folder + "/build/2.15.0/cases", folder + "/build/2.6.0/cases", fs::copy_options::recursive);
+  }
+  void catalogue() const {
+    const Said made = recapture("catalogue --release 2.15.0");
+    fs::create_directories(folder + "/cases");
+    std::ofstream(folder + "/cases/catalogue.json") << made.out;
+  }
+  size_t records(const std::string& release) const {
+    const fs::path runs = folder + "/build/gate/" + release;
+    return fs::exists(runs) ? static_cast<size_t>(std::distance(fs::directory_iterator(runs), {})) : 0;
+  }
+};
+
+TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
+  const Said said = shell("'" + folder + "/build/recapture' gate 2.6 2.15 --run --gpu none --json 2>/dev/null");
+  EXPECT_EQ(said.code, 0) << said.out;
+  const Json answer = Json::parse(said.out);
+  EXPECT_EQ(answer.at("unknown"), 0);
+  ASSERT_EQ(answer.at("changes").size(), 1U);
+  EXPECT_EQ(answer.at("changes")[0].at("consequence"), "workarounds you may delete");
+  EXPECT_EQ(records("2.6.0"), 1U);
+  EXPECT_EQ(records("2.15.0"), 1U);
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.6.0"), 1U) << "what is on record was run again";
+  fs::remove_all(folder + "/build/gate/2.15.0");
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.15.0"), 1U);
+  add_case("steady_too");
+  fs::copy(cases + "/steady_too", folder + "/build/2.6.0/cases/doubtful/steady_too");
+  catalogue();
+  const Said more = recapture("gate 2.6 2.15 --run --gpu none");
+  EXPECT_EQ(more.code, 0);
+  EXPECT_THAT(more.out, AllOf(HasSubstr("steady_too.ControlHolds"), Not(HasSubstr("steady.ControlHolds"))));
+}
+
+TEST_F(GateRuns, OnlyReleasesThatAreBuiltAndOnlyWhereItCan) {
+  for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"2.6 2.15", 7, "no GPU to run on: no driver; --gpu none runs what needs none"},
+           {"2.6 latest --gpu none", 2, "'latest'"},
+           {"2.6 2.11 --gpu none", 2, "'2.11'"},
+           {"2.6 2.15 --gpu none --records /proc/nowhere", 7, "cannot make this record"},
+           {"2.6 2.15 --gpu none --json --markdown", 2, "cannot be combined"}}) {
+    const Said said = recapture("gate --run " + arguments);
+    EXPECT_EQ(said.code, code) << arguments << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+}
+
+TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
+  const std::string policy = folder + "/p.toml";
+  const auto gate = [&](const std::string& text) {
+    std::ofstream(policy) << text;
+    return recapture("gate 2.6.0 2.15.0 --policy " + policy);
+  };
+  const Said blocked = recapture("gate 2.6.0 2.15.0");
+  EXPECT_EQ(blocked.code, 1);
+  EXPECT_THAT(blocked.out, HasSubstr("\nblocked: new failures (c)\n"));
+  EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "what is only better does not block";
+  const Said passes = gate("block = ['silent now']\nunknown = 5\n");
+  EXPECT_EQ(passes.code, 0) << passes.out;
+  EXPECT_THAT(passes.out, HasSubstr("\npasses\n"));
+  for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
+           {"block = ['everything']", "'block' takes silent now, new failures"},
+           {"block = ['the same']", "not 'the same'"},
+           {"block = 'silent now'", "'block' is no list of texts"},
+           {"blocks = []", "unknown key 'blocks'"},
+           {"unknown = 101", "'unknown' is no whole number from 0 to 100"},
+           {"unknown = '5 %'", "'unknown' is no whole number"},
+           {"concerns = ['zeppelins']", "no case is about 'zeppelins'"},
+           {"block = [", "p.toml:1: "}}) {
+    const Said said = gate(text);
+    EXPECT_EQ(said.code, 2) << text;
+    EXPECT_THAT(said.out, HasSubstr(words)) << text;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+  EXPECT_EQ(recapture("gate 2.6.0 2.15.0 --policy " + folder + "/none.toml").code, 2);
+}
+
+// What real records say, change by change. Sentences may become better; what they are about may not change unseen.
+TEST(Compare, OfCommittedRecordsSaysWhatUpstreamChanged) {
+  const Said said =
+      shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
+                            "/reports/2.6.0/nvidia-h200.jsonl " RECAPTURE_ROOT "/reports/2.15.0/nvidia-h200.jsonl");
+  ASSERT_EQ(said.code, 1) << said.out;
+  const Json json = Json::parse(said.out);
+  std::string lines =
+      fmt::format("{} judged, {} unknown\n", json.at("judged").get<int>(), json.at("unknown").get<int>());
+  for (const Json& change : json.at("changes")) {
+    lines += fmt::format("{}\t{}\t{}\t{}\n", change.at("consequence").get<std::string>(),
+                         change.at("case").get<std::string>(), change.at("tests").dump(),
+                         change.at("upstream").get<std::string>());
+  }
+  std::ifstream file(RECAPTURE_ROOT "/harness/tests/data/compare-2.6.0-2.15.0.tsv");
+  EXPECT_EQ(lines, std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+}  // namespace
+}  // namespace recapture

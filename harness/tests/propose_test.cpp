@@ -1,0 +1,168 @@
+// What `expect propose` makes of a record's surprises, and that the checks refuse it until it has reasons.
+#include "harness/check/propose.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/check/expectations.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kChanges = R"([[change]]
+what = 'a check'
+number = 'pytorch#1'
+
+  [[change.expect]]
+  tests = ["c.ReproducesA", "c.ReproducesB"]
+  where = { release = "==2.14" }
+  result = "healthy"
+  records = ["2.14.0/g.jsonl"]
+
+  [[change.expect]]
+  tests = ["c.ReproducesC"]
+  where = { release = ">=2.14" }
+  result = "healthy"
+  records = [
+    "2.14.0/g.jsonl",
+  ]
+)";
+
+class Propose : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::create_directories(folder + "/cases");
+    fs::create_directories(folder + "/reports/2.15.0");
+    std::ofstream(changes) << kChanges;
+  }
+  // A whole run of 2.15.0 in which each test, which documents 900, saw that.
+  void record_of(const std::map<std::string, std::string>& seen) const {
+    std::ofstream file(record_path);
+    Json plan = {"c.Control"}, names = {"Control"};
+    for (const auto& [name, text] : seen) {
+      plan.push_back("c." + name);
+      names.push_back(name);
+    }
+    file << Json{{"recapture", 2}, {"release", "2.15.0"}, {"gpu", "G"}, {"driver", "1"}, {"packed", false}}.dump()
+         << "\n"
+         << Json{{"plan", plan}}.dump() << "\n"
+         << Json{{"case", "c"},
+                 {"family", "f"},
+                 {"hash", "h"},
+                 {"title", "T"},
+                 {"documented", "900"},
+                 {"nature", "defect"},
+                 {"fidelity", "verbatim"},
+                 {"needs", "gpu"},
+                 {"sources", Json::array()},
+                 {"deadline_s", 60},
+                 {"tests", names}}
+                .dump()
+         << "\n"
+         << Json{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}.dump() << "\n";
+    for (const auto& [name, text] : seen) {
+      const bool as_documented = text == "900";
+      file << Json{{"test", "c." + name},
+                   {"ending", "exited"},
+                   {"code", as_documented ? 0 : 1},
+                   {"ended", as_documented ? "passed" : "failed"},
+                   {"seen", text},
+                   {"documented", "900"},
+                   {"healthy", "ok"}}
+                  .dump()
+           << "\n";
+    }
+    file << R"({"end":"complete"})"
+         << "\n";
+  }
+  // Applies what it prints, as a user would, and returns that.
+  std::string applied() const {
+    const Said said = shell("cd '" + folder +
+                            "' && build/recapture expect propose reports/2.15.0/g.jsonl | tee p.diff | "
+                            "git apply - && cat p.diff");
+    EXPECT_EQ(said.code, 0) << said.out << text_of(changes);
+    return said.out;
+  }
+  // How many tests surprise by the file as it is now.
+  size_t surprises() const {
+    Rules rules;
+    rules.expectations = expectations_of(read_changes(folder));
+    size_t count = 0;
+    for (const Row& row : judge_record(read_record(record_path), rules))
+      count += tone_of(row.verdict) == Tone::Red ? 1 : 0;
+    return count;
+  }
+
+  const std::string changes = folder + "/cases/changes.toml", record_path = folder + "/reports/2.15.0/g.jsonl";
+};
+
+TEST(Widened, IsTheLeastThatHoldsTheVersionToo) {
+  EXPECT_EQ(widened(">=2.13", "2.12.1"), ">=2.12.1");
+  EXPECT_EQ(widened("<2.13", "2.13.0"), "<=2.13.0");
+  EXPECT_EQ(widened(">=2.8, <2.11", "2.15.0"), ">=2.8, <=2.15.0");
+  EXPECT_EQ(widened("==2.14", "2.15.0"), ">=2.14, <=2.15.0");
+  EXPECT_EQ(widened("==2.14", "2.6.0"), ">=2.6.0, <=2.14");
+}
+
+TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
+  record_of({{"ReproducesA", "ok"}, {"ReproducesB", "ok"}, {"ReproducesC", "ok"}});
+  ASSERT_EQ(surprises(), 2U);
+  EXPECT_THAT(applied(), HasSubstr("2.15.0/g.jsonl: 2 widened, 0 narrowed, 0 new"));
+  const std::string now = text_of(changes);
+  EXPECT_THAT(now, HasSubstr("where = { release = \">=2.14, <=2.15.0\" }"));
+  EXPECT_THAT(now, HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
+  EXPECT_THAT(now, Not(HasSubstr(kTodo)));
+  EXPECT_EQ(surprises(), 0U);
+  EXPECT_THAT(recapture("expect propose " + record_path).out, Not(HasSubstr("@@")));
+}
+
+TEST_F(Propose, NeverWidensForOneTestWhatIsFalseForAnother) {
+  record_of({{"ReproducesA", "ok"}, {"ReproducesB", "900"}});
+  EXPECT_THAT(applied(), HasSubstr("0 widened, 0 narrowed, 1 new"));
+  EXPECT_EQ(surprises(), 0U);
+}
+
+TEST_F(Propose, GroupsTheRestByWhatChangedAndLeavesTheReasonOpen) {
+  record_of({{"ReproducesD", "it's new"}, {"ReproducesE", "it's new"}, {"ReproducesF", "901"}});
+  ASSERT_EQ(surprises(), 3U);
+  EXPECT_THAT(applied(), HasSubstr("0 widened, 0 narrowed, 3 new"));
+  EXPECT_EQ(surprises(), 0U);
+  const auto read = read_changes(folder);
+  ASSERT_EQ(read.size(), 3U) << "one more for each pair of what is documented and what was seen";
+  EXPECT_EQ(read[1].expectations.size() + read[2].expectations.size(), 3U);
+  EXPECT_THAT(
+      expectation_errors(expectations_of(read), {"2.14.0", "2.15.0"}, {read_record(record_path)}, folder + "/reports"),
+      Contains(HasSubstr("its reason is still to be found: TODO")));
+}
+
+TEST_F(Propose, EndsTheRangeOfAnEntryThatIsNoLongerTrue) {
+  record_of({{"ReproducesC", "900"}});
+  ASSERT_EQ(surprises(), 1U);
+  EXPECT_THAT(applied(), HasSubstr("0 widened, 1 narrowed, 0 new"));
+  EXPECT_THAT(text_of(changes), HasSubstr("where = { release = \">=2.14, <2.15.0\" }"));
+  EXPECT_EQ(surprises(), 0U);
+}
+
+TEST_F(Propose, WhatIsWrongGetsOneLineAndItsExitCode) {
+  for (const auto& [arguments, words] :
+       std::vector<std::pair<std::string, std::string>>{{"expect", "subcommand"},
+                                                        {"expect propose", "record"},
+                                                        {"expect propose " + folder + "/none.jsonl", "cannot read it"},
+                                                        {"expect propose " + changes, "not a line of a record"}}) {
+    const Said said = recapture(arguments);
+    EXPECT_EQ(said.code, 2) << arguments;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+}
+
+}  // namespace
+}  // namespace recapture
