@@ -115,6 +115,38 @@ TEST(Explain, ThreadLocalModeDoesNotCureThe906) {
   EXPECT_EQ(useless->holds, false);
 }
 
+// Calls that few expect in a driver's log, each with an error of its own.
+TEST(Explain, ACallInTheDriversLogSpeaksForItsCause) {
+  for (const auto& [line, cause] : std::vector<std::pair<std::string, std::string>>{
+           {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamGetId", "callback_in_capture"},
+           {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuGraphUpload", "graph_used_in_capture"},
+           {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuCtxSetLimit", "device_setting_in_capture"},
+           {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuProfilerStart", "device_setting_in_capture"},
+           {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemPoolTrimTo", "raw_pool_call_in_capture"},
+           {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuMemcpyBatchAsync", "copy_refused_in_capture"},
+           {"Returning 906 (CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) from cuStreamIsCapturing",
+            "errors_that_break_nothing"}}) {
+    const Explanation explanation = explained("[CUDA][E] " + line + "\n");
+    ASSERT_THAT(explanation.causes, Not(IsEmpty())) << line;
+    EXPECT_EQ(explanation.causes.front().id, cause) << line;
+  }
+}
+
+TEST(Explain, NoCaptureModeHelpsAgainstADestroyedCublasHandle) {
+  const Explanation explanation = explained(
+      "cublasDestroy(handle) in a worker thread\nCUDA error: operation not permitted when stream is capturing");
+  ASSERT_THAT(explanation.causes, Not(IsEmpty()));
+  EXPECT_EQ(explanation.causes.front().id, "cublas_handle_destroyed_in_other_thread");
+  EXPECT_TRUE(std::any_of(explanation.remedies.begin(), explanation.remedies.end(), [](const RemedyFor& remedy) {
+    return remedy.useless && remedy.text.find("Another capture mode") == 0;
+  }));
+  for (const RemedyFor& remedy : explanation.remedies) {
+    if (remedy.cause == "cublas_handle_destroyed_in_other_thread" && !remedy.useless) {
+      EXPECT_THAT(remedy.text, Not(HasSubstr("thread_local")));
+    }
+  }
+}
+
 TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
   Row fix;
   fix.test = "item_in_capture.FixReadAfterReplay";
