@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/commands/commands.h"
+#include "harness/judge/version.h"
 #include "harness/record/output.h"
 #include "harness/run/environment.h"
 #include "harness/show/junit.h"
@@ -30,6 +31,10 @@ struct Typed {
 // What is to be run, as typed.
 RunOptions what_to_run(const Typed& typed) {
   RunOptions options = typed.options;
+  const std::string& runtime = options.cuda_runtime;
+  if (!runtime.empty() && (!is_version(runtime) || runtime.find('.') == std::string::npos)) {
+    throw Stop(Exit::Usage, fmt::format("--cuda-runtime takes a version such as 12.9, not '{}'", runtime));
+  }
   if (typed.broken) options.broken = break_of(*typed.broken).value();
   if (typed.shard) options.shard = read_shard(*typed.shard);
   if (options.go_on) {
@@ -42,6 +47,9 @@ RunOptions what_to_run(const Typed& typed) {
     // What is not typed is as in the run that began the record.
     const Record begun = read_record(options.resume);
     if (options.release.empty()) options.release = begun.where("release");
+    if (options.cuda_runtime.empty() && begun.environment.contains("cuda_runtime_by")) {
+      options.cuda_runtime = begun.where("cuda_runtime");
+    }
     if (!typed.broken) options.broken = begun.broken();
     const std::string demanded = begun.where("require");
     options.demands.gpu = demanded.find("gpu") != std::string::npos;
@@ -151,6 +159,9 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--env", typed->env, "NAME=VALUE: a variable that tests are to have; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
+  command->add_option(
+      "--cuda-runtime", options.cuda_runtime,
+      "A CUDA runtime to use instead of LibTorch's own, such as 12.9 (ci/libtorch --cuda-runtime gets it)");
   command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) where it is not there")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -270,14 +270,17 @@ class Finder {
                                                   fmt::join(releases, ", "))));
     }
     if (runtimes.size() < 2) return;
-    std::string runtime = text_at(runs.heads.front().environment, "cuda_runtime");
+    const auto comes_with_it = [](const Head& head) { return !head.environment.contains("cuda_runtime_by"); };
+    const auto usual = std::find_if(runs.heads.begin(), runs.heads.end(), comes_with_it);
+    const Head& head = usual == runs.heads.end() ? runs.heads.front() : *usual;
+    std::string runtime = text_at(head.environment, "cuda_runtime");
     if (runtimes.count(choice_.cuda_runtime) != 0) {
       runtime = choice_.cuda_runtime;
     } else {
       notes_.push_back(visible(fmt::format("{} also ran with other CUDA runtimes than {}; --cuda-runtime chooses of {}",
                                            runs.word, runtime, fmt::join(runtimes, ", "))));
     }
-    drop([&](const Head& head) { return text_at(head.environment, "cuda_runtime") != runtime; });
+    drop([&](const Head& one) { return text_at(one.environment, "cuda_runtime") != runtime; });
   }
 
   // A side is called by its release; where that is the same, by what the user called it.

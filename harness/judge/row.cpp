@@ -20,7 +20,9 @@ std::string first_assertion(const TestRecord& test) {
 
 // What a reader wants to know of a test, in a few words.
 std::string seen_words(Kind kind, const TestRecord& test) {
-  if (test.has("stub")) return test.text("stub");
+  for (const char* reason : {"stub", "lacks"}) {
+    if (test.has(reason)) return test.text(reason);
+  }
   if (std::string words = contradiction(kind, test); !words.empty()) return words;
   if (said(kind, test) == "mixed")
     return "it saw what is documented, and an assertion failed: " + first_assertion(test);
@@ -118,6 +120,13 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
   return failures > 0 && healthy == failures;
 }
 
+// Whether this failure is expected to be gone on the record's machine, and gone in the way that was seen.
+bool gone_as_expected(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
+  const Expectation* expected = find_expectation(rules.expectations, row.test, record);
+  return expected != nullptr && expected->result == word(Result::Healthy) &&
+         judge(row.kind, row.result, expected, test.text(key::seen)) == Verdict::AsExpected;
+}
+
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, Row& row) {
   if (rules.stale(record, row.case_id)) {
     row.verdict = Verdict::Stale;
@@ -131,6 +140,10 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     if (record.broken() == Break::Remedy && row.result == Result::Holds && gone(record, row.case_id, rules)) {
       row.verdict = Verdict::NotApplicable;
       row.seen = "the failure is gone here, so there is nothing to remedy";
+    } else if (record.broken() == Break::Value && row.result == Result::Healthy &&
+               gone_as_expected(record, row, test, rules)) {
+      row.verdict = Verdict::NotApplicable;
+      row.seen = "the failure is gone here, so there is no value to be wrong";
     } else if (record.broken() == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
       row.seen += fmt::format("{}it left no remedy out", row.seen.empty() ? "" : "; ");
     }

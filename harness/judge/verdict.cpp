@@ -188,7 +188,8 @@ std::string contradiction(Kind kind, const TestRecord& test) {
 }
 
 std::string said(Kind kind, const TestRecord& test) {
-  if (test.has("stub")) return "left out";  // A stub was called, so nothing else shows anything.
+  // A stub was called, or what the CUDA runtime does not have: nothing else shows anything.
+  if (test.has("stub") || test.has("lacks")) return "left out";
   if (!contradiction(kind, test).empty()) return "contradictory";
   if (test.has(key::inapplicable)) return "inapplicable";
   if (test.has(key::skipped)) return "skipped";

@@ -18,10 +18,11 @@ namespace recapture {
 namespace {
 
 // The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
-constexpr std::array kTexts = {"test",      "ending",  "ended",   "seen",         "documented", "healthy",
-                               "raised_by", "message", "skipped", "inapplicable", "exception",  "contradiction",
-                               "stopping",  "how",     "release", "gpu",          "driver",     "cuda_runtime",
-                               "break",     "shard",   "case",    "hash",         "end",        "stub"};
+constexpr std::array kTexts = {"test",      "ending",        "ended",        "seen",    "documented",
+                               "healthy",   "raised_by",     "message",      "skipped", "inapplicable",
+                               "exception", "contradiction", "stopping",     "how",     "release",
+                               "gpu",       "driver",        "cuda_runtime", "break",   "shard",
+                               "case",      "hash",          "end",          "stub",    "lacks"};
 constexpr std::array kNumbers = {"code", "error", "hits", "tries", "confirms"};
 constexpr std::array kObjects = {"culprit", "facts", "probes", "volatile", "effects", "fixes"};
 constexpr std::array kLists = {"plan", "whole", "assertions", "tests", "sources"};
@@ -145,6 +146,17 @@ void note_what_is_missing(Record& record) {
 }
 
 }  // namespace
+
+std::string lacking_in(std::string_view output) {
+  constexpr std::string_view kBefore = "undefined symbol: ", kRuntime = ", version libcudart.so.";
+  const size_t runtime = output.find(kRuntime);
+  const size_t before = runtime == output.npos ? output.npos : output.rfind(kBefore, runtime);
+  if (before == output.npos) return "";
+  const std::string_view name = output.substr(before + kBefore.size(), runtime - before - kBefore.size());
+  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(),
+                                                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return is_name ? fmt::format("the CUDA runtime has no {}", name) : "";
+}
 
 CaseInfo CaseInfo::from(const Json& json) {
   CaseInfo info;
@@ -316,6 +328,7 @@ std::string report_path(const Json& environment) {
     for (char c : axis.substr(0, 60)) machine += is_of_a_name(c) ? c : '-';
     machine += "-" + hash_of(axis).substr(0, 4);
   }
+  if (environment.contains("cuda_runtime_by")) machine += ".cuda-" + text_at(environment, "cuda_runtime");
   const std::string broken = text_at(environment, "break");
   const bool is_broken = !broken.empty() && broken != word(Break::Nothing);
   return fmt::format("{}/{}{}.jsonl", release, machine, is_broken ? "." + broken : "");

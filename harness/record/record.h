@@ -49,6 +49,11 @@ inline constexpr const char* kNotBuilt = "not built";
 // keeps it as "stub".
 inline constexpr std::string_view kLeftOut = "left out of this pack: ";
 
+// What the loader says of a function that the CUDA runtime which a run chose does not have, in words; "" if its output
+// has no such line. A test's line keeps it as "lacks". Such as
+// "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12".
+std::string lacking_in(std::string_view output);
+
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {
   Json line;

@@ -26,17 +26,68 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
+// The newest libcudart of such a version, 12.9 or 12.9.79, that is among the user's caches.
+std::string cudart_of(const std::string& version) {
+  const fs::path folder = fs::path(cache_folder()) / "cuda-runtime";
+  std::string newest, library;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string its = entry.path().filename().string();
+    if (its != version && its.rfind(version + ".", 0) != 0) continue;
+    if (!newest.empty() && !older(newest, its)) continue;
+    for (const auto& file : fs::directory_iterator(entry.path(), error)) {
+      if (file.path().filename().string().rfind("libcudart.so.", 0) != 0) continue;
+      newest = its;
+      library = fs::absolute(file.path()).string();
+    }
+  }
+  if (library.empty()) {
+    throw Stop(Exit::Infrastructure,
+               fmt::format("CUDA runtime {0} is not in {1}; `ci/libtorch --cuda-runtime {0}` gets it", version,
+                           folder.string()));
+  }
+  return library;
+}
+
+// The variables with which a case's LibTorch is loaded. LibTorch's own CUDA runtime is not, if one of the same name
+// already is.
+std::map<std::string, std::string> variables_for_loading(const RunOptions& options) {
+  auto all = libtorch_variables(options.libtorch);
+  if (!options.cuda_runtime.empty()) all["LD_PRELOAD"] = cudart_of(options.cuda_runtime);
+  return all;
+}
+
+struct Facts {
+  Json json;
+  std::string lacks;  // Why nothing can be loaded.
+};
+
 // What a case binary says that it runs on.
-Json facts_of(const std::string& binary, const std::string& libtorch) {
+Facts facts_of(const std::string& binary, const RunOptions& options) {
   // Without the GPU: with one, LibTorch's account of itself asks libraries that a packed LibTorch lacks.
-  auto variables = libtorch_variables(libtorch);
+  auto variables = variables_for_loading(options);
   variables["CUDA_VISIBLE_DEVICES"] = "";
   const auto [seen, answer] = ask({binary, {"--environment"}, variables}, 120);
   Json facts = try_parse_json(answer).value_or(Json());
-  if (!facts.is_object()) {
+  if (facts.is_object() && !options.cuda_runtime.empty()) {
+    const std::string loaded = facts.value("cuda_runtime", "");
+    if (options.cuda_runtime != loaded && options.cuda_runtime.rfind(loaded + ".", 0) != 0) {
+      throw Stop(
+          Exit::Infrastructure,
+          fmt::format("LibTorch {} does not use CUDA runtime {}: it loaded {}. Is that of another major release?",
+                      options.release, options.cuda_runtime, loaded));
+    }
+  }
+  if (facts.is_object()) return {facts, ""};
+  const std::string lacking = options.cuda_runtime.empty() ? "" : lacking_in(seen.last_words);
+  if (lacking.empty()) {
     throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + seen.last_words);
   }
-  return facts;
+  RunOptions with_its_own = options;
+  with_its_own.cuda_runtime.clear();
+  facts = facts_of(binary, with_its_own).json;
+  facts["cuda_runtime"] = options.cuda_runtime;
+  return {facts, fmt::format("{}, which LibTorch {} needs", lacking, options.release)};
 }
 
 // What a package manager wrote down of the packages in a folder, and what LibTorch's own package and ci/pack say.
@@ -161,7 +212,7 @@ std::string revision_of(const std::string& tree) {
 }
 
 std::map<std::string, std::string> variables_of_tests(const RunOptions& options) {
-  auto all = libtorch_variables(options.libtorch);
+  auto all = variables_for_loading(options);
   // If it is there; tests have another home than we.
   if (const std::string folder = cache_folder(); fs::is_directory(folder) || !variable("RECAPTURE_CACHE").empty()) {
     all["RECAPTURE_CACHE"] = folder;
@@ -188,7 +239,7 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
   static const std::map<std::string, std::string> kOfOthers = {{"CUDA_VISIBLE_DEVICES", "--gpu chooses among GPUs"},
                                                                {"LD_LIBRARY_PATH", "--libtorch names a LibTorch"},
                                                                {"CUDA_INJECTION64_PATH", "the recorder has it"},
-                                                               {"LD_PRELOAD", "it could change any test"},
+                                                               {"LD_PRELOAD", "--cuda-runtime chooses a CUDA runtime"},
                                                                {"PATH", "it is the program's own"}};
   std::string why;
   if (const auto found = kOfOthers.find(name); found != kOfOthers.end()) why = found->second;
@@ -203,7 +254,7 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
 Surroundings surroundings_of(const Places& places, const RunOptions& options, const Machine& machine,
                              const std::string& binary) {
   Anonymous anonymous;
-  const Json facts = facts_of(binary, options.libtorch);
+  const auto [facts, lacks] = facts_of(binary, options);
   const fs::path site = fs::path(facts.value("library", "")).parent_path().parent_path().parent_path();
   anonymous.hide(site.string(), "(site-packages)");
   anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
@@ -240,11 +291,12 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"variables", recorded(variables_let_through())},
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
   if (packages.packed) environment["left_out"] = packages.left_out;
+  if (!options.cuda_runtime.empty()) environment["cuda_runtime_by"] = "preload";  // Not the one that comes with it.
   if (!options.env.empty()) environment["env"] = recorded(options.env);
   if (machine.others > 0) environment["volatile"]["others"] = machine.others;
   if (options.seed) environment["volatile"]["seed"] = *options.seed;
   if (!options.gpus.empty()) environment["volatile"]["gpus"] = options.gpus;
-  return {environment, anonymous, notes_of(machine)};
+  return {environment, anonymous, notes_of(machine), lacks};
 }
 
 }  // namespace recapture

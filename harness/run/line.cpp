@@ -194,6 +194,7 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
     if (said.contains(member)) line[member] = said[member];
   }
   if (const std::string stub = line_of_stub(seen.last_words); !stub.empty()) line["stub"] = stub;
+  if (const std::string lacking = lacking_in(seen.last_words); !lacking.empty()) line["lacks"] = lacking;
   const bool silent =
       seen.ending == Observation::Ending::Exited && line.contains(key::ended) && line[key::ended] != "failed";
   if (!silent && !seen.last_words.empty()) {

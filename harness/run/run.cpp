@@ -129,6 +129,7 @@ class Run {
   Rules rules_;
   Anonymous anonymous_;
   std::vector<std::string> notes_;  // What the user should know of the machine.
+  std::string lacks_;               // Why no test can be loaded; "" if they can.
   RunRecord record_;
   std::optional<Progress> progress_;
   Record case_;                               // In a worker: of the case that it runs, what is known so far,
@@ -205,6 +206,8 @@ void Run::ask_around() {
   }
   anonymous_ = surroundings.anonymous;
   notes_ = surroundings.notes;
+  lacks_ = surroundings.lacks;
+  if (!lacks_.empty()) notes_.push_back(lacks_ + ", so no test can run");
 }
 
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
@@ -289,7 +292,8 @@ bool Run::is_done(const CaseBinary& binary, const std::string& test) const {
 
 // Why a test is not started; "" if it is.
 std::string Run::why_not(const CaseBinary& binary, const std::string& test) const {
-  return binary.lost.count(test) != 0 ? kNotBuilt : machine_.lacks(binary.info.needs);
+  if (binary.lost.count(test) != 0) return kNotBuilt;
+  return lacks_.empty() ? machine_.lacks(binary.info.needs) : lacks_;
 }
 
 // The runner's own check after the last test has nobody to tell.
@@ -378,7 +382,7 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   } else if (!options_.gpus.empty()) {
     see_gpus(options_.gpus[worker % options_.gpus.size()]);
   }
-  if (!options_.exec && is_built(binary) && machine_.lacks(binary.info.needs).empty()) {
+  if (!options_.exec && is_built(binary) && lacks_.empty() && machine_.lacks(binary.info.needs).empty()) {
     server_ = std::make_unique<Server>(program_of(binary));
   }
   for (const std::string& test : planned.tests) {

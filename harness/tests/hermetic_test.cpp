@@ -159,5 +159,70 @@ TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
   }
 }
 
+// A case that is loaded as LibTorch would be: it takes runtime 13.0, ends in the loader with 13.1, and goes on with its
+// own where that of another major release is preloaded.
+class ChosenRuntime : public Hermetic {
+ protected:
+  void SetUp() override {
+    Hermetic::SetUp();
+    for (const char* library :
+         {"13.0.88/libcudart.so.13", "13.0.96/libcudart.so.13", "13.1.80/libcudart.so.13", "12.9.79/libcudart.so.12"}) {
+      const std::filesystem::path path = folder + "/cache/cuda-runtime/" + library;
+      std::filesystem::create_directories(path.parent_path());
+      std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/libslow_disk.so", path);
+    }
+    std::filesystem::rename(cases() + "/rude", folder + "/rude");
+    script("build/2.15.0/cases/lies/rude", R"(
+case "$1$LD_PRELOAD" in
+  --environment*/13.0.96/*) echo '{"libtorch":"2.15.0","cuda_runtime":"13.0"}' ;;
+  --environment*/13.1.80/*) echo "$0: symbol lookup error: libtorch_cuda.so: undefined symbol: cudaNew_v2, version libcudart.so.13" >&2
+                            exit 127 ;;
+  --environment*) echo '{"libtorch":"2.15.0","cuda_runtime":"13.2"}' ;;
+  *) exec ')" + folder + R"(/rude' "$@" ;;
+esac)");
+  }
+  Said chosen(const std::string& version, const std::string& options = "") {
+    std::filesystem::remove(record());
+    return shell(
+        "RECAPTURE_CACHE='" + folder + "/cache' " +
+        command("run rude.ControlNamesItsEnvironment --cuda-runtime " + version + " --record " + record() + options));
+  }
+};
+
+TEST_F(ChosenRuntime, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
+  for (const char* how : {"", " --exec"}) {
+    const Said said = chosen("13.0", how);
+    EXPECT_EQ(said.code, 0) << said.out;
+    EXPECT_THAT(seen("LD_PRELOAD"), HasSubstr("cuda-runtime/13.0.96/libcudart.so.13"));  // The newest of 13.0.
+    const Json environment = read_record(record()).environment;
+    EXPECT_EQ(environment.at("cuda_runtime"), "13.0");
+    EXPECT_EQ(environment.at("cuda_runtime_by"), "preload");
+    EXPECT_EQ(report_path(environment), "2.15.0/host.cuda-13.0.jsonl");
+  }
+  EXPECT_THAT(recapture("run rude.ControlNamesItsEnvironment --record " + folder + "/own.jsonl").out,
+              HasSubstr("13.2"));
+  EXPECT_FALSE(read_record(folder + "/own.jsonl").environment.contains("cuda_runtime_by"));
+}
+
+TEST_F(ChosenRuntime, ThatCannotBeLoadedIsUnavailableWithTheMissingSymbol) {
+  const Said said = chosen("13.1.80");
+  EXPECT_EQ(said.code, 4) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("the CUDA runtime has no cudaNew_v2, which LibTorch 2.15.0 needs"));
+  EXPECT_EQ(line_of("rude.ControlNamesItsEnvironment").value("ending", ""), "not started");
+  EXPECT_EQ(read_record(record()).where("cuda_runtime"), "13.1.80");
+}
+
+TEST_F(ChosenRuntime, ThatIsWrongIsOneClearLine) {
+  for (const auto& [version, code, words] : {std::tuple{"13.7", 7, "CUDA runtime 13.7 is not in "},
+                                             {"12.9", 7, "does not use CUDA runtime 12.9: it loaded 13.2"},
+                                             {"13", 2, "--cuda-runtime takes a version such as 12.9, not '13'"},
+                                             {"newest", 2, "not 'newest'"}}) {
+    const Said said = chosen(version);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+    EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
+  }
+}
+
 }  // namespace
 }  // namespace recapture

@@ -91,9 +91,12 @@ TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
     for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
       EXPECT_NE(classify(kind, test), Result::Unavailable) << end;
     }
+    TestRecord lacking = test;
+    lacking.line["lacks"] = "the CUDA runtime has no cudaNew_v2";
     test.line["stub"] = stub;
     for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
       EXPECT_EQ(classify(kind, test), Result::Unavailable) << end;
+      EXPECT_EQ(classify(kind, lacking), Result::Unavailable) << end;
       EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, classify(kind, test), test), Verdict::Unavailable);
     }
     Record record;

@@ -177,5 +177,13 @@ TEST_F(RecordFile, IsNeverOverwritten) {
   }
 }
 
+TEST(Lacking, IsReadOffTheLoadersLine) {
+  EXPECT_EQ(lacking_in("a: symbol lookup error: l.so: undefined symbol: cudaNew_v2, version libcudart.so.13\n"),
+            "the CUDA runtime has no cudaNew_v2");
+  EXPECT_EQ(lacking_in("undefined symbol: a b, version libcudart.so.13"), "") << "no name";
+  EXPECT_EQ(lacking_in("undefined symbol: ncclNew, version libnccl.so.2"), "") << "of another library";
+  EXPECT_EQ(lacking_in(", version libcudart.so.13"), "");
+}
+
 }  // namespace
 }  // namespace recapture

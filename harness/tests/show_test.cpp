@@ -148,6 +148,22 @@ TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
   EXPECT_EQ(fix.seen, "the failure is gone here, so there is nothing to remedy");
 }
 
+TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {
+  Record record = two_tests();
+  record.environment["break"] = "value";
+  record.tests[1].line["seen"] = "ok";
+  record.tests[1].line["ended"] = "failed";
+  record.tests[1].line["code"] = 1;
+  Rules rules;
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "nobody expects it to be gone";
+  rules.expectations = {{"c.Reproduces", {}, "healthy", "ok > active", "fixed", "pytorch#1", {}, ""}};
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "it is gone in another way";
+  rules.expectations[0].seen = "ok";
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::NotApplicable);
+  record.tests[1].line["seen"] = "something else";
+  EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsExpected) << "a value that differs was noticed";
+}
+
 TEST(Show, JsonHasTheDocumentedKeys) {
   Record record = two_tests();
   record.path = "r.jsonl";
