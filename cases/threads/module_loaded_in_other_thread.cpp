@@ -3,8 +3,8 @@
 // A compiler of kernels, such as Warp's or Triton's, loads what it compiled at the first use, in whichever thread that
 // happens. With drivers of CUDA 12.2 and older loading counted as potentially unsafe; newer ones allow it, as they had
 // to when they began to load kernels lazily. So one program fails or not by the machine that it runs on, and by whether
-// its cache of kernels is warm. Unloading is another matter: mostly the garbage collector does it, at any moment. That
-// it is unsafe with every driver is our own assumption. A module here is a kernel that does nothing, as PTX, which the
+// its cache of kernels is warm. Unloading is another matter: mostly the garbage collector does it, at any moment, and
+// it was unsafe with each driver that was tried (580). A module here is a kernel that does nothing, as PTX, which the
 // driver compiles. On the capturing thread, through LibTorch: first_runtime_compilation_in_capture.
 //
 // Alone:  g++ cases/threads/module_loaded_in_other_thread.cpp $(ci/libtorch --flags) -o module_loaded_in_other_thread
