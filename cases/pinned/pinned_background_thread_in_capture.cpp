@@ -10,9 +10,13 @@
 //
 // Alone:  g++ cases/pinned/pinned_background_thread_in_capture.cpp $(ci/libtorch --flags) -o pinned_background_thread_in_capture
 
-#include <c10/cuda/CUDAAllocatorConfig.h>
-
 #include <chrono>
+
+#if __has_include(<c10/cuda/CUDAAllocatorConfig.h>)
+#include <c10/cuda/CUDAAllocatorConfig.h>
+#else
+#include <c10/cuda/CUDACachingAllocator.h>  // 2.1
+#endif
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
