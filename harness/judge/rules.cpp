@@ -40,8 +40,9 @@ Rules rules_of(const std::string& root, const Demands& demands) {
 }
 
 std::string key_of(const Record& record, const std::string& test) {
-  return fmt::format("{}|{}|{}|{}", record.where("release"), record.where("gpu"),
-                     record.environment.value("packed", false), test);
+  const bool chosen = record.environment.contains("cuda_runtime_by");  // An older one may lack what the usual one has.
+  return fmt::format("{}|{}|{}|{}|{}", record.where("release"), record.where("gpu"),
+                     record.environment.value("packed", false), chosen ? record.where("cuda_runtime") : "", test);
 }
 
 std::set<std::string> available_in(const std::vector<Record>& records) {

@@ -33,7 +33,7 @@ struct Rules {
 // Reads them from Recapture's own tree.
 Rules rules_of(const std::string& root, const Demands& demands = {});
 
-// What says that a test could once run on a kind of machine: release, GPU, packed or not, test.
+// What says that a test could once run on a kind of machine: release, GPU, packed or not, a chosen CUDA runtime, test.
 std::string key_of(const Record& record, const std::string& test);
 std::set<std::string> available_in(const std::vector<Record>& records);
 

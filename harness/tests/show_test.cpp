@@ -95,6 +95,9 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
   rules.available = available_in({before});
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
+  now.environment["cuda_runtime"] = "12.0";
+  now.environment["cuda_runtime_by"] = "preload";
+  EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable) << "with that runtime it never ran";
 }
 
 TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
