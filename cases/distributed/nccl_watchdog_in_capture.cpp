@@ -24,7 +24,8 @@ RECAPTURE_CASE = {
                 {"upstream", "pytorch#102542"},
                 {"upstream", "pytorch#110665"},
                 {"upstream", "pytorch#111875"},
-                {"upstream", "pytorch#148594"}},
+                {"upstream", "pytorch#148594"},
+                {"upstream", "pytorch#160398"}},
     .documented = "the watchdog thread may query CUDA events during capture, causing cudaErrorStreamCaptureUnsupported",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
@@ -165,6 +166,20 @@ TEST_F(NcclWatchdogInCapture, ReproducesByTheWatchdog) {
     TRIGGER(outstanding = true);
     return watched(rank, outstanding);
   });
+  REPRODUCES(seen, "rank 0 died first: signal 6", kHealthy);
+}
+
+// With timing the watchdog also asks whether a collective has begun, which 2.7 and 2.8 do outside their thread-local
+// mode.
+TEST_F(NcclWatchdogInCapture, ReproducesByTheWatchdogWithTiming) {
+  NEEDS_GPUS(1);
+  const std::string seen = on_ranks(1,
+                                    [&](const Rank& rank) {
+                                      bool outstanding = false;
+                                      TRIGGER(outstanding = true);
+                                      return watched(rank, outstanding);
+                                    },
+                                    {{"TORCH_NCCL_ENABLE_TIMING", "1"}});
   REPRODUCES(seen, "rank 0 died first: signal 6", kHealthy);
 }
 
