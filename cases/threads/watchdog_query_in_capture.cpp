@@ -3,9 +3,9 @@
 // The process group of NCCL has a thread that queries the event behind each outstanding collective, over and over, and
 // an exception ends that thread if the query falls into a global capture. The watchdog here is a stand-in that makes
 // the same calls without NCCL: one query before the capture, and one while it is open, which a promise ensures. The
-// real watchdog runs beside ddp_on_default_stream_in_python, with nothing to query. LibTorch had three remedies in
-// turn: no watchdog, a counter of pending queries that capture_begin waits for (2.1.1 to 2.6), and a thread-local
-// capture mode for the watchdog during its query (2.7 on).
+// real watchdog is in nccl_watchdog_in_capture. LibTorch had three remedies in turn: no watchdog, a counter of pending
+// queries that capture_begin waits for (2.1.1 to 2.6), and a thread-local capture mode for the watchdog during its
+// query (2.7 on).
 //
 // Alone:  g++ cases/threads/watchdog_query_in_capture.cpp $(ci/libtorch --flags) -o watchdog_query_in_capture
 

@@ -48,7 +48,7 @@ struct Case {
   const char* documented;  // The failure's signature in the document's own words.
   Nature nature;
   Fidelity fidelity;
-  const char* needs = "gpu";       // As Needs reads it: "host", "gpu", "gpu python".
+  const char* needs = "gpu";       // As Needs reads it: "host", "gpu", "gpu python", "ranks".
   int deadline_s = 60;             // A test that takes longer has hung, in seconds.
   Effect effect = Effect::Raises;  // Of the documented failure, where no record shows it by itself.
   std::vector<EffectOf> effects = {};

@@ -85,7 +85,8 @@ inline Kind breakable_kind(Break broken) { return broken == Break::Remedy ? Kind
 
 // What a case needs to run: words in any order, such as "gpu python". "host" asks for nothing.
 struct Needs {
-  int gpus = 0;  // "gpu" is one.
+  int gpus = 0;        // "gpu" is one.
+  bool ranks = false;  // "ranks" is one GPU too, and all that the run has are there for the case's tests.
   bool python = false, nemo = false;
 
   // Nothing if a word is not known.
@@ -96,6 +97,9 @@ struct Needs {
       const std::string_view word = words.substr(at, end - at);
       if (word == "gpu") {
         needs.gpus = 1;
+      } else if (word == "ranks") {
+        needs.gpus = 1;
+        needs.ranks = true;
       } else if (word == "python") {
         needs.python = true;
       } else if (word == "nemo") {

@@ -226,14 +226,17 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
   return all;
 }
 
-std::set<std::string> available_in(Index& index, const std::string& case_id) {
-  std::set<std::string> keys;
+std::map<std::string, int> available_in(Index& index, const std::string& case_id) {
+  std::map<std::string, int> fewest;
   std::set<std::pair<int64_t, int64_t>> known;
   for (const Part& part : index.parts_of(case_id)) {
     if (!known.emplace(part.run->environment, part.lines).second) continue;
-    keys.merge(available_in({index.record_of(part).with(part.rates)}));
+    for (const auto& [key, gpus] : available_in({index.record_of(part).with(part.rates)})) {
+      const auto [its, is_new] = fewest.emplace(key, gpus);
+      its->second = std::min(its->second, gpus);
+    }
   }
-  return keys;
+  return fewest;
 }
 
 }  // namespace recapture

@@ -18,6 +18,12 @@ std::string first_assertion(const TestRecord& test) {
   return !all.empty() && all.front().is_string() ? all.front().get<std::string>() : "";
 }
 
+// " of rank 1", where the call's process was one of several.
+std::string of_rank(const TestRecord& test) {
+  const auto rank = int_at(test.line.at(key::culprit), "rank");
+  return rank ? fmt::format(" of rank {}", *rank) : "";
+}
+
 // What a reader wants to know of a test, in a few words.
 std::string seen_words(Kind kind, const TestRecord& test) {
   for (const char* reason : {"stub", "lacks"}) {
@@ -35,7 +41,7 @@ std::string seen_words(Kind kind, const TestRecord& test) {
   }
   std::string words = test.text(key::seen);
   if (test.has(key::culprit)) {
-    words += fmt::format(" by {} on the {} thread", test.culprit("api"), test.culprit("thread"));
+    words += fmt::format(" by {} on the {} thread{}", test.culprit("api"), test.culprit("thread"), of_rank(test));
   }
   if (words.empty()) words = first_assertion(test);
   return words.empty() ? test.text("last_words") : words;
@@ -94,9 +100,10 @@ bool twice_confirmed(const Record& record, const TestRecord& test) {
 bool missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
   const bool needs_gpu = record.cases.at(row.case_id).needs.gpus > 0;
   if (rules.demands.gpu && needs_gpu && row.result == Result::Unavailable && record.where("gpu").empty()) return true;
-  if (row.result == Result::Unavailable && record.broken() == Break::Nothing &&
-      rules.available.count(key_of(record, row.test)) != 0) {
-    return true;
+  if (row.result == Result::Unavailable && record.broken() == Break::Nothing) {
+    const auto before = rules.available.find(key_of(record, row.test));
+    if (before != rules.available.end() && int_at(record.environment, "gpus").value_or(0) >= before->second)
+      return true;
   }
   if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return true;
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;

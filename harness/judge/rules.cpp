@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "harness/judge/catalogue.h"
@@ -45,14 +46,17 @@ std::string key_of(const Record& record, const std::string& test) {
                      record.environment.value("packed", false), chosen ? record.where("cuda_runtime") : "", test);
 }
 
-std::set<std::string> available_in(const std::vector<Record>& records) {
-  std::set<std::string> keys;
+std::map<std::string, int> available_in(const std::vector<Record>& records) {
+  std::map<std::string, int> fewest;
   for (const Record& record : records) {
+    const int gpus = int_at(record.environment, "gpus").value_or(0);
     for (const TestRecord& test : record.tests) {
-      if (classify(kind_of_id(test.id()), test) != Result::Unavailable) keys.insert(key_of(record, test.id()));
+      if (classify(kind_of_id(test.id()), test) == Result::Unavailable) continue;
+      const auto [its, is_new] = fewest.emplace(key_of(record, test.id()), gpus);
+      its->second = std::min(its->second, gpus);
     }
   }
-  return keys;
+  return fewest;
 }
 
 }  // namespace recapture

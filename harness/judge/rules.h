@@ -23,7 +23,7 @@ struct Rules {
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
   std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
   std::map<std::string, std::string> effects;     // Of documented outcomes, by test, from the catalogue.
-  std::set<std::string> available;                // key_of for what was there before.
+  std::map<std::string, int> available;           // key_of what was there before, and how many GPUs were.
   Demands demands;
 
   // Whether a case's code is no longer what the record was made with.
@@ -35,6 +35,6 @@ Rules rules_of(const std::string& root, const Demands& demands = {});
 
 // What says that a test could once run on a kind of machine: release, GPU, packed or not, a chosen CUDA runtime, test.
 std::string key_of(const Record& record, const std::string& test);
-std::set<std::string> available_in(const std::vector<Record>& records);
+std::map<std::string, int> available_in(const std::vector<Record>& records);
 
 }  // namespace recapture

@@ -377,7 +377,7 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
     }
   }
   for (const Row& row : judge_record(case_, rules_)) shown_[row.test] = as_line(row);  // Before the run was cut.
-  if (binary.info.needs.gpus > 1) {
+  if (binary.info.needs.ranks) {
     see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   } else if (!options_.gpus.empty()) {
     see_gpus(options_.gpus[worker % options_.gpus.size()]);

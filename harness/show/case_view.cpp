@@ -301,6 +301,7 @@ Details details_of(const TestRecord& test) {
     if (const int code = int_at(culprit, "code").value_or(0); code != 0)
       known.call += fmt::format(" returned {}", code);
     if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) known.call += ", " + thread + " thread";
+    if (const auto rank = int_at(culprit, "rank")) known.call += fmt::format(" of rank {}", *rank);
     if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) known.call += ", capture mode " + mode;
     for (const Json& frame : culprit.contains("frames") ? culprit.at("frames") : Json::array()) {
       if (frame.is_string()) known.stack.push_back(frame.get<std::string>());

@@ -69,6 +69,9 @@ TEST(Needs, AreWords) {
   EXPECT_EQ(Needs::read("gpu python")->gpus, 1);
   EXPECT_TRUE(Needs::read("gpu python")->python);
   EXPECT_TRUE(Needs::read("host python nemo")->nemo);
+  EXPECT_EQ(Needs::read("ranks")->gpus, 1);
+  EXPECT_TRUE(Needs::read("ranks")->ranks);
+  EXPECT_FALSE(Needs::read("gpu")->ranks);
   EXPECT_FALSE(Needs::read("gpus").has_value());
 }
 

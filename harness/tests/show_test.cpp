@@ -100,6 +100,20 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable) << "with that runtime it never ran";
 }
 
+// What one GPU could not run was not there before because a machine with two could.
+TEST(Show, WhatMoreGpusHadAvailableIsNotMissing) {
+  Record before = two_tests(), now = two_tests();
+  before.environment["gpus"] = 2;
+  now.tests[1].line = {
+      {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "needs 2 GPUs"}};
+  Rules rules;
+  rules.available = available_in({before});
+  now.environment["gpus"] = 1;
+  EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
+  now.environment["gpus"] = 2;
+  EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
+}
+
 TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
   Record record = two_tests();
   record.tests[1].line["raised_by"] = "cuStreamSynchronize";

@@ -1,0 +1,146 @@
+// Tests with ranks as the program runs them: one test, one line, and no process or file left, however the ranks end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/judge/row.h"
+#include "harness/tests/shell.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The real program over one case with ranks, and a machine with two GPUs.
+class RanksOfATest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder + "/ci");
+    fs::create_directories(folder + "/build/2.15.0/cases/ranks");
+    std::ofstream(folder + "/ci/matrix.toml") << "[[release]]\nversion = '2.15.0'\n";
+    fs::copy(RECAPTURE_BUILD "/recapture", folder + "/build/recapture");
+    fs::copy(RECAPTURE_BUILD "/harness/tests/fake_canary", folder + "/build/canary");
+    for (const char* name : {"ranked", "one_gpu", "all_gpus"}) {
+      fs::copy(RECAPTURE_BUILD "/harness/tests/ranked", folder + "/build/2.15.0/cases/ranks/" + name);
+    }
+    std::ofstream(folder + "/build/canary.txt") << R"({"gpus":2,"gpu":"G","driver":"1","canary":"ok"})" << '\n';
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  Said run(const std::string& arguments) {
+    fs::remove(folder + "/r.jsonl");
+    return shell("'" + folder + "/build/recapture' run --record " + folder + "/r.jsonl " + arguments);
+  }
+  Json line_of(const std::string& test, const std::string& more = "") {
+    run("ranked." + test + " " + more);
+    const Record record = read_record(folder + "/r.jsonl");
+    row = judge_record(record, {}).at(0);
+    EXPECT_EQ(record.tests.size(), 1U);
+    return record.tests.at(0).line;
+  }
+  static bool is_gone(const std::string& pid) {
+    std::ifstream stat("/proc/" + pid + "/stat");
+    std::string id, name, state = "gone";
+    stat >> id >> name >> state;
+    return kill(std::stoi(pid), 0) != 0 || state == "Z" || state == "gone";
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-ranks-test-" + std::to_string(getpid());
+  Row row;
+};
+
+TEST_F(RanksOfATest, SeeWhatTheySee) {
+  for (const char* how : {"", "--exec"}) {
+    for (const char* test : {"ControlAllSeeTheSame", "ControlEachSeesItsOwn", "ControlTheyMeetInTheirFolder",
+                             "ControlVariablesOfRanks", "ControlMulticastIsOff", "ControlMulticastThatIsOnIsSeen"}) {
+      const Json line = line_of(test, how);
+      EXPECT_EQ(row.result, Result::Holds) << test << " " << how << " " << line;
+    }
+  }
+}
+
+TEST_F(RanksOfATest, WhateverOneDiesOfTakesTheOthersAlong) {
+  for (const char* how : {"", "--exec"}) {
+    for (const char* test : {"ControlOneAborts", "ControlOneCrashes", "ControlOneIsKilled", "ControlOneExits",
+                             "ControlOneExitsAsIfAllWereWell"}) {
+      const Json line = line_of(test, how);
+      EXPECT_EQ(row.result, Result::Holds) << test << " " << how << " " << line;
+      EXPECT_EQ(line.at("facts").at("died_first"), "1");
+      for (const char* pid : {"rank0.pid", "rank1.pid"}) EXPECT_TRUE(is_gone(line.at("facts").at(pid))) << test;
+    }
+  }
+}
+
+TEST_F(RanksOfATest, WhoDoesNotComeBackIsNamedAndKilled) {
+  for (const char* test : {"ControlOneStops", "ControlNoneComesBack"}) {
+    const Json line = line_of(test);
+    EXPECT_EQ(row.result, Result::Holds) << test << line;
+    for (const char* pid : {"rank0.pid", "rank1.pid"}) EXPECT_TRUE(is_gone(line.at("facts").at(pid))) << test;
+  }
+}
+
+TEST_F(RanksOfATest, EndWithATestThatIsKilledAtItsDeadline) {
+  for (const char* how : {"", "--exec"}) {
+    const Json line = line_of("ControlHangsBeyondItsDeadline", how);
+    EXPECT_EQ(row.result, Result::Hung) << how;
+    for (const char* pid : {"rank0.pid", "rank1.pid"}) EXPECT_TRUE(is_gone(line.at("facts").at(pid))) << how;
+  }
+}
+
+TEST_F(RanksOfATest, LeaveNoChildAndNoFile) {
+  const Json line = line_of("ControlAChildOfARankGoesWithIt");
+  EXPECT_EQ(row.result, Result::Holds) << line;
+  EXPECT_TRUE(is_gone(line.at("facts").at("rank0.child")));
+  // By hand, where no runner removes what a test leaves.
+  const std::string own = folder + "/tmp";
+  fs::create_directories(own);
+  EXPECT_EQ(shell("TMPDIR=" + own + " '" + folder + "/build/2.15.0/cases/ranks/ranked' " +
+                  "--gtest_filter=*.ControlTheyMeetInTheirFolder:*.ControlOneAborts")
+                .code,
+            0);
+  EXPECT_TRUE(fs::is_empty(own));
+}
+
+TEST_F(RanksOfATest, EventsAndCulpritCarryTheRank) {
+  const Json line = line_of("ReproducesInBothOfThem");
+  EXPECT_EQ(row.result, Result::Reproduced) << line;
+  EXPECT_EQ(line.at("culprit").at("rank"), 1);
+  EXPECT_EQ(line.at("culprit").at("api"), "cuEventQuery");
+  EXPECT_EQ(line.at("facts").at("rank0.exception"), "Type0");
+  EXPECT_EQ(line.at("facts").at("rank1.exception"), "Type1");
+  EXPECT_THAT(line.at("exception").get<std::string>(), HasSubstr("Type"));
+  EXPECT_THAT(row.seen, HasSubstr("by cuEventQuery on the other thread of rank 1"));
+}
+
+TEST_F(RanksOfATest, FailWithTheTest) {
+  EXPECT_THAT(line_of("FixFailsInARank").at("assertions").dump(), HasSubstr("rank 1: "));
+  EXPECT_EQ(row.result, Result::Broken);
+  EXPECT_THAT(line_of("FixThrows").at("assertions").dump(), HasSubstr("exception: thrown"));
+  EXPECT_EQ(row.result, Result::Broken);
+}
+
+TEST_F(RanksOfATest, AreBrokenOnPurposeToo) {
+  EXPECT_EQ(line_of("ReproducesInBothOfThem", "--break trigger").at("seen"), "healthy");
+  EXPECT_EQ(line_of("ReproducesInBothOfThem", "--break value").at("documented"), "a value that nothing shows");
+  EXPECT_EQ(line_of("FixByItsRemedyInARank", "--break remedy").at("remedy"), "left out");
+  EXPECT_EQ(row.result, Result::Broken);
+  EXPECT_EQ(line_of("FixByItsRemedyInARank").value("remedy", "not said"), "not said");
+  EXPECT_EQ(row.result, Result::Holds);
+}
+
+TEST_F(RanksOfATest, HaveAllGpusOfTheRun) {
+  const auto visible = [&](const std::string& name) {
+    run("--gpu 0,1 --jobs 1 " + name + ".ControlSeesGpus");
+    return read_record(folder + "/r.jsonl").tests.at(0).line.at("facts").at("visible").get<std::string>();
+  };
+  EXPECT_THAT((std::vector{visible("one_gpu"), visible("all_gpus")}), ElementsAre("0", "0,1"));
+}
+
+}  // namespace
+}  // namespace recapture
