@@ -63,14 +63,15 @@ class CopyOnAnotherStream : public GpuTest {
     return all;
   }
 
+  static c10::cuda::CUDAStream legacy() { return c10::cuda::getDefaultCUDAStream(0); }
+
   at::Tensor x, y;
-  const c10::cuda::CUDAStream legacy = c10::cuda::getDefaultCUDAStream(0);
   const std::vector<double> stale{6, 10, 14}, right{10, 14, 18};
 };
 
 // Eager work goes to the stream that is current, in order with the copy.
 TEST_F(CopyOnAnotherStream, ControlEager) {
-  const c10::cuda::CUDAStreamGuard guard(legacy);
+  const c10::cuda::CUDAStreamGuard guard(legacy());
   for (const int value : {5, 7, 9}) {
     x.copy_(at::full({1}, value), /*non_blocking=*/true);
     EXPECT_EQ(values(x * 2), std::vector<double>{2.0 * value});
@@ -80,21 +81,21 @@ TEST_F(CopyOnAnotherStream, ControlEager) {
 TEST_F(CopyOnAnotherStream, Control) { EXPECT_EQ(three_steps(stream, /*pinned=*/false, /*waits=*/false), right); }
 
 TEST_F(CopyOnAnotherStream, ReproducesFromPageableMemory) {
-  REPRODUCES(three_steps(legacy, /*pinned=*/false, /*waits=*/!trigger_on()), stale, right);
+  REPRODUCES(three_steps(legacy(), /*pinned=*/false, /*waits=*/!trigger_on()), stale, right);
 }
 
 TEST_F(CopyOnAnotherStream, ReproducesFromPinnedMemory) {
-  REPRODUCES(three_steps(legacy, /*pinned=*/true, /*waits=*/!trigger_on()), stale, right);
+  REPRODUCES(three_steps(legacy(), /*pinned=*/true, /*waits=*/!trigger_on()), stale, right);
 }
 
 TEST_F(CopyOnAnotherStream, FixWaitForTheCopy) {
   bool waits = false;
   REMEDY(waits = true);
-  EXPECT_EQ(three_steps(legacy, /*pinned=*/true, waits), right);
+  EXPECT_EQ(three_steps(legacy(), /*pinned=*/true, waits), right);
 }
 
 TEST_F(CopyOnAnotherStream, FixCopyOnTheReplayStream) {
-  c10::cuda::CUDAStream uploading = legacy;
+  c10::cuda::CUDAStream uploading = legacy();
   REMEDY(uploading = stream);
   EXPECT_EQ(three_steps(uploading, /*pinned=*/true, /*waits=*/false), right);
 }

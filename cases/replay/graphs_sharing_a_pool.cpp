@@ -109,6 +109,10 @@ class GraphsSharingAPool : public GpuTest {
       y1.copy_(product);
     });
     capture(*second, share ? graph->pool() : Pool{0, 0}, [&] { y2.copy_(c + d); });
+    gate.open();
+    graph->replay();
+    second->replay();
+    stream.synchronize();
   }
 
   // What the first graph makes of a, 2 a and 3 a. `at_once` lets the second one run in its middle.
@@ -122,7 +126,10 @@ class GraphsSharingAPool : public GpuTest {
       gate.close();
       graph->replay();
       gate.wait_until_reached();
-      if (!at_once) gate.open(), stream.synchronize();
+      if (!at_once) {
+        gate.open();
+        stream.synchronize();
+      }
       {
         const c10::cuda::CUDAStreamGuard guard(other);
         second->replay();

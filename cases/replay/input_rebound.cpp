@@ -7,6 +7,8 @@
 //
 // Alone:  g++ cases/replay/input_rebound.cpp $(ci/libtorch --flags) -o input_rebound
 
+#include <functional>
+
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
 

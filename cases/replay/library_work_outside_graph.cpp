@@ -7,6 +7,8 @@
 //
 // Alone:  g++ cases/replay/library_work_outside_graph.cpp $(ci/libtorch --flags) -o library_work_outside_graph
 
+#include <functional>
+
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
 

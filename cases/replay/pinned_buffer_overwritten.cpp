@@ -8,6 +8,8 @@
 //
 // Alone:  g++ cases/replay/pinned_buffer_overwritten.cpp $(ci/libtorch --flags) -o pinned_buffer_overwritten
 
+#include <array>
+
 #include "fixtures/cuda/gate.h"
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
@@ -66,7 +68,7 @@ class PinnedBufferOverwritten : public GpuTest {
   Gate gate;
   at::cuda::CUDAEvent copied;
   at::Tensor x, y, squares;
-  std::vector<at::Tensor> buffers{5};
+  std::array<at::Tensor, 5> buffers;  // The first one is the graph's.
   const std::vector<double> right{0, 1, 4, 9};
 };
 
