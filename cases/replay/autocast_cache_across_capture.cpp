@@ -35,8 +35,8 @@ class AutocastCacheAcrossCapture : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({1}, -1, at::kCUDA);
-    weight = at::full({1}, 2, at::kCUDA).set_requires_grad(true);
+    x = at::full({1}, -1.0, at::kCUDA);
+    weight = at::full({1}, 2.0, at::kCUDA).set_requires_grad(true);
     layer();  // Loads the kernels.
     leave();
   }

@@ -33,7 +33,7 @@ class CopyOnAnotherStream : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({1}, 3, at::kCUDA);
+    x = at::full({1}, 3.0, at::kCUDA);
     at::cuda::sleep(1);  // Loads the kernel.
     graph->capture_begin();
     y = x * 2;
@@ -47,7 +47,7 @@ class CopyOnAnotherStream : public GpuTest {
   std::vector<double> three_steps(const c10::cuda::CUDAStream& uploading, bool pinned, bool waits) {
     std::vector<double> all;
     for (const int value : {5, 7, 9}) {
-      const at::Tensor source = at::full({1}, value, at::TensorOptions().pinned_memory(pinned));
+      const at::Tensor source = at::full({1}, 1.0 * value, at::TensorOptions().pinned_memory(pinned));
       at::cuda::CUDAEvent uploaded;
       {
         const c10::cuda::CUDAStreamGuard guard(uploading);
@@ -73,7 +73,7 @@ class CopyOnAnotherStream : public GpuTest {
 TEST_F(CopyOnAnotherStream, ControlEager) {
   const c10::cuda::CUDAStreamGuard guard(legacy());
   for (const int value : {5, 7, 9}) {
-    x.copy_(at::full({1}, value), /*non_blocking=*/true);
+    x.copy_(at::full({1}, 1.0 * value), /*non_blocking=*/true);
     EXPECT_EQ(values(x * 2), std::vector<double>{2.0 * value});
   }
 }

@@ -41,7 +41,7 @@ class GraphsSharingAPool : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({1}, 1, at::kCUDA);
+    x = at::full({1}, 1.0, at::kCUDA);
     second = make_graph();
   }
 

@@ -40,7 +40,7 @@ class HostLogicFrozen : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({8}, 3, at::kCUDA);
+    x = at::full({8}, 3.0, at::kCUDA);
     on_gpu = at::ones({}, at::device(at::kCUDA).dtype(at::kBool));
   }
 

@@ -33,7 +33,7 @@ class HostScalarBakedIn : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({1}, 12, at::kCUDA);
+    x = at::full({1}, 12.0, at::kCUDA);
     weight = at::zeros({1}, at::kCUDA);
   }
 

@@ -34,7 +34,7 @@ class InputFreedAfterCapture : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({kCount}, 3, at::kCUDA);
+    x = at::full({kCount}, 3.0, at::kCUDA);
   }
 
   void capture() {
@@ -61,13 +61,13 @@ class InputFreedAfterCapture : public GpuTest {
 TEST_F(InputFreedAfterCapture, ControlEager) {
   y = x.slice(0, kCount - 1) * 2;
   x.reset();
-  const at::Tensor other = at::full({kCount}, 9, at::kCUDA);
+  const at::Tensor other = at::full({kCount}, 9.0, at::kCUDA);
   EXPECT_EQ(values(y), std::vector<double>{6});
 }
 
 TEST_F(InputFreedAfterCapture, Control) {
   capture();
-  const at::Tensor other = at::full({kCount}, 9, at::kCUDA);
+  const at::Tensor other = at::full({kCount}, 9.0, at::kCUDA);
   EXPECT_EQ(three_replays(x), (std::vector<double>{10, 14, 18}));
 }
 
@@ -97,7 +97,7 @@ TEST_F(InputFreedAfterCapture, FixKeepTheInput) {
   at::Tensor kept;
   REMEDY(kept = x);
   x.reset();
-  const at::Tensor other = at::full({kCount}, 11, at::kCUDA);
+  const at::Tensor other = at::full({kCount}, 11.0, at::kCUDA);
   const at::Tensor written = kept.defined() ? kept : at::empty({kCount}, at::kCUDA);
   EXPECT_EQ(three_replays(written), (std::vector<double>{10, 14, 18}));
 }

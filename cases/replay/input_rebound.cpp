@@ -32,7 +32,7 @@ class InputRebound : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    captured_x = x = at::full({1}, 3, at::kCUDA);
+    captured_x = x = at::full({1}, 3.0, at::kCUDA);
     captured_mean = mean = at::zeros({1}, at::kCUDA);
   }
 
@@ -48,7 +48,7 @@ class InputRebound : public GpuTest {
   std::vector<double> with_inputs(const std::function<void(const at::Tensor&)>& use) {
     std::vector<double> all;
     for (const int value : {5, 7, 9}) {
-      use(at::full({1}, value, at::kCUDA));
+      use(at::full({1}, 1.0 * value, at::kCUDA));
       graph->replay();
       all.push_back(values(doubled)[0]);
     }
@@ -73,7 +73,7 @@ class InputRebound : public GpuTest {
 // Eager code takes whatever the name stands for.
 TEST_F(InputRebound, ControlEager) {
   for (const int value : {5, 7, 9}) {
-    x = at::full({1}, value, at::kCUDA);
+    x = at::full({1}, 1.0 * value, at::kCUDA);
     EXPECT_EQ(values(x * 2), std::vector<double>{2.0 * value});
     mean = mean + 1;
   }

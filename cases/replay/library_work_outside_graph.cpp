@@ -34,7 +34,7 @@ class LibraryWorkOutsideGraph : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({1}, 3, at::kCUDA);
+    x = at::full({1}, 3.0, at::kCUDA);
     staged = at::zeros({1}, at::kCUDA);
     ASSERT_CUDA(cudaDeviceSynchronize());
   }

@@ -32,7 +32,7 @@ class PointerArrayFromHostArray : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    a = at::full({1}, 3, at::kCUDA), b = at::full({1}, 4, at::kCUDA);
+    a = at::full({1}, 3.0, at::kCUDA), b = at::full({1}, 4.0, at::kCUDA);
     table = at::zeros({2}, at::device(at::kCUDA).dtype(at::kLong));
     pinned = at::zeros({2}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
     memory.resize(2);

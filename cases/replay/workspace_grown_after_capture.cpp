@@ -58,8 +58,8 @@ class WorkspaceGrownAfterCapture : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    x = at::full({kSmall}, 3, at::kCUDA);
-    large = at::full({kLarge}, 3, at::kCUDA);
+    x = at::full({kSmall}, 3.0, at::kCUDA);
+    large = at::full({kLarge}, 3.0, at::kCUDA);
   }
 
   void capture() {
