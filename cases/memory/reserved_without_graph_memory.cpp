@@ -26,20 +26,14 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title =
-        "With backend:cudaMallocAsync, memory_reserved() leaves out the "
-        "memory of graphs",
+    .title = "With backend:cudaMallocAsync, memory_reserved() leaves out the memory of graphs",
     .sources = {{"upstream", "pytorch#186809"}},
-    .documented =
-        "memory_reserved() / memory_stats() silently undercounted "
-        "every graph-capturing workload",
+    .documented = "memory_reserved() / memory_stats() silently undercounted every graph-capturing workload",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixAskTheDriver",
-               "Ask "
-               "cudaDeviceGetGraphMemAttribute(cudaGraphMemAttrReservedMemCurrent) "
-               "for the memory of graphs."}},
+               "Ask cudaDeviceGetGraphMemAttribute(cudaGraphMemAttrReservedMemCurrent) for the memory of graphs."}},
 };
 
 namespace {
