@@ -98,31 +98,57 @@ std::string contents_of(const char* path) {
   return {text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
 }
 
-// Adds the thread that calls and its C++ frames.
-Json with_caller(Json&& call) {
-  std::array<char, 16> thread_name{};
-  pthread_getname_np(pthread_self(), thread_name.data(), thread_name.size());
-  const long thread = syscall(SYS_gettid);
+// The thread that calls, and its C++ frames.
+struct Caller {
+  long thread = syscall(SYS_gettid);
+  uintptr_t handle = static_cast<uintptr_t>(pthread_self());
+  std::array<char, 16> name{};
+  Stack stack = stack_here();
+
+  Caller() { pthread_getname_np(pthread_self(), name.data(), name.size()); }
+};
+
+Json with(const Caller& caller, Json&& call) {
   Json frames = Json::array();
   constexpr size_t kMostFrames = 48;
-  for (const Frame& frame : frames_above(own_begin, kMostFrames)) {
+  for (const Frame& frame : frames_of(caller.stack, own_begin, kMostFrames)) {
     frames.push_back({{"function", frame.function}, {"module", frame.module}, {"offset", frame.offset}});
   }
-  call["thread"] = {{"id", thread},
-                    {"handle", static_cast<uintptr_t>(pthread_self())},
-                    {"name", thread_name.data()},
-                    {"main", thread == getpid()}};
+  call["thread"] = {{"id", caller.thread},
+                    {"handle", caller.handle},
+                    {"name", caller.name.data()},
+                    {"main", caller.thread == getpid()}};
   call["frames"] = std::move(frames);
   call["python"] = "";
   return std::move(call);
 }
 
+// How the latest captures began; it is said of those that somebody speaks of. Never destroyed, as calls come until the
+// last moment.
+struct Begun {
+  size_t capture = 0;
+  uintptr_t stream = 0;
+  CaptureMode mode = CaptureMode::Unknown;
+  Caller caller;
+  std::string python;
+};
+auto& all_begun = *new std::array<Begun, 2 * Captures::kMost>;
+
+void say_how_it_began(size_t capture) {
+  Begun& begun = all_begun[capture % all_begun.size()];
+  if (capture == 0 || begun.capture != capture) return;
+  Json full = with(begun.caller, {{"capture", capture}, {"stream", begun.stream}, {"mode", name(begun.mode)}});
+  full["python"] = begun.python;
+  say_to_blame("begun", std::move(full));
+  begun.capture = 0;
+}
+
 Json in_full(const FailedCall& call) {
-  Json full = with_caller({{"api", call.api},
-                           {"code", call.code},
-                           {"part", name(call.part)},
-                           {"sentence", call.sentence},
-                           {"mode", name(call.mode)}});
+  Json full = with({}, {{"api", call.api},
+                        {"code", call.code},
+                        {"part", name(call.part)},
+                        {"sentence", call.sentence},
+                        {"mode", name(call.mode)}});
   if (call.capture != 0) full["capture"] = call.capture;
   if (call.unreported != 0) full["unreported"] = call.unreported;
   if (call.capturing) full["capturing"] = *call.capturing;
@@ -196,6 +222,7 @@ void report(const FailedCall& call) {
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
   if (for_blame()) {
+    say_how_it_began(call.capture);
     Json full = in_full(call);
     if (call.with_python) full["python"] = python::frames_of_threads();
     say_to_blame("failed", std::move(full));
@@ -212,11 +239,12 @@ void report(const SilentCall& call) {
   if (!for_blame() || reported++ >= kMostCalls) return;
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
-  Json full = with_caller({{"api", call.api},
-                           {"kernel", call.kernel},
-                           {"stream", call.stream},
-                           {"capture", call.capture},
-                           {"waited", call.waited}});
+  say_how_it_began(call.capture);
+  Json full = with({}, {{"api", call.api},
+                        {"kernel", call.kernel},
+                        {"stream", call.stream},
+                        {"capture", call.capture},
+                        {"waited", call.waited}});
   full["python"] =
       call.waited && others++ < kMostOthers ? python::frames_of_threads() : python::frames_of_this_thread();
   say_to_blame("silent", std::move(full));
@@ -224,12 +252,10 @@ void report(const SilentCall& call) {
 }
 
 void report_begun(size_t capture, uintptr_t stream, CaptureMode mode) {
-  if (!for_blame() || capture > kMostCalls) return;
+  if (!for_blame()) return;
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
-  Json full = with_caller({{"capture", capture}, {"stream", stream}, {"mode", name(mode)}});
-  full["python"] = python::frames_of_this_thread();
-  say_to_blame("begun", std::move(full));
+  all_begun[capture % all_begun.size()] = {capture, stream, mode, {}, python::frames_of_this_thread()};
   errno = before;
 }
 
