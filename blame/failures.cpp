@@ -2,7 +2,10 @@
 // of each which driver call returns what. The line that makes the call has a mark with the name. It opens the driver
 // itself, and so is built without CUDA; leaves with 3, or with 77 where there is no GPU.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -153,10 +156,39 @@ void silent_memset() {
   cuMemsetD8Async(memory, 0, kSize, other);  // SILENT silent_memset
   cuMemsetD8Async(memory, 0, kSize, stream);
 }
+// Until the thread that captures waits for this one.
+void wait_for_main() {
+  for (char state = 0; state != 'S';) {
+    std::array<char, 256> path{}, text{};
+    std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", getpid());
+    std::FILE* file = std::fopen(path.data(), "r");
+    if (file == nullptr) return;
+    const char* name_end = std::fgets(text.data(), text.size(), file) ? std::strrchr(text.data(), ')') : nullptr;
+    state = name_end != nullptr ? name_end[2] : 'S';
+    std::fclose(file);
+  }
+}
+
 void silent_in_thread() {
   in_thread([] {
+    wait_for_main();
     cuMemsetD8Async(memory, 0, kSize, other);  // SILENT silent_in_thread
   });
+  cuMemsetD8Async(memory, 0, kSize, stream);
+}
+void work_beside() {  // Nobody waits for this thread.
+  std::atomic<bool> busy{false}, done{false};
+  std::thread beside([&] {
+    cuCtxSetCurrent(context);
+    while (!busy) {
+    }
+    cuMemsetD8Async(memory, 0, kSize, other);
+    done = true;
+  });
+  busy = true;
+  while (!done) {
+  }
+  beside.join();
   cuMemsetD8Async(memory, 0, kSize, stream);
 }
 void empty_graph() {}
@@ -195,6 +227,7 @@ constexpr Failure kFailures[] = {
     {"refused_copy", "api: none refused: cuMemcpyBatchAsync silent: cuStreamEndCapture", refused_copy},
     {"silent_memset", "api: none silent: cuMemsetD8Async", silent_memset},
     {"silent_in_thread", "api: none silent: cuMemsetD8Async", silent_in_thread},
+    {"work_beside", "api: none", work_beside},
     {"empty_graph", "api: none silent: cuStreamEndCapture", empty_graph},
     {"nothing", "api: none", nothing},
 };

@@ -115,6 +115,10 @@ class Deep : public ::testing::Test {
     fs::copy(built + "fake_old_driver.so", folder + "/old/libcuda.so.1");
     fs::create_symlink("libcuda.so.1", folder + "/deep/libcupti.so.13");
     fs::create_symlink("libcuda.so.1", folder + "/old/libcupti.so.13");
+    // What stands before the machine's own.
+    for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}) {
+      std::ofstream(folder + "/without/" + name) << "no library";
+    }
     for (const char* variable : {"RECAPTURE_EVENTS", "RECAPTURE_BLAME", "RECAPTURE_RECORDER", "RECAPTURE_DEEP",
                                  "RECAPTURE_CHAIN", "LD_PRELOAD", "CUDA_INJECTION64_PATH"}) {
       unsetenv(variable);
@@ -216,22 +220,27 @@ TEST_F(Deep, IsQuietWhereAllWorkIsInTheGraph) {
 }
 
 TEST_F(Deep, AThreadThatTheCapturingOneWaitsFor) {
-  // It works once the capturing thread stands still, and another that nobody waits for is not reported.
+  // It works once the capturing thread waits for it.
   const std::string script = python(R"(
-def asleep(thread):
-    return open(f"/proc/self/task/{thread}/stat").read().rsplit(")",
-                                    1)[1]
-                                 .split()[0] == "S" main = threading.get_native_id() def prepare()
-      : while not asleep(main)
-      : pass launch(side) #prepared with capture()
-      : launch(stream) helper = threading.Thread(target = prepare, name = "helper") helper.start(); helper.join()  # waits
+main, its = threading.get_native_id(), threading.get_ident()
+def waits():
+    joins = sys._current_frames()[its].f_code.co_filename == threading.__file__
+    return joins and open(f"/proc/self/task/{main}/stat").read().split()[2] == "S"
+def prepare():
+    while not waits(): pass
+    launch(side)  # prepared
+with capture():
+    launch(stream)
+    helper = threading.Thread(target=prepare, name="helper")
+    helper.start(); helper.join()  # waits
 )");
   const Said said = blame("python3 " + script);
   EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in prepare\n", script, line_with(script, "# prepared"))));
   EXPECT_THAT(said.out, HasSubstr("which does not capture\n"));
   EXPECT_THAT(said.out, HasSubstr("the main one, which stood still at\n"));
   EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in <module>\n", script, line_with(script, "# waits"))));
-  EXPECT_THAT(blame_json(failures + "silent_in_thread").at("silent").at(0).at("capturing"), false);
+  EXPECT_EQ(blame_json(failures + "silent_in_thread").at("silent").at(0).at("capturing"), false);
+  EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "nobody waits for that thread";
 }
 
 TEST_F(Deep, ACaptureThatRecordedNothing) {

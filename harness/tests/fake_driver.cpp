@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -37,6 +38,7 @@ struct Capture {
   pid_t thread;
   bool broken, unjoined;
   size_t nodes;
+  std::vector<void*> forked = {};  // Streams that wait for an event of it.
 };
 struct Graph {
   size_t nodes;
@@ -123,7 +125,7 @@ int end(const char* api, int code, const char* sentence = nullptr, const void* p
 
 Capture* capture_of(void* stream) {
   for (Capture& c : captures) {
-    if (c.stream == stream) return &c;
+    if (c.stream == stream || std::find(c.forked.begin(), c.forked.end(), stream) != c.forked.end()) return &c;
   }
   return nullptr;
 }
@@ -169,9 +171,9 @@ int cuStreamCreate(void** stream, unsigned) { return *stream = std::malloc(1), 0
 int cuStreamBeginCapture_v2(void* stream, int mode) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   const recapture::cupti::BeginCapture parameters{stream, mode};
-  if (stream == nullptr) return end("cuStreamBeginCapture_v2", 900);
-  if (capture_of(stream) != nullptr) return end("cuStreamBeginCapture_v2", 401);
-  captures.push_back({stream, mode, gettid(), false, false, 0});
+  if (stream == nullptr) return end("cuStreamBeginCapture_v2", 900, nullptr, &parameters);
+  if (capture_of(stream) != nullptr) return end("cuStreamBeginCapture_v2", 401, nullptr, &parameters);
+  captures.push_back({stream, mode, gettid(), false, false, 0, {}});
   return end("cuStreamBeginCapture_v2", 0, nullptr, &parameters);
 }
 int cuStreamEndCapture(void* stream, void** graph) {
@@ -180,11 +182,11 @@ int cuStreamEndCapture(void* stream, void** graph) {
 #endif
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   Capture* capture = capture_of(stream);
-  if (capture == nullptr) return end("cuStreamEndCapture", 401);
+  const recapture::cupti::EndCapture parameters{stream, graph};
+  if (capture == nullptr) return end("cuStreamEndCapture", 401, nullptr, &parameters);
   const int code = capture->broken ? 901 : capture->unjoined ? 904 : capture->thread != gettid() ? 908 : 0;
   *graph = code == 0 ? new Graph{capture->nodes} : nullptr;
   captures.erase(captures.begin() + (capture - captures.data()));
-  const recapture::cupti::EndCapture parameters{stream, graph};
   return end("cuStreamEndCapture", code, nullptr, &parameters);
 }
 int cuStreamIsCapturing(void* stream, int* status) {
@@ -230,7 +232,13 @@ int cuMemHostRegister_v2(void*, size_t, unsigned) { return unsafe("cuMemHostRegi
 int cuEventCreate(void** event, unsigned) { return *event = &memory, 0; }
 int cuEventSynchronize(void*) { return unsafe("cuEventSynchronize"); }
 int cuStreamQuery(void*) { return unsafe("cuStreamQuery"); }
-int cuStreamWaitEvent(void*, void*, unsigned) { return 0; }
+int cuStreamWaitEvent(void* stream, void*, unsigned) {  // There is one event.
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  for (Capture& c : captures) {
+    if (c.unjoined) c.forked.push_back(stream);
+  }
+  return 0;
+}
 int cuGraphExecDestroy(void*) { return unsafe("cuGraphExecDestroy"); }
 int cuStreamSynchronize(void* stream) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
