@@ -311,6 +311,27 @@ TEST_F(Deep, CiBlameJudgesToTheLine) {
   EXPECT_EQ(shell(judge + "no-such-program").code, 2);
 }
 
+// Under blame another program runs than the one that is judged.
+TEST_F(Deep, CiBlameSeesWhatIsWrong) {
+  const std::string swapped = folder + "/recapture";
+  std::ofstream(swapped)
+      << "#!/bin/sh\nfor word; do shift; [ \"$word\" = \"$FROM\" ] && word=$TO; set -- \"$@\" \"$word\"; "
+         "done\nexec '" RECAPTURE_BUILD "/recapture' \"$@\"\n";
+  fs::permissions(swapped, fs::perms::owner_all);
+  for (const auto& [from, to, words] :
+       {std::tuple("malloc_in_thread", "malloc", "the line is "), std::tuple("nothing", "malloc", "1 failures, not 0"),
+        std::tuple("free", "host_free", "the call is cuMemFreeHost"),
+        std::tuple("free", "nothing", "0 failures, not 1"),
+        std::tuple("silent_memset", "silent_in_thread", "silent: [('cuMemsetD8Async', "),
+        std::tuple("silent_memset", "nothing", "silent: [], not cuMemsetD8Async at line"),
+        std::tuple("nothing", "silent_memset", "silent: cuMemsetD8Async, though nothing is")}) {
+    const Said said = shell(environment("deep") + "FROM=" + from + " TO=" + to +
+                            " '" RECAPTURE_ROOT "/ci/blame' --deep --jobs 1 --recapture '" + swapped + "' cpp/" + from);
+    EXPECT_EQ(said.code, 1) << from << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << from << " " << to;
+  }
+}
+
 // What ci/prices makes of pairs: of each a replay, an eager launch and a capture.
 class Prices : public Deep {
  protected:
