@@ -296,8 +296,8 @@ TEST_F(Deep, WithoutCuptiItSaysWhatToDoAndReportsFailures) {
 }
 
 TEST_F(Deep, CiBlameJudgesToTheLine) {
-  const std::string judge =
-      environment("deep") + "'" RECAPTURE_ROOT "/ci/blame' --recapture '" RECAPTURE_BUILD "/recapture' --jobs 1 ";
+  const std::string judge = environment("deep") + "'" RECAPTURE_ROOT "/ci/blame' --failures " + failures +
+                            "--recapture '" RECAPTURE_BUILD "/recapture' --jobs 1 ";
   Said said = shell(judge + "--deep --output '" + folder + "/r' cpp/malloc cpp/silent_memset cpp/nothing");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("4 of 4 as they should be")) << "malloc_in_thread too";
@@ -325,8 +325,9 @@ TEST_F(Deep, CiBlameSeesWhatIsWrong) {
         std::tuple("silent_memset", "silent_in_thread", "silent: [('cuMemsetD8Async', "),
         std::tuple("silent_memset", "nothing", "silent: [], not cuMemsetD8Async at line"),
         std::tuple("nothing", "silent_memset", "silent: cuMemsetD8Async, though nothing is")}) {
-    const Said said = shell(environment("deep") + "FROM=" + from + " TO=" + to +
-                            " '" RECAPTURE_ROOT "/ci/blame' --deep --jobs 1 --recapture '" + swapped + "' cpp/" + from);
+    const Said said =
+        shell(environment("deep") + "FROM=" + from + " TO=" + to + " '" RECAPTURE_ROOT "/ci/blame' --failures " +
+              failures + " --deep --jobs 1 --recapture '" + swapped + "' cpp/" + from);
     EXPECT_EQ(said.code, 1) << from << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << from << " " << to;
   }
