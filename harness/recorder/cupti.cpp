@@ -16,6 +16,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -147,7 +148,7 @@ uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
   const char* from = static_cast<const char*>(data.parameters);
   size_t offset = call.stream;
   if (call.stream == Call::kInConfig) {
-    std::memcpy(&from, from, sizeof from);
+    from = *static_cast<const char* const*>(data.parameters);
     if (from == nullptr) return 0;
     offset = offsetof(cupti::LaunchConfig, stream);
   }
