@@ -210,6 +210,24 @@ launch(None)
   EXPECT_EQ(count(said.out, "recapture blame: process"), 2U) << said.out;
 }
 
+// Their stream is in the struct that the first parameter points to.
+TEST_F(Deep, ExtendedLaunchesAreToldByTheirOwnStream) {
+  const std::string script = python(R"(
+class Config(ctypes.Structure):
+    _fields_ = [("sizes", ctypes.c_uint * 7), ("stream", ctypes.c_void_p)]
+def extended(on):
+    cu.cuLaunchKernelEx(ctypes.byref(Config((0,) * 7, on)), None, None, None)
+with capture():
+    extended(stream)
+    extended(side)  # aside
+    extended(None)  # outside
+)");
+  const Json process = blame_json("python3 " + script);
+  ASSERT_THAT(process.at("silent"), SizeIs(2));
+  EXPECT_EQ(process.at("silent").at(0).at("python").at(1).at("line"), line_with(script, "# aside"));
+  EXPECT_EQ(process.at("silent").at(1).at("stream"), "0x0");
+}
+
 TEST_F(Deep, IsQuietWhereAllWorkIsInTheGraph) {
   for (const char* driver : {"deep", "old"}) {
     EXPECT_EQ(blame(failures + "nothing", driver).out,
