@@ -7,8 +7,8 @@
 // it calls CUPTI only at the start and never out of a callback.
 //
 // For `blame --deep` it hears all that queues work, too. What succeeds while a capture is open, on a stream that does
-// not capture, is done at once and is in no graph. The driver is asked whether a stream captures inside the callback
-// after the call, which was tried on a GPU and does no harm.
+// not capture, is done at once and is in no graph. The driver is asked inside the callback whether a stream captures,
+// after the call, so that what fails is not asked about; before the call this was tried on a GPU and did no harm.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
