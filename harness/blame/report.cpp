@@ -28,6 +28,10 @@ Call call_in(const Json& line) {
   call.mode = text_at(line, "mode");
   if (line.contains("capturing")) call.capturing = flag_at(line, "capturing");
   call.unreported = number_at(line, "unreported");
+  call.capture = number_at(line, "capture");
+  call.stream = number_at(line, "stream");
+  call.kernel = text_at(line, "kernel");
+  call.waited = flag_at(line, "waited");
   const Json thread = line.value("thread", Json::object());
   call.thread = {int_at(thread, "id").value_or(0), number_at(thread, "handle"), text_at(thread, "name"),
                  flag_at(thread, "main")};
@@ -138,8 +142,45 @@ std::optional<Thread> Failure::capturing() const {
   return std::nullopt;
 }
 
+namespace {
+
+// Whether two calls were made by the same line, of the same loop.
+bool is_alike(const Call& one, const Call& other) {
+  const auto same = [](const auto& a, const auto& b, const auto&... members) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](const auto& x, const auto& y) {
+             return ((x.*members == y.*members) && ...);
+           });
+  };
+  if (one.api != other.api || one.kernel != other.kernel || one.waited != other.waited) return false;
+  if (!same(one.frames, other.frames, &Frame::module, &Frame::offset)) return false;
+  const python::Thread *mine = one.python_of(one.thread.handle), *its = other.python_of(other.thread.handle);
+  if (mine == nullptr || its == nullptr) return mine == its;
+  return same(mine->frames, its->frames, &python::Frame::file, &python::Frame::line);
+}
+
+void add(std::vector<Silent>& all, Call call) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Silent& one) { return is_alike(one.call, call); });
+  if (found != all.end()) {
+    ++found->times;
+  } else {
+    all.push_back({std::move(call), 1, std::nullopt});
+  }
+}
+
+std::optional<Call> begun_by(const std::vector<Call>& begun, size_t capture) {
+  const auto found = std::find_if(begun.begin(), begun.end(), [&](const Call& c) { return c.capture == capture; });
+  return capture == 0 || found == begun.end() ? std::nullopt : std::optional<Call>(*found);
+}
+
+struct Heard {
+  Process process;
+  std::vector<Call> failed, begun;
+};
+
+}  // namespace
+
 std::vector<Process> read_report(std::string_view text) {
-  std::vector<std::pair<Process, std::vector<Call>>> all;
+  std::vector<Heard> all;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const Json line = try_parse_json(text.substr(at, end - at)).value_or(Json());
@@ -148,8 +189,8 @@ std::vector<Process> read_report(std::string_view text) {
     const int pid = int_at(line, "pid").value_or(0);
     const std::string event = text_at(line, "event");
     // A program that another one has become by exec has the same number.
-    auto process = std::find_if(all.rbegin(), all.rend(), [&](const auto& one) { return one.first.pid == pid; });
-    if (event == "heard" || process == all.rend()) {
+    auto heard = std::find_if(all.rbegin(), all.rend(), [&](const Heard& one) { return one.process.pid == pid; });
+    if (event == "heard" || heard == all.rend()) {
       all.push_back({{pid,
                       text_at(line, "rank"),
                       text_at(line, "local_rank"),
@@ -157,18 +198,28 @@ std::vector<Process> read_report(std::string_view text) {
                       text_at(line, "by"),
                       text_at(line, "why_not"),
                       {},
+                      {},
+                      text_at(line, "why_not_deep"),
                       {}},
+                     {},
                      {}});
-      process = all.rbegin();
+      heard = all.rbegin();
     }
-    if (event == "failed") process->second.push_back(call_in(line));
+    if (event == "failed") heard->failed.push_back(call_in(line));
+    if (event == "begun") heard->begun.push_back(call_in(line));
+    if (event == "silent") add(heard->process.silent, call_in(line));
   }
   std::vector<Process> processes;
-  for (auto& [process, calls] : all) {
+  for (auto& [process, calls, begun] : all) {
     process.cut = calls.size() >= kMostCalls;
     Judge judge(process);
     for (Call& call : calls) judge.take(std::move(call));
     judge.finish();
+    for (Failure& failure : process.failures) {
+      const bool has_end = failure.end && failure.end->capture != 0;
+      failure.begun = begun_by(begun, has_end ? failure.end->capture : failure.culprit ? failure.culprit->capture : 0);
+    }
+    for (Silent& silent : process.silent) silent.begun = begun_by(begun, silent.call.capture);
     processes.push_back(std::move(process));
   }
   return processes;

@@ -20,7 +20,7 @@ struct Thread {
   bool main = false;
 };
 
-// A driver call that failed.
+// A driver call that failed, or that --deep has something to say of.
 struct Call {
   std::string api;
   int code = 0;
@@ -29,6 +29,10 @@ struct Call {
   std::string mode;      // "unknown" from the log.
   std::optional<bool> capturing;
   size_t unreported = 0;
+  size_t capture = 0;    // The number of the capture that it is in or beside, 0 if that is not known.
+  uintptr_t stream = 0;  // This and the next two of what --deep tells.
+  std::string kernel;
+  bool waited = false;  // The capturing thread stood still meanwhile.
   Thread thread;
   std::vector<Frame> frames;           // Innermost first, here and below.
   std::vector<python::Thread> python;  // All threads that run Python, where it was asked.
@@ -38,14 +42,24 @@ struct Call {
 
 // A capture that failed.
 struct Failure {
-  std::optional<Call> culprit;  // None if the log has none.
-  std::vector<Call> victims;    // What failed after it and because of it, or at least in the same capture.
-  std::optional<Call> end;      // The call that ended the capture, none if none was seen.
-  size_t ends = 0;              // How many captures it has broken.
-  size_t unreported = 0;        // Victims of which nothing is known.
+  std::optional<Call> culprit;     // None if the log has none.
+  std::vector<Call> victims;       // What failed after it and because of it, or at least in the same capture.
+  std::optional<Call> end;         // The call that ended the capture, none if none was seen.
+  size_t ends = 0;                 // How many captures it has broken.
+  size_t unreported = 0;           // Victims of which nothing is known.
+  std::optional<Call> begun = {};  // The call that began the capture, where --deep tells.
 
   // The thread that captured, if it is known.
   std::optional<Thread> capturing() const;
+};
+
+// Work that is in no graph, or a graph that has no work. Alike ones of one place are one.
+struct Silent {
+  Call call;
+  size_t times = 1;
+  std::optional<Call> begun;
+
+  bool is_empty_graph() const { return kind_of_call(call.api) == CallKind::End; }
 };
 
 struct Process {
@@ -55,7 +69,9 @@ struct Process {
   std::string why_not;  // Why nothing was heard, or "".
   std::vector<Failure> failures;
   std::vector<Call> refused;  // Failed, and no capture by it.
-  bool cut = false;           // There were more calls than the recorder reports.
+  std::string why_not_deep;   // Why --deep was not possible, or "".
+  std::vector<Silent> silent;
+  bool cut = false;  // There were more calls than the recorder reports.
 };
 
 // In the order in which they began to be heard. Lines that are no lines of the recorder's are skipped.

@@ -1,8 +1,10 @@
 #include "harness/blame/words.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "harness/case/cuda_errors.h"
 #include "harness/record/spelling.h"
 #include "harness/record/visible.h"
+#include "harness/recorder/captures.h"
 
 namespace recapture::blame {
 namespace {
@@ -122,6 +125,27 @@ std::string capture(const Failure& failure) {
   return words;
 }
 
+std::string stream_text(uintptr_t stream) {
+  if (stream == 0) return "the default stream";
+  return stream == Captures::kPerThreadStream ? "the thread's own default stream" : fmt::format("stream {:#x}", stream);
+}
+
+// How the capture began, and where.
+std::string begun_in_words(const std::optional<Call>& begun) {
+  if (!begun) return "";
+  return line("begun", fmt::format("on {}, capture mode {}, by thread {}", stream_text(begun->stream),
+                                   visible(begun->mode), text_of(begun->thread))) +
+         where(*begun);
+}
+
+std::string demangled(const std::string& symbol) {
+  constexpr size_t kLongest = 200;
+  char* plain = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr);
+  const std::string text = visible(plain == nullptr ? symbol : plain);
+  std::free(plain);
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "…";
+}
+
 std::string victims(const Failure& failure) {
   std::vector<std::pair<std::string, size_t>> kinds;
   for (const Call& call : failure.victims) {
@@ -188,7 +212,7 @@ std::string in_words(const Failure& failure) {
     if (failure.end) words += line("thread", text_of(failure.end->thread)) + where(*failure.end);
   }
   if (failure.ends > 1) words += line("", fmt::format("it broke {} captures", failure.ends));
-  words += victims(failure);
+  words += begun_in_words(failure.begun) + victims(failure);
   if (failure.end && failure.end->part == Part::Ended) words += line("end", returned(*failure.end));
   if (!failure.end && !failure.ends)
     words += line("end", "none was seen: the process ended before its capture, or the capture lives");
@@ -199,6 +223,38 @@ std::string in_words(const Call& refused) {
   std::string words = returned(refused) + "; it broke no capture, which goes on without it\n";
   if (!refused.sentence.empty()) words += line("driver", visible(refused.sentence));
   return words + line("thread", on_thread(refused)) + where(refused);
+}
+
+std::string in_words(const Silent& silent) {
+  const Call& call = silent.call;
+  std::string words = visible(call.api);
+  if (silent.is_empty_graph()) {
+    words += " ended a capture that recorded nothing: its graph is empty\n";
+    return words + line("thread", text_of(call.thread)) + where(call) + begun_in_words(silent.begun);
+  }
+  words += " was done at once and is in no graph, though a capture was open";
+  words += silent.times == 1 ? "\n" : fmt::format("; {} times\n", silent.times);
+  if (!call.kernel.empty()) words += line("kernel", demangled(call.kernel));
+  words += line("on", stream_text(call.stream) + ", which did not capture");
+  words += line("thread", text_of(call.thread) + (call.waited ? ", which does not capture" : ", which captures")) +
+           where(call);
+  if (call.waited && silent.begun) {
+    const Thread& thread = silent.begun->thread;
+    const std::string stood = stack("", python_frames_of(call, thread));
+    words +=
+        line("capture", fmt::format("on thread {}, which stood still{}", text_of(thread), stood.empty() ? "" : " at")) +
+        stood;
+  }
+  return words + begun_in_words(silent.begun);
+}
+
+std::string without_deep(const std::string& why_not) {
+  const bool missing = why_not.find("not to be found") != why_not.npos;
+  return fmt::format("--deep told nothing: {}; {}", visible(why_not),
+                     missing
+                         ? "install nvidia-cuda-cupti (nvidia-cuda-cupti-cu12 for CUDA 12) and name the folder of its "
+                           "libcupti.so in LD_LIBRARY_PATH"
+                         : "captures that fail are reported all the same");
 }
 
 namespace {
@@ -217,6 +273,15 @@ Json as_json(const std::vector<SourceFrame>& frames) {
 
 Json as_json(const Thread& thread) { return {{"id", thread.id}, {"name", thread.name}, {"main", thread.main}}; }
 
+Json begun_as_json(const std::optional<Call>& begun) {
+  if (!begun) return {};
+  return {{"stream", fmt::format("{:#x}", begun->stream)},
+          {"mode", begun->mode},
+          {"thread", as_json(begun->thread)},
+          {"python", as_json(python_frames_of(*begun, begun->thread))},
+          {"stack", as_json(native_frames(begun->frames))}};
+}
+
 }  // namespace
 
 Json as_json(const Call& call) {
@@ -230,6 +295,20 @@ Json as_json(const Call& call) {
           {"stack", as_json(native_frames(call.frames))}};
 }
 
+Json as_json(const Silent& silent) {
+  const Call& call = silent.call;
+  return {{"what", silent.is_empty_graph() ? "empty graph" : "not in the graph"},
+          {"api", call.api},
+          {"kernel", call.kernel.empty() ? "" : demangled(call.kernel)},
+          {"stream", fmt::format("{:#x}", call.stream)},
+          {"times", silent.times},
+          {"thread", as_json(call.thread)},
+          {"capturing", !call.waited},
+          {"python", as_json(python_frames_of(call, call.thread))},
+          {"stack", as_json(native_frames(call.frames))},
+          {"begun", begun_as_json(silent.begun)}};
+}
+
 Json as_json(const Failure& failure) {
   Json victims = Json::array(), capture = Json();
   for (const Call& call : failure.victims) victims.push_back(as_json(call));
@@ -239,6 +318,7 @@ Json as_json(const Failure& failure) {
   }
   return {{"culprit", failure.culprit ? as_json(*failure.culprit) : Json()},
           {"capture", capture},
+          {"begun", begun_as_json(failure.begun)},
           {"victims", victims},
           {"end", failure.end ? as_json(*failure.end) : Json()},
           {"ends", failure.ends}};

@@ -15,8 +15,13 @@ std::string name(const Process& process);
 
 std::string in_words(const Failure& failure);
 std::string in_words(const Call& refused);
+std::string in_words(const Silent& silent);
+
+// What to do where --deep is not possible, in one line.
+std::string without_deep(const std::string& why_not);
 
 Json as_json(const Failure& failure);
 Json as_json(const Call& call);
+Json as_json(const Silent& silent);
 
 }  // namespace recapture::blame

@@ -27,7 +27,7 @@ namespace {
 struct Options {
   std::vector<std::string> program;
   std::string log, release;
-  bool json = false;
+  bool json = false, deep = false;
 };
 
 // Where the recorder writes: every process of the program opens it by its name, so that it survives whatever they do to
@@ -129,6 +129,8 @@ std::string in_words(const std::vector<blame::Process>& processes, const Explain
     failures += process.failures.size();
     const std::string head = fmt::format("recapture blame: {}", blame::name(process));
     if (!process.why_not.empty()) words += fmt::format("{}: nothing was heard, {}\n", head, visible(process.why_not));
+    if (!process.why_not_deep.empty())
+      words += fmt::format("{}: {}\n", head, blame::without_deep(process.why_not_deep));
     size_t shown = 0;
     for (const blame::Failure& failure : process.failures) {
       if (shown++ == kMost) break;
@@ -139,6 +141,10 @@ std::string in_words(const std::vector<blame::Process>& processes, const Explain
     for (const blame::Call& refused : process.refused) {
       if (shown++ >= kMost) break;
       words += fmt::format("{}:\n{}\n", head, blame::in_words(refused));
+    }
+    for (const blame::Silent& silent : process.silent) {
+      if (shown++ >= kMost) break;
+      words += fmt::format("{}:\n{}\n", head, blame::in_words(silent));
     }
   }
   if (processes.empty())
@@ -153,20 +159,23 @@ std::string in_words(const std::vector<blame::Process>& processes, const Explain
 Json as_json(const std::vector<blame::Process>& processes, const Explainer& explainer) {
   Json all = Json::array();
   for (const blame::Process& process : processes) {
-    Json failures = Json::array(), refused = Json::array();
+    Json failures = Json::array(), refused = Json::array(), silent = Json::array();
     for (const blame::Failure& failure : process.failures) {
       failures.push_back(blame::as_json(failure));
       failures.back()["explanation"] = as_json(explainer(failure));
     }
     for (const blame::Call& call : process.refused) refused.push_back(blame::as_json(call));
+    for (const blame::Silent& one : process.silent) silent.push_back(blame::as_json(one));
     all.push_back({{"pid", process.pid},
                    {"rank", process.rank},
                    {"local_rank", process.local_rank},
                    {"program", process.program},
                    {"heard_by", process.by},
                    {"why_not", process.why_not},
+                   {"why_not_deep", process.why_not_deep},
                    {"failures", failures},
-                   {"refused", refused}});
+                   {"refused", refused},
+                   {"silent", silent}});
   }
   return {{"processes", all}};
 }
@@ -183,6 +192,7 @@ Exit blame_program(const Places& places, const Options& options) {
     const ReportFile report;
     std::map<std::string, std::string> variables{{"CUDA_INJECTION64_PATH", recorder},
                                                  {"RECAPTURE_BLAME", report.path()}};
+    if (options.deep) variables["RECAPTURE_DEEP"] = "1";
     const char* other = std::getenv("CUDA_INJECTION64_PATH");
     if (other != nullptr && other != recorder) variables["RECAPTURE_CHAIN"] = other;
     status = blame::launch(options.program, variables);
@@ -207,6 +217,9 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
   command->add_option("program", options->program, "After --: any CUDA program, in C++ or Python, and its arguments");
   command->add_option("--log", options->log, "A file for what is said (default: standard error)");
   command->add_option("--release", options->release, "LibTorch release: which remedies hold there, by its records");
+  command->add_flag(
+      "--deep", options->deep,
+      "Also what silently is not in a graph, and where captures began; needs CUPTI, and costs some percent");
   command->add_flag("--json", options->json, "A JSON object");
   return {command, [options, &root] { return blame_program(Places::find(root), *options); }};
 }

@@ -16,12 +16,54 @@ enum class CallKind : unsigned char {
   Exchange,
   Event,  // May fail with 907 for an event recorded in a capture, also after it.
   Query,  // Answers a question about a capture, or about a code, and breaks nothing.
+  Work,   // A kernel, a copy, a memset or a graph, on a stream.
 };
 
 struct Call {
   CallKind kind = CallKind::Other;
-  bool per_thread = false;  // The variant in which the stream 0 is the thread's own default stream.
+  bool per_thread = false;           // The variant in which the stream 0 is the thread's own default stream.
+  unsigned char stream = kNoStream;  // Of work: where among the parameters its stream is.
+
+  static constexpr unsigned char kNoStream = 255, kInConfig = 254;  // In the struct that the first one points to.
 };
+
+// Where a call that queues work has its stream, in bytes; all are calls that return before the work is done.
+inline unsigned char stream_offset(std::string_view api) {
+  constexpr std::string_view kPerThread[] = {"_ptsz", "_v2"};
+  for (const std::string_view end : kPerThread) {
+    if (api.size() > end.size() && api.substr(api.size() - end.size()) == end) api.remove_suffix(end.size());
+  }
+  struct Place {
+    std::string_view api;
+    unsigned char offset;
+  };
+  constexpr Place kPlaces[] = {
+      {"cuLaunchKernel", 40},
+      {"cuLaunchCooperativeKernel", 40},
+      {"cuLaunchKernelEx", Call::kInConfig},
+      {"cuGraphLaunch", 8},
+      {"cuMemcpyAsync", 24},
+      {"cuMemcpyHtoDAsync", 24},
+      {"cuMemcpyDtoHAsync", 24},
+      {"cuMemcpyDtoDAsync", 24},
+      {"cuMemcpyPeerAsync", 40},
+      {"cuMemcpyHtoAAsync", 32},
+      {"cuMemcpyAtoHAsync", 32},
+      {"cuMemcpy2DAsync", 8},
+      {"cuMemcpy3DAsync", 8},
+      {"cuMemcpy3DPeerAsync", 8},
+      {"cuMemsetD8Async", 24},
+      {"cuMemsetD16Async", 24},
+      {"cuMemsetD32Async", 24},
+      {"cuMemsetD2D8Async", 40},
+      {"cuMemsetD2D16Async", 40},
+      {"cuMemsetD2D32Async", 40},
+  };
+  for (const Place& place : kPlaces) {
+    if (place.api == api) return place.offset;
+  }
+  return Call::kNoStream;
+}
 
 inline CallKind kind_of_call(std::string_view api) {
   const auto starts = [&](std::string_view start) { return api.substr(0, start.size()) == start; };
@@ -38,17 +80,20 @@ inline CallKind kind_of_call(std::string_view api) {
   for (std::string_view start : {"cuStreamIsCapturing", "cuStreamGetCaptureInfo", "cuGetError"}) {
     if (starts(start)) return CallKind::Query;
   }
+  if (stream_offset(api) != Call::kNoStream) return CallKind::Work;
   return CallKind::Other;
 }
 
 inline Call call_of(std::string_view api) {
   constexpr std::string_view kPerThread = "_ptsz";
   const bool per_thread = api.size() > kPerThread.size() && api.substr(api.size() - kPerThread.size()) == kPerThread;
-  return {kind_of_call(api), per_thread};
+  return {kind_of_call(api), per_thread, stream_offset(api)};
 }
 
 // Heard also while nothing else is: what opens and closes captures, and what may meet an event of one after it.
-inline bool is_always_heard(CallKind kind) { return kind != CallKind::Other && kind != CallKind::Query; }
+inline bool is_always_heard(CallKind kind) {
+  return kind != CallKind::Other && kind != CallKind::Query && kind != CallKind::Work;
+}
 
 // What a call that failed says about a capture, by its name and its code alone; the driver's log tells no more.
 enum class Part : unsigned char {

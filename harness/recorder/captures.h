@@ -35,10 +35,25 @@ class Captures {
   static constexpr size_t kMost = 64;               // What is begun beyond that is not followed.
   static constexpr uintptr_t kPerThreadStream = 2;  // One handle for every thread's own default stream.
 
-  void begun(uintptr_t stream, CaptureMode mode, long thread) {
+  struct Capture {
+    uintptr_t stream;
+    CaptureMode mode;
+    long thread;
+    bool has_culprit;
+    size_t number;  // From 1, in the order in which they began.
+
+    bool is(uintptr_t other_stream, long other_thread) const {
+      return stream == other_stream && (stream != kPerThreadStream || thread == other_thread);
+    }
+  };
+
+  // Returns its number.
+  size_t begun(uintptr_t stream, CaptureMode mode, long thread) {
     remove(stream, thread);
-    if (open_ < kMost) captures_[open_++] = {stream, mode, thread, false};
+    ++begun_;
+    if (open_ < kMost) captures_[open_++] = {stream, mode, thread, false, begun_};
     accused_outside_ = false;
+    return begun_;
   }
 
   // Only a call that reached the wrong stream (903) leaves the capture open; the wrong thread's (908) ends it, on
@@ -71,9 +86,17 @@ class Captures {
 
   size_t open() const { return open_; }
 
-  bool capturing(long thread) const {
-    return std::any_of(begin(), end(), [&](const Capture& c) { return c.thread == thread; });
+  bool capturing(long thread) const { return latest_of(thread) != nullptr; }
+
+  // This thread's own latest capture, or none.
+  const Capture* latest_of(long thread) const {
+    const Capture* latest = nullptr;
+    for (const Capture& c : *this) latest = c.thread == thread ? &c : latest;
+    return latest;
   }
+
+  const Capture* begin() const { return captures_.data(); }
+  const Capture* end() const { return captures_.data() + open_; }
 
   // The mode that binds a thread: that of its own latest capture, otherwise of the strictest open one, made laxer where
   // the thread has exchanged its own mode for a laxer one.
@@ -90,21 +113,7 @@ class Captures {
  private:
   static constexpr int kInvalidated = 901, kUnmatched = 903;
 
-  struct Capture {
-    uintptr_t stream;
-    CaptureMode mode;
-    long thread;
-    bool has_culprit;
-
-    bool is(uintptr_t other_stream, long other_thread) const {
-      return stream == other_stream && (stream != kPerThreadStream || thread == other_thread);
-    }
-  };
-
   static bool has_culprit(const Capture& capture) { return capture.has_culprit; }
-
-  const Capture* begin() const { return captures_.data(); }
-  const Capture* end() const { return captures_.data() + open_; }
 
   void remove(uintptr_t stream, long thread) {
     Capture* first = captures_.data();
@@ -113,7 +122,7 @@ class Captures {
   }
 
   std::array<Capture, kMost> captures_{};
-  size_t open_ = 0;
+  size_t open_ = 0, begun_ = 0;
   bool accused_outside_ = false;  // Since a capture last began.
 };
 

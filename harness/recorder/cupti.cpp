@@ -5,13 +5,23 @@
 // It hears every call only while a capture is open that is not broken yet, and otherwise those that open and close
 // captures and those that may meet an event of a capture after it. `always` keeps it listening to everything, and then
 // it calls CUPTI only at the start and never out of a callback.
+//
+// For `blame --deep` it hears all that queues work, too. What succeeds while a capture is open, on a stream that does
+// not capture, is done at once and is in no graph. The driver is asked inside the callback whether a stream captures,
+// after the call, so that what fails is not asked about; before the call this was tried on a GPU and did no harm.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -30,9 +40,15 @@ cupti::Functions functions;
 cupti::Subscriber subscriber = nullptr;
 std::array<Call, 2048> calls{};  // By CUPTI's id.
 cupti::CallId ids = 0;           // How many ids there are.
-bool always = false;
+Hearing hearing;
+bool started = false;
+
+// The driver's.
+int (*is_capturing)(void* stream, int* status) = nullptr;              // cuStreamIsCapturing
+int (*nodes_of)(void* graph, void** nodes, size_t* number) = nullptr;  // cuGraphGetNodes
 
 Captures captures;
+std::atomic<size_t> open_captures{0};
 std::mutex captures_mutex;  // Never held while CUPTI is called.
 bool hears_all = false;
 std::mutex switch_mutex;                                   // CUPTI wants the calls that switch one after the other.
@@ -56,7 +72,8 @@ std::string hear(bool all) {
   if (domain != cupti::kSuccess) return in_words("cuptiEnableDomain", domain);
   if (all) return {};
   for (cupti::CallId id = 0; id < ids; ++id) {
-    if (!is_always_heard(calls[id].kind)) continue;
+    const bool wanted = is_always_heard(calls[id].kind) || (hearing.silent && calls[id].kind == CallKind::Work);
+    if (!wanted) continue;
     const int callback = functions.enable_callback(1, subscriber, cupti::kDriverApi, id);
     if (callback != cupti::kSuccess) return in_words("cuptiEnableCallback", callback);
   }
@@ -87,25 +104,118 @@ uintptr_t stream_of(const cupti::CallbackData& data, Call call) {
   return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream;
 }
 
+std::string name_of(cupti::CallId id, const cupti::CallbackData& data) {
+  const char* api = nullptr;
+  if (functions.callback_name(cupti::kDriverApi, id, &api) != cupti::kSuccess || !api) api = data.function;
+  return api ? api : "unknown";
+}
+
+Standing standing_now() {
+  const Captures::Capture* capture = captures.latest_of(this_thread());
+  const bool capturing = capture != nullptr;
+  for (const Captures::Capture& other : captures) {  // The strictest of others.
+    if (!capturing && (capture == nullptr || other.mode < capture->mode)) capture = &other;
+  }
+  return {capturing, captures.mode(this_thread(), exchanged), capture == nullptr ? 0 : capture->number};
+}
+
 // Names the call if it is a culprit, and returns whether it is.
 bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
   FailedCall failed;
   failed.code = code;
+  failed.api = name_of(id, data);
+  failed.part = part_of(failed.api, code);
   failed.accused = true;
   {
     const std::lock_guard<std::mutex> lock(captures_mutex);
-    const bool accused = call.kind == CallKind::End ? captures.accuse_end(stream_of(data, call), this_thread(), code)
-                                                    : captures.accuse(code);
+    // A copy that is refused leaves the culprit to come; of the others the capture's state is what counts.
+    const bool refused = failed.part == Part::Refused && call.kind == CallKind::Other && captures.open() != 0;
+    const bool accused = refused                      ? true
+                         : call.kind == CallKind::End ? captures.accuse_end(stream_of(data, call), this_thread(), code)
+                                                      : captures.accuse(code);
     if (!accused) return false;
-    failed.capturing = captures.capturing(this_thread());
-    failed.mode = captures.mode(this_thread(), exchanged);
+    const Standing now = standing_now();
+    failed.capturing = now.capturing;
+    failed.mode = now.mode;
+    failed.capture = now.capture;
   }
-  const char* api = nullptr;
-  if (functions.callback_name(cupti::kDriverApi, id, &api) != cupti::kSuccess || !api) api = data.function;
-  failed.api = api ? api : "unknown";
-  failed.part = part_of(failed.api, code);
   report(failed);
   return true;
+}
+
+// The stream of a call that queues work, 0 being the legacy default stream.
+uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
+  const char* from = static_cast<const char*>(data.parameters);
+  size_t offset = call.stream;
+  if (call.stream == Call::kInConfig) {
+    from = *static_cast<const char* const*>(data.parameters);
+    if (from == nullptr) return 0;
+    offset = offsetof(cupti::LaunchConfig, stream);
+  }
+  uintptr_t stream = 0;
+  std::memcpy(&stream, from + offset, sizeof stream);
+  constexpr uintptr_t kLegacy = 1;
+  return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream == kLegacy ? 0 : stream;
+}
+
+// Whether a thread of this process stands still; where nobody knows, it does not.
+bool is_asleep(long thread) {
+  std::array<char, 64> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/task/%ld/stat", thread);
+  const int file = open(path.data(), O_RDONLY | O_CLOEXEC);
+  std::array<char, 128> text{};
+  const ssize_t size = file < 0 ? 0 : read(file, text.data(), text.size() - 1);
+  if (file >= 0) close(file);
+  const char* after_name = size > 0 ? std::strrchr(text.data(), ')') : nullptr;
+  return after_name != nullptr && std::strncmp(after_name, ") S", 3) == 0;
+}
+
+// Reports work that has just been done outside of every graph, by the thread that captures or by one that it may be
+// waiting for.
+void look_at_work(cupti::CallId id, const cupti::CallbackData& data, Call call) {
+  SilentCall silent;
+  silent.stream = stream_of_work(data, call);
+  int status = 0;
+  // The legacy stream never captures, and to be asked about it is an error beside a blocking capture.
+  if (silent.stream != 0 &&
+      (is_capturing(reinterpret_cast<void*>(silent.stream), &status) != cupti::kSuccess || status != 0)) {
+    return;
+  }
+  std::array<Captures::Capture, Captures::kMost> others{};
+  size_t number = 0;
+  {
+    const std::lock_guard<std::mutex> lock(captures_mutex);
+    if (const Captures::Capture* own = captures.latest_of(this_thread())) {
+      silent.capture = own->number;
+    } else {
+      for (const Captures::Capture& other : captures) others[number++] = other;
+    }
+  }
+  for (size_t i = 0; i < number && silent.capture == 0; ++i) {
+    if (!is_asleep(others[i].thread)) continue;
+    silent.capture = others[i].number;
+    silent.waited = true;
+  }
+  if (silent.capture == 0) return;
+  silent.api = name_of(id, data);
+  if (data.kernel != nullptr) silent.kernel = data.kernel;
+  report(silent);
+}
+
+// Reports the end of a capture that recorded nothing.
+void look_at_graph(cupti::CallId id, const cupti::CallbackData& data) {
+  const auto& ended = parameters<cupti::EndCapture>(data);
+  size_t number = 1;
+  if (ended.graph == nullptr || *ended.graph == nullptr) return;
+  if (nodes_of(*ended.graph, nullptr, &number) != cupti::kSuccess || number != 0) return;
+  SilentCall silent;
+  silent.api = name_of(id, data);
+  silent.stream = stream_of(data, calls[id]);
+  {
+    const std::lock_guard<std::mutex> lock(captures_mutex);
+    silent.capture = standing_now().capture;
+  }
+  report(silent);
 }
 
 // Returns whether it can have changed which captures are open.
@@ -127,14 +237,19 @@ bool followed(const cupti::CallbackData& data, Call call, int code) {
   }
   if (call.kind != CallKind::End && code != cupti::kSuccess) return false;
   const uintptr_t stream = stream_of(data, call);
-  const std::lock_guard<std::mutex> lock(captures_mutex);
-  if (call.kind == CallKind::End) {
-    captures.ended(stream, this_thread(), code);
-  } else if (call.kind == CallKind::Destroy) {
-    captures.destroyed(stream);
-  } else {
-    captures.begun(stream, mode, this_thread());
+  size_t begun = 0;
+  {
+    const std::lock_guard<std::mutex> lock(captures_mutex);
+    if (call.kind == CallKind::End) {
+      captures.ended(stream, this_thread(), code);
+    } else if (call.kind == CallKind::Destroy) {
+      captures.destroyed(stream);
+    } else {
+      begun = captures.begun(stream, mode, this_thread());
+    }
+    open_captures = captures.open();
   }
+  if (hearing.silent && begun != 0) report_begun(begun, stream, mode);
   return true;
 }
 
@@ -153,14 +268,30 @@ void on_call(void*, int domain, cupti::CallId id, const void* callback_data) {
   if (exchanges && code == cupti::kSuccess && *data.carried != 0) {
     exchanged = static_cast<CaptureMode>(*data.carried - 1);
   }
-  const bool reported = is_capture_error(code) && call.kind != CallKind::Query && named(id, data, call, code);
+  if (hearing.silent && code == cupti::kSuccess) {
+    if (call.kind == CallKind::Work && open_captures != 0) look_at_work(id, data, call);
+    if (call.kind == CallKind::End) look_at_graph(id, data);
+  }
+  const bool failed = hearing.culprits && is_capture_error(code) && call.kind != CallKind::Query;
+  const bool reported = failed && named(id, data, call, code);
   const bool changed = followed(data, call, code);
-  if ((reported || changed) && !always) hear_what_is_needed();
+  if ((reported || changed) && hearing.culprits && !hearing.always) hear_what_is_needed();
+}
+
+// Others may subscribe as well where that is possible; not for the suite's own runs, whose costs are on record.
+int subscribe() {
+  cupti::SubscriberParameters beside;
+  if (hearing.silent && functions.subscribe_beside &&
+      functions.subscribe_beside(&subscriber, on_call, nullptr, &beside) == cupti::kSuccess) {
+    return cupti::kSuccess;
+  }
+  return functions.subscribe(&subscriber, on_call, nullptr);
 }
 
 }  // namespace
 
-std::string hear_cupti(bool everything) {
+std::string hear_cupti(Hearing what) {
+  hearing = what;
   void* library = find_cupti();
   if (!library) return "CUPTI is not to be found";
   const auto find = [&](auto& function, const char* symbol) {
@@ -172,7 +303,14 @@ std::string hear_cupti(bool everything) {
       !find(functions.callback_name, "cuptiGetCallbackName")) {
     return "this CUPTI lacks a function";
   }
-  const int subscribed = functions.subscribe(&subscriber, on_call, nullptr);
+  find(functions.subscribe_beside, "cuptiSubscribe_v2");
+  if (what.silent) {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    is_capturing = reinterpret_cast<decltype(is_capturing)>(driver ? dlsym(driver, "cuStreamIsCapturing") : nullptr);
+    nodes_of = reinterpret_cast<decltype(nodes_of)>(driver ? dlsym(driver, "cuGraphGetNodes") : nullptr);
+    if (!is_capturing || !nodes_of) return "this driver lacks cuStreamIsCapturing or cuGraphGetNodes";
+  }
+  const int subscribed = subscribe();
   if (subscribed != cupti::kSuccess) return in_words("cuptiSubscribe", subscribed);
 
   // Ids are without gaps from 0, which is invalid and has a name all the same.
@@ -181,8 +319,16 @@ std::string hear_cupti(bool everything) {
     calls[ids] = call_of(api);
     api = nullptr;
   }
-  hears_all = always = everything;
-  return hear(always);
+  hears_all = what.always;
+  std::string why_not = hear(what.always);
+  started = why_not.empty();
+  return why_not;
+}
+
+std::optional<Standing> standing() {
+  if (!started) return std::nullopt;
+  const std::lock_guard<std::mutex> lock(captures_mutex);
+  return standing_now();
 }
 
 }  // namespace recapture

@@ -36,8 +36,18 @@ struct CallbackData {
 
 using Callback = void (*)(void* subscribers_own, int domain, CallId id, const void* data);
 
+struct SubscriberParameters {  // Of cuptiSubscribe_v2, since CUDA 13.
+  size_t size = sizeof(SubscriberParameters);
+  const char* name = nullptr;
+  char* old_name = nullptr;
+  size_t old_size = 0;
+  uint8_t allows_others = 1;
+};
+
 struct Functions {
-  int (*subscribe)(Subscriber* subscriber, Callback callback, void* subscribers_own);     // cuptiSubscribe
+  int (*subscribe)(Subscriber* subscriber, Callback callback, void* subscribers_own);  // cuptiSubscribe
+  int (*subscribe_beside)(Subscriber* subscriber, Callback callback, void* subscribers_own,
+                          SubscriberParameters* parameters);                              // cuptiSubscribe_v2
   int (*enable_domain)(uint32_t enable, Subscriber subscriber, int domain);               // cuptiEnableDomain
   int (*enable_callback)(uint32_t enable, Subscriber subscriber, int domain, CallId id);  // cuptiEnableCallback
   int (*callback_name)(int domain, CallId id, const char** name);                         // cuptiGetCallbackName
@@ -56,6 +66,22 @@ struct BeginCaptureToGraph {  // cuStreamBeginCaptureToGraph, since CUDA 12.3
   const void* edges;
   size_t dependency_count;
   int mode;
+};
+
+struct EndCapture {  // cuStreamEndCapture
+  void* stream;
+  void** graph;
+};
+
+struct LaunchKernel {  // cuLaunchKernel, and cuLaunchCooperativeKernel as far as this.
+  void* function;
+  unsigned sizes[7];
+  void* stream;
+};
+
+struct LaunchConfig {  // What cuLaunchKernelEx is given first.
+  unsigned sizes[7];
+  void* stream;
 };
 
 struct ExchangeMode {  // cuThreadExchangeStreamCaptureMode

@@ -128,13 +128,23 @@ struct Frame {
   uintptr_t offset = 0;          // In the module.
 };
 
+// A stack as it is taken, which costs little.
+struct Stack {
+  std::array<void*, 64> addresses{};
+  int depth = 0;
+};
+
+inline Stack stack_here() {
+  Stack stack;
+  stack.depth = backtrace(stack.addresses.data(), static_cast<int>(stack.addresses.size()));
+  return stack;
+}
+
 // The innermost callers, without CUDA's libraries and the one that begins at `recorder`.
-inline std::vector<Frame> frames_above(const void* recorder, size_t most) {
-  void* addresses[64];
-  const int depth = backtrace(addresses, 64);
+inline std::vector<Frame> frames_of(const Stack& stack, const void* recorder, size_t most) {
   std::vector<Frame> frames;
-  for (int i = 0; i < depth && frames.size() < most; ++i) {
-    const char* inside = static_cast<const char*>(addresses[i]) - 1;  // The address is where the call returns to.
+  for (int i = 0; i < stack.depth && frames.size() < most; ++i) {
+    const char* inside = static_cast<const char*>(stack.addresses[i]) - 1;  // The address is where the call returns to.
     const Place place = place_of(inside);
     if (place.module.empty()) continue;
     if (place.begin == reinterpret_cast<uintptr_t>(recorder) || is_cuda_library(place.module)) continue;
@@ -143,6 +153,10 @@ inline std::vector<Frame> frames_above(const void* recorder, size_t most) {
     std::free(plain);
   }
   return frames;
+}
+
+inline std::vector<Frame> frames_above(const void* recorder, size_t most) {
+  return frames_of(stack_here(), recorder, most);
 }
 
 inline std::vector<std::string> texts(const std::vector<Frame>& frames) {

@@ -39,6 +39,11 @@ void hear_line(const driver_log::Line& line) {
   call.code = line.code;
   if (call.sentence.find("initiated from another thread") != call.sentence.npos) call.capturing = false;
   if (call.sentence.find("initiated from the calling thread") != call.sentence.npos) call.capturing = true;
+  if (const auto known = standing()) {
+    call.capturing = known->capturing;
+    call.mode = known->mode;
+    call.capture = known->capture;
+  }
   const std::lock_guard<std::mutex> lock(mutex);
   call.accused = accuser.names(call.part);
   const bool is_end = call.part == Part::Ended || call.part == Part::EndedBy;

@@ -163,6 +163,21 @@ void ask(int number) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Whether what is written next is all that there is.
+bool is_ready() {
+  if (!listening || !file_is_ours() || handler_of(for_all) != handler || handler_of(for_one) != handler) return false;
+  return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0 && api.is_initialized() != 0;
+}
+
+std::string written() {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = pread(file, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
 }  // namespace
 
 void listen() {
@@ -195,20 +210,20 @@ void listen() {
 }
 
 std::string frames_of_threads() {
-  if (!listening || !file_is_ours() || handler_of(for_all) != handler || handler_of(for_one) != handler) return {};
-  if (ftruncate(file, 0) != 0 || lseek(file, 0, SEEK_SET) != 0 || api.is_initialized() == 0) return {};
+  if (!is_ready()) return {};
   // To read the frames of a thread that runs ends in a crash now and then. Whoever has the GIL has stopped all others.
   if (api.has_gil() != 0) {
     ask(for_all);
   } else if (late != 0 || !with_gil([] { ask(for_all); }, false, kMost)) {
     ask(for_one);
   }
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t got = 0; (got = pread(file, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
-    text.append(buffer.data(), static_cast<size_t>(got));
-  }
-  return text;
+  return written();
+}
+
+std::string frames_of_this_thread() {
+  if (!is_ready()) return {};
+  ask(for_one);
+  return written();
 }
 
 // The file would be shared with the parent, and so would the place in it.

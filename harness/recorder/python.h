@@ -9,8 +9,9 @@ namespace recapture::python {
 void listen();
 
 // What faulthandler writes (python_text.h reads it) about all threads; about this one alone, where the others cannot be
-// stopped; "" if it does not listen. One call at a time.
+// stopped or are not wanted; "" if it does not listen. One call at a time.
 std::string frames_of_threads();
+std::string frames_of_this_thread();
 
 // In a process that has just been forked.
 void forked();

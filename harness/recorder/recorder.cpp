@@ -6,6 +6,9 @@
 // RECAPTURE_RECORDER chooses: `log`; `cupti`; or `always`, which is CUPTI listening to every call at any time, and
 // leaves Python alone: it serves tests of races.
 //
+// RECAPTURE_DEEP, which `recapture blame --deep` sets, has CUPTI heard beside the log: for the captures themselves, and
+// for what silently is not in them.
+//
 // What it has to say goes, as an event, where RECAPTURE_EVENTS names a descriptor (harness/case/events.h); otherwise
 // all about it, a JSON line a call, to the end of the file RECAPTURE_BLAME, which `recapture blame` reads; otherwise in
 // words to the end of the file RECAPTURE_RECORDER_LOG, otherwise to stderr.
@@ -95,27 +98,58 @@ std::string contents_of(const char* path) {
   return {text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
 }
 
-Json in_full(const FailedCall& call) {
-  std::array<char, 16> thread_name{};
-  pthread_getname_np(pthread_self(), thread_name.data(), thread_name.size());
-  const long thread = syscall(SYS_gettid);
+// The thread that calls, and its C++ frames.
+struct Caller {
+  long thread = syscall(SYS_gettid);
+  uintptr_t handle = static_cast<uintptr_t>(pthread_self());
+  std::array<char, 16> name{};
+  Stack stack = stack_here();
+
+  Caller() { pthread_getname_np(pthread_self(), name.data(), name.size()); }
+};
+
+Json with(const Caller& caller, Json&& call) {
   Json frames = Json::array();
   constexpr size_t kMostFrames = 48;
-  for (const Frame& frame : frames_above(own_begin, kMostFrames)) {
+  for (const Frame& frame : frames_of(caller.stack, own_begin, kMostFrames)) {
     frames.push_back({{"function", frame.function}, {"module", frame.module}, {"offset", frame.offset}});
   }
-  Json full{{"api", call.api},
-            {"code", call.code},
-            {"part", name(call.part)},
-            {"sentence", call.sentence},
-            {"mode", name(call.mode)},
-            {"thread",
-             {{"id", thread},
-              {"handle", static_cast<uintptr_t>(pthread_self())},
-              {"name", thread_name.data()},
-              {"main", thread == getpid()}}},
-            {"frames", std::move(frames)},
-            {"python", ""}};
+  call["thread"] = {{"id", caller.thread},
+                    {"handle", caller.handle},
+                    {"name", caller.name.data()},
+                    {"main", caller.thread == getpid()}};
+  call["frames"] = std::move(frames);
+  call["python"] = "";
+  return std::move(call);
+}
+
+// How the latest captures began; it is said of those that somebody speaks of. Never destroyed, as calls come until the
+// last moment.
+struct Begun {
+  size_t capture = 0;
+  uintptr_t stream = 0;
+  CaptureMode mode = CaptureMode::Unknown;
+  Caller caller;
+  std::string python;
+};
+auto& all_begun = *new std::array<Begun, 2 * Captures::kMost>;
+
+void say_how_it_began(size_t capture) {
+  Begun& begun = all_begun[capture % all_begun.size()];
+  if (capture == 0 || begun.capture != capture) return;
+  Json full = with(begun.caller, {{"capture", capture}, {"stream", begun.stream}, {"mode", name(begun.mode)}});
+  full["python"] = begun.python;
+  say_to_blame("begun", std::move(full));
+  begun.capture = 0;
+}
+
+Json in_full(const FailedCall& call) {
+  Json full = with({}, {{"api", call.api},
+                        {"code", call.code},
+                        {"part", name(call.part)},
+                        {"sentence", call.sentence},
+                        {"mode", name(call.mode)}});
+  if (call.capture != 0) full["capture"] = call.capture;
   if (call.unreported != 0) full["unreported"] = call.unreported;
   if (call.capturing) full["capturing"] = *call.capturing;
   return full;
@@ -131,6 +165,9 @@ std::vector<std::string> own_python_frames() {
   return frames;
 }
 
+// Why --deep is not possible; nothing where it is, or is not wanted.
+std::string why_not_deep;
+
 // Why it stays off, or nothing.
 std::string start(std::string& way) {
   // Some releases of CUPTI recurse without end in whatever is called first where there is no driver.
@@ -144,13 +181,16 @@ std::string start(std::string& way) {
     pthread_atfork(nullptr, nullptr, python::forked);
   }
   std::string why_not;
+  const bool deep = std::getenv("RECAPTURE_DEEP") != nullptr && for_blame();
   if (wanted != "cupti" && wanted != "always") {
     way = "the driver's log";
     why_not = hear_log();
+    if (deep && why_not.empty()) why_not_deep = hear_cupti({false, false, true});
     if (why_not.empty() || wanted == "log") return why_not;
   }
   way = "CUPTI";
-  std::string neither = hear_cupti(wanted == "always");
+  std::string neither = hear_cupti({wanted == "always", true, deep});
+  if (deep) why_not_deep = neither;
   if (!neither.empty() && !why_not.empty()) return why_not + ", and " + neither;
   return neither;
 }
@@ -182,6 +222,7 @@ void report(const FailedCall& call) {
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
   if (for_blame()) {
+    say_how_it_began(call.capture);
     Json full = in_full(call);
     if (call.with_python) full["python"] = python::frames_of_threads();
     say_to_blame("failed", std::move(full));
@@ -192,6 +233,32 @@ void report(const FailedCall& call) {
   errno = before;
 }
 
+void report(const SilentCall& call) {
+  static std::atomic<size_t> reported{0}, others{0};
+  constexpr size_t kMostOthers = 16;  // Of which all threads' frames are asked for, which may take a second.
+  if (!for_blame() || reported++ >= kMostCalls) return;
+  const int before = errno;
+  const std::lock_guard<std::mutex> lock(report_mutex);
+  say_how_it_began(call.capture);
+  Json full = with({}, {{"api", call.api},
+                        {"kernel", call.kernel},
+                        {"stream", call.stream},
+                        {"capture", call.capture},
+                        {"waited", call.waited}});
+  full["python"] =
+      call.waited && others++ < kMostOthers ? python::frames_of_threads() : python::frames_of_this_thread();
+  say_to_blame("silent", std::move(full));
+  errno = before;
+}
+
+void report_begun(size_t capture, uintptr_t stream, CaptureMode mode) {
+  if (!for_blame()) return;
+  const int before = errno;
+  const std::lock_guard<std::mutex> lock(report_mutex);
+  all_begun[capture % all_begun.size()] = {capture, stream, mode, {}, python::frames_of_this_thread()};
+  errno = before;
+}
+
 void report_state(const std::string& way, const std::string& why_not) {
   const int before = errno;
   if (for_blame()) {
@@ -199,6 +266,7 @@ void report_state(const std::string& way, const std::string& why_not) {
     for (const auto& [variable, member] : {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank")}) {
       if (const char* value = std::getenv(variable)) heard[member] = value;
     }
+    if (!why_not_deep.empty()) heard["why_not_deep"] = why_not_deep;
     say_to_blame("heard", std::move(heard));
   } else {
     say(event_line(key::recorder, why_not.empty() ? "on" : why_not), why_not.empty() ? "on" : "off, " + why_not);

@@ -1,6 +1,7 @@
 // What the two ways of hearing have in common: a call that failed, and where it is reported to.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -21,17 +22,47 @@ struct FailedCall {
   std::string sentence;           // The driver's, in its log.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.
   CaptureMode mode = CaptureMode::Unknown;
+  size_t capture = 0;     // The number of the capture that it is in or beside, where that is known.
   size_t unreported = 0;  // Of an end: calls since the last one that there were too many of.
+};
+
+// Work that was done at once while a capture was open, or an end of a capture that recorded nothing.
+struct SilentCall {
+  std::string api, kernel;
+  uintptr_t stream = 0;
+  size_t capture = 0;
+  bool waited = false;  // The capturing thread stood still meanwhile; the work is another's.
+};
+
+// What is known of the captures while a call is made, by the thread that makes it.
+struct Standing {
+  bool capturing = false;
+  CaptureMode mode = CaptureMode::Unknown;
+  size_t capture = 0;  // The number of the one that it is in or beside.
 };
 
 // To be called inside the call that failed, on its thread.
 void report(const FailedCall& call);
 
+// What `blame --deep` tells; inside the call too, which has succeeded.
+void report(const SilentCall& call);
+void report_begun(size_t capture, uintptr_t stream, CaptureMode mode);
+
 // Why nothing is heard, or "".
 void report_state(const std::string& way, const std::string& why_not);
 
+// What CUPTI is heard for.
+struct Hearing {
+  bool always = false;    // Every call at any time.
+  bool culprits = false;  // Calls that break captures; otherwise somebody else names them.
+  bool silent = false;    // What silently is not in a graph.
+};
+
 // Both start to hear, and return why they cannot, or "".
 std::string hear_log();
-std::string hear_cupti(bool always);
+std::string hear_cupti(Hearing what);
+
+// Nothing where CUPTI is not heard.
+std::optional<Standing> standing();
 
 }  // namespace recapture

@@ -3,11 +3,14 @@
 // no kernel, FAKE_MIG the one that is divided, FAKE_OTHERS how many processes compute on each, FAKE_LOADS a library
 // that another thread is loading while a call fails.
 //
-// It has captures, and the driver's log of calls that fail; built with FAKE_OLD it is a driver before R575, without the
-// log, and the CUPTI of its time.
+// It has captures, the driver's log of calls that fail, and, for whoever loads it as libcupti.so too, CUPTI; built with
+// FAKE_OLD it is a driver before R575, without the log. FAKE_COST is how many nanoseconds more work takes where a
+// library is injected.
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -34,16 +37,32 @@ struct Capture {
   int mode;
   pid_t thread;
   bool broken, unjoined;
+  size_t nodes;
+  std::vector<void*> forked = {};  // Streams that wait for an event of it.
+};
+struct Graph {
+  size_t nodes;
 };
 std::vector<Capture> captures;
 std::binary_semaphore held{0};
 std::recursive_mutex mutex;  // Held while the log calls back, as the real one may be.
 
-#ifdef FAKE_OLD
-constexpr const char* kCalls[] = {"INVALID", "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuStreamSynchronize",
-                                  "cuMemAlloc_v2"};
+constexpr const char* kCalls[] = {"INVALID",
+                                  "cuStreamBeginCapture_v2",
+                                  "cuStreamEndCapture",
+                                  "cuStreamSynchronize",
+                                  "cuMemAlloc_v2",
+                                  "cuEventQuery",
+                                  "cuMemcpyBatchAsync",
+                                  "cuLaunchKernel",
+                                  "cuLaunchKernelEx",
+                                  "cuMemcpyDtoDAsync_v2",
+                                  "cuMemsetD8Async",
+                                  "cuGraphLaunch"};
 recapture::cupti::Callback subscriber = nullptr;
-#else
+bool enabled[std::size(kCalls)] = {};
+
+#ifndef FAKE_OLD
 using LogCallback = void (*)(void*, int, char*, size_t);
 std::vector<std::pair<LogCallback, void*> > listeners;
 
@@ -83,31 +102,44 @@ void log(const std::string& text) {
 #endif
 
 // How every call below ends.
-int end(const char* api, int code, const char* sentence = nullptr, const void* parameters = nullptr) {
+int end(const char* api, int code, const char* sentence = nullptr, const void* parameters = nullptr,
+        const char* kernel = nullptr) {
 #ifdef FAKE_OLD
   (void)sentence;
+#else
+  if (code != 0 && sentence != nullptr) log(sentence);
+  if (code != 0) log("Returning " + std::to_string(code) + " (" + error_name(code) + ") from " + api);
+#endif
   for (uint32_t id = 1; subscriber != nullptr && id < std::size(kCalls); ++id) {
-    if (std::strcmp(kCalls[id], api) != 0) continue;
+    if (!enabled[id] || std::strcmp(kCalls[id], api) != 0) continue;
     recapture::cupti::CallbackData data{};
     data.site = 1;
     data.function = api;
     data.parameters = parameters;
     data.result = &code;
+    data.kernel = kernel;
     subscriber(nullptr, recapture::cupti::kDriverApi, id, &data);
   }
-#else
-  (void)parameters;
-  if (code != 0 && sentence != nullptr) log(sentence);
-  if (code != 0) log("Returning " + std::to_string(code) + " (" + error_name(code) + ") from " + api);
-#endif
   return code;
 }
 
 Capture* capture_of(void* stream) {
   for (Capture& c : captures) {
-    if (c.stream == stream) return &c;
+    if (c.stream == stream || std::find(c.forked.begin(), c.forked.end(), stream) != c.forked.end()) return &c;
   }
   return nullptr;
+}
+
+// Work on a stream: in its capture's graph, or at once.
+int work(const char* api, void* stream, const void* parameters, const char* kernel = nullptr) {
+  static const int more = std::getenv("CUDA_INJECTION64_PATH") == nullptr ? 0 : number("FAKE_COST", 0);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(more);
+  while (std::chrono::steady_clock::now() < until) {
+  }
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  Capture* capture = capture_of(stream);
+  if (capture != nullptr) ++capture->nodes;
+  return end(api, capture != nullptr && capture->broken ? 901 : 0, nullptr, parameters, kernel);
 }
 
 // What a call does to captures that forbid it.
@@ -139,9 +171,9 @@ int cuStreamCreate(void** stream, unsigned) { return *stream = std::malloc(1), 0
 int cuStreamBeginCapture_v2(void* stream, int mode) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   const recapture::cupti::BeginCapture parameters{stream, mode};
-  if (stream == nullptr) return end("cuStreamBeginCapture_v2", 900);
-  if (capture_of(stream) != nullptr) return end("cuStreamBeginCapture_v2", 401);
-  captures.push_back({stream, mode, gettid(), false, false});
+  if (stream == nullptr) return end("cuStreamBeginCapture_v2", 900, nullptr, &parameters);
+  if (capture_of(stream) != nullptr) return end("cuStreamBeginCapture_v2", 401, nullptr, &parameters);
+  captures.push_back({stream, mode, gettid(), false, false, 0, {}});
   return end("cuStreamBeginCapture_v2", 0, nullptr, &parameters);
 }
 int cuStreamEndCapture(void* stream, void** graph) {
@@ -150,15 +182,64 @@ int cuStreamEndCapture(void* stream, void** graph) {
 #endif
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   Capture* capture = capture_of(stream);
-  if (capture == nullptr) return end("cuStreamEndCapture", 401);
-  *graph = nullptr;
+  const recapture::cupti::EndCapture parameters{stream, graph};
+  if (capture == nullptr) return end("cuStreamEndCapture", 401, nullptr, &parameters);
   const int code = capture->broken ? 901 : capture->unjoined ? 904 : capture->thread != gettid() ? 908 : 0;
+  *graph = code == 0 ? new Graph{capture->nodes} : nullptr;
   captures.erase(captures.begin() + (capture - captures.data()));
-  return end("cuStreamEndCapture", code, nullptr, &stream);
+  return end("cuStreamEndCapture", code, nullptr, &parameters);
 }
-int cuStreamIsCapturing(void*, int* status) {
-  return *status = 0, end("cuStreamIsCapturing", captures.empty() ? 0 : 906);
+int cuStreamIsCapturing(void* stream, int* status) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  *status = stream != nullptr && capture_of(stream) != nullptr ? 1 : 0;
+  return stream != nullptr ? 0 : end("cuStreamIsCapturing", captures.empty() ? 0 : 906);
 }
+int cuGraphGetNodes(void* graph, void**, size_t* nodes) { return *nodes = static_cast<Graph*>(graph)->nodes, 0; }
+int cuGraphInstantiateWithFlags(void** exec, void* graph, uint64_t) {
+  return *exec = graph, unsafe("cuGraphInstantiateWithFlags");
+}
+int cuGraphDestroy(void* graph) { return delete static_cast<Graph*>(graph), 0; }
+int cuGraphLaunch(void* exec, void* stream) {
+  const struct { void *exec, *stream; } parameters{exec, stream};
+  return work("cuGraphLaunch", stream, &parameters);
+}
+int cuMemsetD8Async(uint64_t where, unsigned char what, size_t size, void* stream) {
+  const struct {
+    uint64_t where;
+    unsigned char what;
+    size_t size;
+    void* stream;
+  } parameters{where, what, size, stream};
+  return work("cuMemsetD8Async", stream, &parameters);
+}
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void* stream) {
+  const struct {
+    uint64_t to, from;
+    size_t size;
+    void* stream;
+  } parameters{to, from, size, stream};
+  return work("cuMemcpyDtoDAsync_v2", stream, &parameters);
+}
+int cuLaunchKernelEx(const void* config, void* function, void**, void**) {
+  const struct { const void *config, *function; } parameters{config, function};
+  return work("cuLaunchKernelEx", static_cast<const recapture::cupti::LaunchConfig*>(config)->stream, &parameters,
+              "_Z3mulPf");
+}
+int cuMemFree_v2(uint64_t) { return unsafe("cuMemFree_v2"); }
+int cuMemHostAlloc(void** where, size_t, unsigned) { return *where = &memory, unsafe("cuMemHostAlloc"); }
+int cuMemFreeHost(void*) { return unsafe("cuMemFreeHost"); }
+int cuMemHostRegister_v2(void*, size_t, unsigned) { return unsafe("cuMemHostRegister_v2"); }
+int cuEventCreate(void** event, unsigned) { return *event = &memory, 0; }
+int cuEventSynchronize(void*) { return unsafe("cuEventSynchronize"); }
+int cuStreamQuery(void*) { return unsafe("cuStreamQuery"); }
+int cuStreamWaitEvent(void* stream, void*, unsigned) {  // There is one event.
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  for (Capture& c : captures) {
+    if (c.unjoined) c.forked.push_back(stream);
+  }
+  return 0;
+}
+int cuGraphExecDestroy(void*) { return unsafe("cuGraphExecDestroy"); }
 int cuStreamSynchronize(void* stream) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   Capture* capture = capture_of(stream);
@@ -192,16 +273,20 @@ int cuEventRecord(void*, void* stream) {  // Work is forked off here and never j
 }
 int cuCtxGetDevice(int*) { return end("cuCtxGetDevice", 201); }
 
-#ifdef FAKE_OLD
 int cuptiSubscribe(void** own, recapture::cupti::Callback callback, void*) {
+  if (number("FAKE_PROFILER", 0) != 0) return 39;
   return *own = &subscriber, subscriber = callback, 0;
 }
-int cuptiEnableDomain(uint32_t, void*, int) { return 0; }
-int cuptiEnableCallback(uint32_t, void*, int, uint32_t) { return 0; }
+int cuptiEnableDomain(uint32_t enable, void*, int) {
+  for (bool& one : enabled) one = enable != 0;
+  return 0;
+}
+int cuptiEnableCallback(uint32_t enable, void*, int, uint32_t id) { return enabled[id] = enable != 0, 0; }
 int cuptiGetCallbackName(int, uint32_t id, const char** name) {
   return id < std::size(kCalls) ? (*name = kCalls[id], 0) : 1;
 }
-#else
+
+#ifndef FAKE_OLD
 int fakeLoading() {
   loading.release();
   return cuEventQuery(nullptr);
@@ -231,11 +316,12 @@ int cuMemAlloc_v2(uint64_t* where, size_t) {
   *where = reinterpret_cast<uint64_t>(&memory);
   return unsafe("cuMemAlloc_v2");
 }
-int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void** arguments,
-                   void**) {
+int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void* stream,
+                   void** arguments, void**) {
   if (current == number("FAKE_BROKEN", -1)) return 700;
-  **static_cast<uint32_t**>(arguments[0]) = *static_cast<uint32_t*>(arguments[1]);
-  return 0;
+  if (arguments != nullptr) **static_cast<uint32_t**>(arguments[0]) = *static_cast<uint32_t*>(arguments[1]);
+  const recapture::cupti::LaunchKernel parameters{function, {}, stream};
+  return work("cuLaunchKernel", stream, &parameters, "_Z3mulPf");
 }
 int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
   return std::memcpy(to, reinterpret_cast<void*>(from), size), 0;

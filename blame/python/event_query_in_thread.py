@@ -1,0 +1,23 @@
+# api: cuEventQuery code: 900
+import threading
+
+import torch
+
+g = torch.cuda.CUDAGraph()
+x = torch.ones(1024, device="cuda")
+y = (x * 2).sum()
+torch.cuda.synchronize()
+event = torch.cuda.Event()
+event.record()
+torch.cuda.synchronize()
+
+
+def poll():
+    event.query()  # CULPRIT
+
+
+with torch.cuda.graph(g):
+    poller = threading.Thread(target=poll, name="poller")
+    poller.start()
+    poller.join()  # CAPTURE
+    y = x + 1

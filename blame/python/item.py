@@ -1,0 +1,16 @@
+# api: cuStreamSynchronize code: 900
+import torch
+
+g = torch.cuda.CUDAGraph()
+x = torch.ones(1024, device="cuda")
+y = (x * 2).sum()
+torch.cuda.synchronize()
+
+
+def step():
+    loss = (x * 2).sum()
+    return loss.item()  # CULPRIT
+
+
+with torch.cuda.graph(g):
+    step()

@@ -1,0 +1,10 @@
+# api: cuStreamSynchronize code: 900
+import torch
+
+g = torch.cuda.CUDAGraph()
+x = torch.ones(1024, device="cuda")
+y = (x * 2).sum()
+torch.cuda.synchronize()
+str(x)
+with torch.cuda.graph(g):
+    print("loss", x.sum())  # CULPRIT

@@ -1,0 +1,405 @@
+// What silently is not in a graph: what the recorder hears of it, what `recapture blame --deep` makes of it, and the
+// whole way through real processes on a driver and a CUPTI that are stand-ins. And ci/blame and ci/prices on the same.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "harness/blame/report.h"
+#include "harness/blame/words.h"
+#include "harness/record/json.h"
+#include "harness/recorder/calls.h"
+#include "harness/recorder/captures.h"
+#include "harness/tests/shell.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+TEST(DeepCalls, ThatQueueWorkHaveTheirStreamSomewhere) {
+  // As generated_cuda_meta.h has them.
+  struct KernelParameters {
+    void* function;
+    unsigned sizes[7];
+    void* stream;
+  };
+  struct PeerParameters {
+    uint64_t to;
+    void* its_context;
+    uint64_t from;
+    void* context;
+    size_t size;
+    void* stream;
+  };
+  struct Memset2DParameters {
+    uint64_t where;
+    size_t pitch;
+    unsigned short what;
+    size_t width, height;
+    void* stream;
+  };
+  EXPECT_EQ(call_of("cuLaunchKernel_ptsz").stream, offsetof(KernelParameters, stream));
+  EXPECT_EQ(call_of("cuMemcpyPeerAsync").stream, offsetof(PeerParameters, stream));
+  EXPECT_EQ(call_of("cuMemsetD2D16Async").stream, offsetof(Memset2DParameters, stream));
+  EXPECT_EQ(call_of("cuLaunchKernelEx").stream, Call::kInConfig);
+  for (const char* api : {"cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync_v2_ptsz", "cuMemsetD32Async", "cuGraphLaunch"}) {
+    EXPECT_EQ(call_of(api).kind, CallKind::Work) << api;
+  }
+  for (const char* api : {"cuMemcpyHtoD_v2", "cuMemcpyBatchAsync", "cuMemFreeAsync", "cuLaunchHostFunc", "cuLaunch"}) {
+    EXPECT_EQ(call_of(api).kind, CallKind::Other) << api;
+  }
+}
+
+TEST(DeepCaptures, HaveNumbersAndTheLatestOfAThreadIsItsOwn) {
+  Captures captures;
+  EXPECT_EQ(captures.begun(16, CaptureMode::Global, 100), 1U);
+  EXPECT_EQ(captures.begun(17, CaptureMode::Relaxed, 100), 2U);
+  EXPECT_EQ(captures.latest_of(100)->number, 2U);
+  EXPECT_EQ(captures.latest_of(200), nullptr);
+  captures.ended(17, 100, 0);
+  EXPECT_EQ(captures.latest_of(100)->number, 1U);
+}
+
+std::string silent(const std::string& api, int offset, int capture = 1) {
+  return fmt::format(R"({{"event":"silent","pid":7,"api":"{}","stream":0,"capture":{},"thread":{{"id":1,"handle":5}},)"
+                     R"("frames":[{{"function":"f","module":"/m","offset":{}}}]}})"
+                     "\n",
+                     api, capture, offset);
+}
+
+TEST(DeepJudging, ALoopIsOneAndAnotherLineAnother) {
+  const auto all = blame::read_report(silent("cuLaunchKernel", 1) + silent("cuLaunchKernel", 1, 2) +
+                                      silent("cuLaunchKernel", 2) + silent("cuMemsetD8Async", 1));
+  ASSERT_THAT(all, SizeIs(1));
+  ASSERT_THAT(all[0].silent, SizeIs(3));
+  EXPECT_EQ(all[0].silent[0].times, 2U);
+  EXPECT_FALSE(all[0].silent[0].begun);
+}
+
+TEST(DeepJudging, AFailureKnowsHowItsCaptureBegan) {
+  const std::string begun =
+      R"({"event":"begun","pid":7,"capture":2,"stream":16,"mode":"relaxed","thread":{"id":1,"handle":5}})"
+      "\n";
+  const std::string failed = R"({"event":"failed","pid":7,"api":"cuEventQuery","code":900,"thread":{"id":2}})"
+                             "\n";
+  const std::string end =
+      R"({"event":"failed","pid":7,"api":"cuStreamEndCapture","code":901,"capture":2,"thread":{"id":1}})"
+      "\n";
+  const auto all = blame::read_report(begun + failed + end);
+  ASSERT_THAT(all[0].failures, SizeIs(1));
+  ASSERT_TRUE(all[0].failures[0].begun);
+  EXPECT_EQ(all[0].failures[0].begun->mode, "relaxed");
+  EXPECT_THAT(blame::in_words(all[0].failures[0]), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
+}
+
+class Deep : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder + "/tmp");
+    for (const char* driver : {"deep", "old", "without"}) fs::create_directories(folder + "/" + driver);
+    const std::string built = RECAPTURE_BUILD "/harness/tests/lib";
+    fs::copy(built + "fake_driver.so", folder + "/deep/libcuda.so.1");
+    fs::copy(built + "fake_driver.so", folder + "/without/libcuda.so.1");
+    fs::copy(built + "fake_old_driver.so", folder + "/old/libcuda.so.1");
+    fs::create_symlink("libcuda.so.1", folder + "/deep/libcupti.so.13");
+    fs::create_symlink("libcuda.so.1", folder + "/old/libcupti.so.13");
+    // What stands before the machine's own.
+    for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so"}) {
+      std::ofstream(folder + "/without/" + name) << "no library";
+    }
+    for (const char* variable : {"RECAPTURE_EVENTS", "RECAPTURE_BLAME", "RECAPTURE_RECORDER", "RECAPTURE_DEEP",
+                                 "RECAPTURE_CHAIN", "LD_PRELOAD", "CUDA_INJECTION64_PATH"}) {
+      unsetenv(variable);
+    }
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  std::string environment(const std::string& driver) const {
+    return "TMPDIR='" + folder + "/tmp' LD_LIBRARY_PATH='" + folder + "/" + driver + "' ";
+  }
+  Said blame(const std::string& program, const std::string& driver = "deep", const std::string& variables = "") const {
+    Said said = shell("cd '" + folder + "' && " + environment(driver) + variables +
+                      " '" RECAPTURE_BUILD "/recapture' blame --deep --log '" + folder + "/log' -- " + program +
+                      " >/dev/null 2>&1");
+    said.out = text_of(folder + "/log");
+    return said;
+  }
+  Json blame_json(const std::string& program, const std::string& driver = "deep") const {
+    shell(environment(driver) + "'" RECAPTURE_BUILD "/recapture' blame --deep --json --log '" + folder + "/log' -- " +
+          program);
+    return parse_json(text_of(folder + "/log")).at("processes").at(0);
+  }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static int line_with(const std::string& path, const std::string& words) {
+    std::ifstream file(path);
+    int number = 0;
+    for (std::string line; std::getline(file, line);) {
+      ++number;
+      if (line.find(words) != line.npos) return number;
+    }
+    ADD_FAILURE() << path << " has no line with " << words;
+    return 0;
+  }
+  // A Python program with the driver, two streams and a capture as a with block.
+  std::string python(const std::string& body) const {
+    std::ofstream(folder + "/train.py") << R"(import ctypes, os, signal, sys, threading
+cu = ctypes.CDLL("libcuda.so.1")
+stream, side, graph, sized = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t(4)
+cu.cuInit(0)
+cu.cuStreamCreate(ctypes.byref(stream), 1)
+cu.cuStreamCreate(ctypes.byref(side), 1)
+class capture:
+    def __enter__(self):
+        cu.cuStreamBeginCapture_v2(stream, 0)
+    def __exit__(self, *error):
+        cu.cuStreamEndCapture(stream, ctypes.byref(graph))
+def launch(on):
+    cu.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, on, None, None)
+def memset(on):
+    cu.cuMemsetD8Async(None, 0, sized, on)
+)" << body;
+    return folder + "/train.py";
+  }
+  static size_t count(const std::string& text, const std::string& words) {
+    size_t number = 0;
+    for (size_t at = text.find(words); at != text.npos; at = text.find(words, at + 1)) ++number;
+    return number;
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-deep-" + std::to_string(getpid());
+  const std::string failures = "'" RECAPTURE_BUILD "/harness/tests/failures' ";
+  const std::string source = RECAPTURE_ROOT "/blame/failures.cpp";
+};
+
+TEST_F(Deep, NamesWorkThatIsNotInTheGraphToTheLine) {
+  const std::string script = python(R"(
+def step():
+    for i in range(3):
+        launch(None)  # outside
+    launch(stream)
+    memset(side)  # aside
+with capture():  # begins
+    step()
+launch(None)
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out,
+              HasSubstr("cuLaunchKernel was done at once and is in no graph, though a capture was open; 3 times\n"
+                        "  kernel   mul(float*)\n  on       the default stream, which did not capture\n"));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in step\n", script, line_with(script, "# outside"))));
+  EXPECT_THAT(said.out, ContainsRegex("cuMemsetD8Async was done at once[^\n]*open\n  on       stream 0x"));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in step\n", script, line_with(script, "# aside"))));
+  EXPECT_THAT(said.out, ContainsRegex("begun    on stream 0x[^\n]*, capture mode global, by thread"));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in <module>\n", script, line_with(script, "# begins"))));
+  EXPECT_EQ(count(said.out, "recapture blame: process"), 2U) << said.out;
+}
+
+// Their stream is in the struct that the first parameter points to.
+TEST_F(Deep, ExtendedLaunchesAreToldByTheirOwnStream) {
+  const std::string script = python(R"(
+class Config(ctypes.Structure):
+    _fields_ = [("sizes", ctypes.c_uint * 7), ("stream", ctypes.c_void_p)]
+def extended(on):
+    cu.cuLaunchKernelEx(ctypes.byref(Config((0,) * 7, on)), None, None, None)
+with capture():
+    extended(stream)
+    extended(side)  # aside
+    extended(None)  # outside
+)");
+  const Json process = blame_json("python3 " + script);
+  ASSERT_THAT(process.at("silent"), SizeIs(2));
+  EXPECT_EQ(process.at("silent").at(0).at("python").at(1).at("line"), line_with(script, "# aside"));
+  EXPECT_EQ(process.at("silent").at(1).at("stream"), "0x0");
+}
+
+TEST_F(Deep, IsQuietWhereAllWorkIsInTheGraph) {
+  for (const char* driver : {"deep", "old"}) {
+    EXPECT_EQ(blame(failures + "nothing", driver).out,
+              "recapture blame: no capture has failed in the process that used CUDA\n");
+  }
+  const std::string script = python("launch(None)\nmemset(side)\nwith capture():\n    launch(stream)\nlaunch(None)\n");
+  EXPECT_THAT(blame("python3 " + script).out, Not(HasSubstr("is in no graph")));
+}
+
+TEST_F(Deep, AThreadThatTheCapturingOneWaitsFor) {
+  // It works once the capturing thread waits for it.
+  const std::string script = python(R"(
+main, its = threading.get_native_id(), threading.get_ident()
+def waits():
+    joins = sys._current_frames()[its].f_code.co_filename == threading.__file__
+    return joins and open(f"/proc/self/task/{main}/stat").read().split()[2] == "S"
+def prepare():
+    while not waits(): pass
+    launch(side)  # prepared
+with capture():
+    launch(stream)
+    helper = threading.Thread(target=prepare, name="helper")
+    helper.start(); helper.join()  # waits
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in prepare\n", script, line_with(script, "# prepared"))));
+  EXPECT_THAT(said.out, HasSubstr("which does not capture\n"));
+  EXPECT_THAT(said.out, HasSubstr("the main one, which stood still at\n"));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in <module>\n", script, line_with(script, "# waits"))));
+  EXPECT_EQ(blame_json(failures + "silent_in_thread").at("silent").at(0).at("capturing"), false);
+  EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "nobody waits for that thread";
+}
+
+TEST_F(Deep, ACaptureThatRecordedNothing) {
+  const Json process = blame_json(failures + "empty_graph");
+  ASSERT_THAT(process.at("silent"), SizeIs(1));
+  EXPECT_EQ(process.at("silent").at(0).at("what"), "empty graph");
+  EXPECT_EQ(process.at("silent").at(0).at("begun").at("mode"), "global");
+  EXPECT_THAT(process.at("failures"), IsEmpty());
+  EXPECT_THAT(blame(failures + "empty_graph").out, HasSubstr("recorded nothing: its graph is empty\n"));
+}
+
+TEST_F(Deep, ARefusedCopyIsLostAndLeavesTheCulpritToCome) {
+  for (const char* driver : {"deep", "old"}) {
+    const Json process = blame_json(failures + "refused_copy", driver);
+    EXPECT_EQ(process.at("refused").at(0).at("api"), "cuMemcpyBatchAsync") << driver;
+    EXPECT_EQ(process.at("refused").at(0).at("stack").at(0).at("line"), line_with(source, "// REFUSED refused_copy"));
+  }
+  const std::string script = python("with capture():\n    cu.cuMemcpyBatchAsync()\n    cu.cuEventQuery(None)\n");
+  const Json process = blame_json("python3 " + script, "old");
+  EXPECT_EQ(process.at("failures").at(0).at("culprit").at("api"), "cuEventQuery");
+}
+
+TEST_F(Deep, TellsModeStreamAndBeginningOfACaptureThatFails) {
+  for (const char* driver : {"deep", "old"}) {
+    const Json failure = blame_json(failures + "malloc_in_thread", driver).at("failures").at(0);
+    EXPECT_EQ(failure.at("culprit").at("mode"), "global") << driver;
+    EXPECT_EQ(failure.at("culprit").at("capturing"), false);
+    EXPECT_EQ(failure.at("begun").at("mode"), "global");
+    EXPECT_EQ(failure.at("begun").at("thread").at("main"), true);
+    EXPECT_EQ(failure.at("begun").at("stack").at(0).at("line"),
+              line_with(source, "cuStreamBeginCapture(*failure.captured"));
+  }
+}
+
+TEST_F(Deep, SurvivesAKill) {
+  const std::string script =
+      python("with capture():\n    launch(None)  # outside\n    os.kill(os.getpid(), signal.SIGKILL)\n");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 128 + SIGKILL);
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in ", script, line_with(script, "def launch") + 1)));
+}
+
+TEST_F(Deep, WithoutCuptiItSaysWhatToDoAndReportsFailures) {
+  const Said said = blame(failures + "malloc", "without");
+  EXPECT_THAT(
+      said.out,
+      ContainsRegex("process [^\n]*: --deep told nothing: CUPTI is not to be found; install nvidia-cuda-cupti"));
+  EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
+  EXPECT_EQ(said.code, 3);
+  EXPECT_THAT(blame(failures + "malloc", "deep", "FAKE_PROFILER=1").out,
+              AllOf(HasSubstr("a profiler or debugger is attached; captures that fail are reported all the same\n"),
+                    HasSubstr("cuMemAlloc_v2 returned 900")));
+}
+
+TEST_F(Deep, CiBlameJudgesToTheLine) {
+  const std::string judge = environment("deep") + "'" RECAPTURE_ROOT "/ci/blame' --failures " + failures +
+                            "--recapture '" RECAPTURE_BUILD "/recapture' --jobs 1 ";
+  Said said = shell(judge + "--deep --output '" + folder + "/r' cpp/malloc cpp/silent_memset cpp/nothing");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("4 of 4 as they should be")) << "malloc_in_thread too";
+  EXPECT_THAT(text_of(folder + "/r.txt"), HasSubstr("cuMemAlloc_v2 returned 900"));
+  // The stand-in's cuCtxSynchronize is not in its log.
+  said = shell(judge + "cpp/context_synchronize cpp/nothing");
+  EXPECT_EQ(said.code, 1);
+  EXPECT_THAT(said.out,
+              AllOf(ContainsRegex("WRONG  cpp/context_synchronize[^\n]*no culprit"), HasSubstr("1 of 2 as they")));
+  EXPECT_EQ(shell("FAKE_INIT=100 " + judge + "cpp/nothing").code, 77) << "no GPU";
+  EXPECT_EQ(shell(judge + "no-such-program").code, 2);
+}
+
+// Under blame another program runs than the one that is judged.
+TEST_F(Deep, CiBlameSeesWhatIsWrong) {
+  const std::string swapped = folder + "/recapture";
+  std::ofstream(swapped)
+      << "#!/bin/sh\nfor word; do shift; [ \"$word\" = \"$FROM\" ] && word=$TO; set -- \"$@\" \"$word\"; "
+         "done\nexec '" RECAPTURE_BUILD "/recapture' \"$@\"\n";
+  fs::permissions(swapped, fs::perms::owner_all);
+  for (const auto& [from, to, words] :
+       {std::tuple("malloc_in_thread", "malloc", "the line is "), std::tuple("nothing", "malloc", "1 failures, not 0"),
+        std::tuple("free", "host_free", "the call is cuMemFreeHost"),
+        std::tuple("free", "nothing", "0 failures, not 1"),
+        std::tuple("silent_memset", "silent_in_thread", "silent: [('cuMemsetD8Async', "),
+        std::tuple("silent_memset", "nothing", "silent: [], not cuMemsetD8Async at line"),
+        std::tuple("nothing", "silent_memset", "silent: cuMemsetD8Async, though nothing is")}) {
+    const Said said =
+        shell(environment("deep") + "FROM=" + from + " TO=" + to + " '" RECAPTURE_ROOT "/ci/blame' --failures " +
+              failures + " --deep --jobs 1 --recapture '" + swapped + "' cpp/" + from);
+    EXPECT_EQ(said.code, 1) << from << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << from << " " << to;
+  }
+}
+
+// What ci/prices makes of pairs: of each a replay, an eager launch and a capture.
+class Prices : public Deep {
+ protected:
+  // As many pairs with these ratios, and a spread of that much around them.
+  Said table(size_t pairs, double replay, double eager, double capture, double spread) const {
+    Json all = Json::array();
+    for (size_t i = 0; i < pairs; ++i) {
+      const double by = i % 2 == 0 ? 1 + spread : 1 / (1 + spread);
+      all.push_back({{10, 5, 100}, {10 * replay * by, 5 * eager * by, 100 * capture * by}});
+    }
+    const Json way = {{"program", "C++"}, {"pairs", all}, {"why_not", ""}};
+    std::ofstream(folder + "/p.json") << Json{{"machine", "M"}, {"ways", {{"recapture blame", way}}}};
+    return shell("'" RECAPTURE_ROOT "/ci/prices' '" + folder + "/p.json'");
+  }
+};
+
+TEST_F(Prices, ThePromiseIsJudgedByTheIntervals) {
+  EXPECT_EQ(table(24, 1.001, 1.0, 1.0, 0.005).code, 0);
+  EXPECT_EQ(table(24, 0.9, 0.9, 0.9, 0.005).code, 0) << "faster";
+  EXPECT_EQ(table(24, 1.14, 1.0, 1.0, 0.005).code, 1);
+  EXPECT_THAT(table(24, 1.14, 1.0, 1.0, 0.005).out, HasSubstr("The promise is broken: a replay."));
+  EXPECT_THAT(table(24, 1.0, 1.05, 1.05, 0.005).out, HasSubstr("The promise is broken: an eager launch, a capture."));
+  EXPECT_EQ(table(24, 1.005, 1.0, 1.0, 0.05).code, 6) << "too wide";
+  EXPECT_EQ(table(19, 1.0, 1.0, 1.0, 0.005).code, 6) << "too few";
+  EXPECT_EQ(table(1, 1.0, 1.0, 1.0, 0.005).code, 7);
+}
+
+TEST_F(Prices, TheIntervalIsStudents) {
+  // Of 25 pairs that are 1.02 and 1/1.02 in turn: the mean of 13 logarithms up and 12 down, and 2.064 standard errors.
+  EXPECT_THAT(table(25, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| recapture blame | 25 | 1.001 [0.992, 1.009] |"));
+  EXPECT_THAT(table(20, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| 20 | 1.000 [0.991, 1.010] |")) << "2.093";
+}
+
+TEST_F(Prices, AreMeasuredInPairsOfProcesses) {
+  const std::string prices = environment("deep") +
+                             "'" RECAPTURE_ROOT "/ci/prices' --blame --recapture '" RECAPTURE_BUILD
+                             "/recapture' --python false --pairs 4 --output '" +
+                             folder + "/p.json'";
+  // The stand-in's calls take longer where a library is injected.
+  const Said said = shell("FAKE_COST=5000 " + prices);
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("The promise is broken: a replay, an eager launch, a capture.\n"));
+  EXPECT_THAT(said.out, HasSubstr("| recapture blame --deep | 4 | "));
+  EXPECT_THAT(said.out, HasSubstr("| torch.profiler | not measured: "));
+  const Json report = parse_json(text_of(folder + "/p.json"));
+  EXPECT_THAT(report.at("ways").at("CUDA_LOG_FILE").at("pairs"), SizeIs(4));
+  const Said without = shell("FAKE_INIT=100 " + prices);
+  EXPECT_EQ(without.code, 7) << without.out;
+}
+
+}  // namespace
+}  // namespace recapture
