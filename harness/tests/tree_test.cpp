@@ -329,8 +329,9 @@ TEST(Tree, StaysBelow16MiB) {
 
 // Floors from the top down: each may use those below it, and none above it.
 TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case",  "recorder", "record",  "judge", "show", "check", "explain",
-                                           "blame", "compare",  "history", "night", "page", "run",   "commands"};
+  const std::vector<std::string> floors = {"case",  "recorder", "record", "judge",   "show",
+                                           "check", "explain",  "blame",  "compare", "history",
+                                           "night", "page",     "triage", "run",     "commands"};
   const auto floor_of = [&](const std::string& folder) {
     const bool is_beside_show =
         folder == "check" || folder == "explain" || folder == "blame" || folder == "compare" || folder == "history";
