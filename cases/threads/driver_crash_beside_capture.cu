@@ -7,7 +7,7 @@
 // again, another makes the call. PyTorch programs meet this with a DataLoader that pins memory, or with a watchdog that
 // queries events, beside torch.cuda.graph.
 //
-// nvcc driver_crash_beside_capture.cu -o driver_crash_beside_capture && ./driver_crash_beside_capture TEST
+// Alone: nvcc driver_crash_beside_capture.cu -o driver_crash_beside_capture && ./driver_crash_beside_capture TEST
 
 #include <cuda_runtime.h>
 #include <execinfo.h>

@@ -241,7 +241,10 @@ Verification verify(const Places& places, const Options& options, const Story& s
   const double deadline = kBuildSeconds + static_cast<double>(tests) * story.one.deadline_s;
   const std::string gpu = stranger.gpu();
   const bool alone = story.bundle.shape == Shape::Cuda || story.bundle.shape == Shape::Runtime;
-  const std::string where = fmt::format("{}{}, {}", alone ? "" : "torch " + stranger.torch() + ", ",
+  const std::string where = fmt::format("{}{}, {}",
+                                        alone                      ? ""
+                                        : stranger.torch().empty() ? "no torch, "
+                                                                   : "torch " + stranger.torch() + ", ",
                                         gpu.empty() ? "no GPU" : gpu, system_name());
 
   Verification result;

@@ -112,7 +112,7 @@ std::string seen_text(const Story& story, const Verification& verification) {
   const TestRecord& test = seen_test(story);
   const Details known = details_of(test);
   std::string text = "* seen: " + seen_words(test) + "\n";
-  if (!known.message.empty()) {
+  if (!known.message.empty() && seen_words(test).find(known.message) == std::string::npos) {
     text += fmt::format("* message: {}{}\n", visible(known.message),
                         known.exception.empty() ? "" : " (" + known.exception + ")");
   }
@@ -124,18 +124,25 @@ std::string seen_text(const Story& story, const Verification& verification) {
   }());
   if (!known.after.empty()) text += "* what it leaves behind: " + visible(known.after) + "\n";
   if (!known.call.empty()) {
-    text += "* the call: " + visible(known.call) + "\n";
+    std::string call = visible(known.call);
+    if (const size_t at = call.find(", capture mode none"); at != std::string::npos) call.erase(at);  // Not known.
+    text += "* the call: " + call + "\n";
     if (const std::string line = line_of_call(story, test.culprit("api")); !line.empty()) {
       text += "* in the program: `" + visible(line) + "`\n";
     }
   }
   text += "\n";
-  if (!known.stack.empty()) {
-    std::string frames;
-    for (const std::string& frame : known.stack) frames += frame + "\n";
+  // The case's own frames are numbers in a binary that nobody else has.
+  std::string frames;
+  for (const std::string& frame : known.stack) {
+    const bool is_own = frame.rfind(story.one.id + "+0x", 0) == 0, is_plain = frame.rfind("lib", 0) == 0;
+    if (!is_own && (!is_plain || frame.rfind("libtorch", 0) == 0 || frame.rfind("libc10", 0) == 0))
+      frames += frame + "\n";
+  }
+  if (!frames.empty()) {
     text += "The stack of the call, the innermost frame first, as the run on record had it:\n\n" + block(frames);
   }
-  if (test.has("facts") && test.line.at("facts").contains("traceback")) {
+  if (verification.printed.empty() && test.has("facts") && test.line.at("facts").contains("traceback")) {
     text += "The traceback on record:\n\n" + block(text_at(test.line.at("facts"), "traceback"));
   }
   if (!verification.blamed.empty()) {
@@ -153,7 +160,8 @@ std::string seen_text(const Story& story, const Verification& verification) {
 std::string expected_text(const Story& story) {
   const TestRecord& test = seen_test(story);
   if (!test.text(key::healthy).empty()) return "`" + visible(test.text(key::healthy)) + "`\n\n";
-  return "No try fails so: " + story.one.documented + "\n\n";
+  return story.one.effect == word(Effect::Crashes) ? "No process crashes: each call returns its error.\n\n"
+                                                   : "None of the tries shows it.\n\n";
 }
 
 // A member of the environment behind its label; nothing where the record does not have it.
@@ -192,9 +200,47 @@ std::string bundle_text(const Story& story) {
   }());
 }
 
+bool names_another(const Story& story, const std::string& text) {
+  const Catalogue& all = story.background.catalogue;
+  return std::any_of(all.begin(), all.end(), [&](const CatalogueCase& other) {
+    return other.id != story.one.id && text.find(other.id) != std::string::npos;
+  });
+}
+
+// Without the clauses that point to other cases, which a stranger does not have.
 std::string why_text(const Story& story) {
   const std::string& program = story.bundle.file(story.bundle.main).text;
-  return (story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why) + "\n\n";
+  const std::string text = story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why;
+  std::string kept;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min({text.find(". ", at), text.find("; ", at), text.find("\n\n", at), text.size() - 2}) + 2;
+    const std::string clause = text.substr(at, end - at);
+    at = end;
+    if (!names_another(story, clause)) {
+      kept += clause;
+    } else if (kept.size() > 2 && kept.compare(kept.size() - 2, 2, "; ") == 0 &&
+               clause.find("; ") == std::string::npos) {
+      kept.replace(kept.size() - 2, 1, ".");
+    }
+  }
+  return kept.substr(0, kept.find_last_not_of(" \n") + 1) + "\n\n";
+}
+
+// Other cases that come from the same part of a document, each with its remedies.
+std::string related_text(const Story& story) {
+  std::string text;
+  for (const CatalogueCase& other : story.background.catalogue) {
+    const auto is_shared = [&](const Json& source) {
+      return std::find(story.one.sources.begin(), story.one.sources.end(), source) != story.one.sources.end();
+    };
+    if (other.id == story.one.id || !std::all_of(other.sources.begin(), other.sources.end(), is_shared)) continue;
+    text += fmt::format("* {}.", other.title);
+    for (const CatalogueTest& test : other.tests) {
+      if (!test.fix.empty()) text += " Remedy: " + test.fix;
+    }
+    text += "\n";
+  }
+  return text.empty() ? "" : "## The same failure from other sides\n\n" + text + "\n";
 }
 
 std::string pytorch_form(const Story& story, const Verification& verification) {
@@ -207,7 +253,7 @@ std::string nemo_form(const Story& story, const Verification& verification) {
   return "**Describe the bug**\n\n" + why_text(story) + seen_text(story, verification) +
          "**Steps/Code to reproduce bug**\n\n" + steps_text(story) + "**Expected behavior**\n\n" +
          expected_text(story) +
-         "**Environment overview**\n\n* Environment location: bare-metal\n* Method of NeMo "
+         "**Environment overview**\n\n* Environment location: the machines below\n* Method of NeMo "
          "install: none; the failure needs PyTorch and NVRTC alone\n\n**Environment details**\n\n" +
          versions_text(story) + "**Additional context**\n\nGPU model: " +
          (gpu ? story.record.where("gpu") : std::string("none; it fails without a GPU")) + "\n\n";
@@ -263,7 +309,8 @@ std::string where_text(const Story& story) {
     auto& those = latest->row->result == Result::Reproduced ? with : without;
     const std::string& release = latest->row->release;
     if (is_version(release) && (those.empty() || those.back() != release)) those.push_back(release);
-    rows += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell(release), cell(record.where("cuda_runtime")),
+    rows += fmt::format("| {} | {} | {} | {} | {} | {} |\n", is_version(release) ? cell(release) : "none",
+                        cell(record.where("cuda_runtime")),
                         cell(record.where("gpu").empty() ? "none" : record.where("gpu")), cell(record.where("driver")),
                         cell(visible(result_words(*latest))), started(record.environment).substr(0, 10));
   }
@@ -340,6 +387,11 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
 
 std::string report_of(const Story& story, const Verification& verification) {
   std::string text = verification.line + "\n\n# " + story.one.title + "\n\n";
+  for (const CitedSource* source : cited(story)) {
+    const bool is_thread =
+        source->url.find("/issues/") != std::string::npos || source->url.find("/pull/") != std::string::npos;
+    if (is_thread) text += fmt::format("This is about [{}]({}).\n\n", source->title, source->url);
+  }
   switch (vendor_of(story)) {
     case Vendor::PyTorch:
       text += pytorch_form(story, verification);
@@ -351,7 +403,8 @@ std::string report_of(const Story& story, const Verification& verification) {
       text += nvidia_form(story, verification);
       break;
   }
-  return text + where_text(story) + remedies_text(story) + "## What is attached\n\n" + bundle_text(story);
+  return text + where_text(story) + remedies_text(story) + related_text(story) + "## What is attached\n\n" +
+         bundle_text(story);
 }
 
 std::string record_lines(const Story& story) {

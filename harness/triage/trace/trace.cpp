@@ -140,8 +140,10 @@ void step(const std::string& line) { steps.push_back({line, "", {}, ""}); }
 // One program and nothing else: it is the file. Otherwise each is a text that is run, and the calls stand between them.
 std::string file_of(bool reproduces) {
   const auto end = [&] {
-    if (reproduces) return "documented = " + quoted(documented) + "\nhealthy = " + quoted(healthy) + "\n";
-    return "healthy = " + quoted(healthy) + "\n";
+    const std::string without = "healthy = " + quoted(healthy);
+    if (!reproduces) return without + "  # What `seen` must be.\n";
+    return "documented = " + quoted(documented) + "  # What `seen` is with the failure,\n" + without +
+           "  # and without.\n";
   };
   const bool alone = steps.size() == 1 && programs == 1 && saw == mark(1);
   if (alone) {
