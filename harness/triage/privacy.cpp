@@ -43,7 +43,7 @@ std::vector<std::string> private_parts(const std::string& text, const std::vecto
       std::regex(R"(\b([0-9a-fA-F]{1,4}:){3,7}(:|[0-9a-fA-F]{1,4})\b)"),  // IPv6, and a device's
       std::regex(R"(\b([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}\b)"),
       std::regex(R"(\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b)"),  // UUID
-      std::regex(R"((^|[^\w.])\d{12,}(?![\w.]))"),                              // Serial numbers
+      std::regex(R"((^|[^\w.])\d{13}(?![\w.]))"),                               // Serial numbers
   };
   std::vector<std::string> found;
   for (const std::regex& pattern : kPatterns) {
