@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
@@ -217,6 +218,16 @@ std::string system_name() {
   return "Linux";
 }
 
+// The lines that a stranger may read: what a program prints may name a place that no rule foresees.
+std::string public_lines(const std::string& text, const std::vector<std::string>& known) {
+  std::string kept;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (private_parts(line, known).empty()) kept += line + "\n";
+  }
+  return kept;
+}
+
 // What `blame` says of the call that fails, with stack and the driver's words. "" where there is no recorder.
 std::string blamed(const Places& places, const Stranger& stranger, const std::string& folder, double deadline_s) {
   std::error_code error;
@@ -254,7 +265,7 @@ Verification verify(const Places& places, const Options& options, const Story& s
     const std::string line = std::string("run.sh") + (*words == '\0' ? "" : " ") + words;
     const auto [status, printed] = stranger.script(words, deadline);
     if (status == claimed) {
-      if (*words == '\0') result.printed = end_of(printed);
+      if (*words == '\0') result.printed = public_lines(end_of(printed), versions_in(story.record));
       continue;
     }
     const bool same_torch = alone || without_local(stranger.torch()) == without_local(release);
@@ -272,7 +283,9 @@ Verification verify(const Places& places, const Options& options, const Story& s
     return result;
   }
   result.done = true;
-  if (needs_gpu && story.one.nature != word(Nature::Race)) result.blamed = blamed(places, stranger, folder, deadline);
+  if (needs_gpu && story.one.nature != word(Nature::Race)) {
+    result.blamed = public_lines(blamed(places, stranger, folder, deadline), versions_in(story.record));
+  }
   result.line = fmt::format(
       "**Verified**: unpacked in an empty folder, under an empty environment, `run.sh control`, "
       "`run.sh`{} did what is said here ({}).",
