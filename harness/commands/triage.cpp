@@ -139,6 +139,12 @@ class Stranger {
     for (const char* name : kMulticastVariables) {  // Must never be lost.
       if (const char* value = std::getenv(name)) environment_.push_back(fmt::format("{}={}", name, value));
     }
+    for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {  // Where its driver lies, which GPU is lent.
+      if (const char* value = std::getenv(name)) {
+        environment_.push_back(fmt::format("{}={}", name, value));
+        kept_ += std::string(kept_.empty() ? " but for " : " and ") + name;
+      }
+    }
     torch_ = version_of_torch();
     const std::string site = options.libtorch.empty() ? cache_folder() + "/libtorch/" + release : options.libtorch;
     if (!options.libtorch.empty() && !fs::is_directory(site + "/torch")) {
@@ -177,6 +183,7 @@ class Stranger {
   }
 
   const std::string& torch() const { return torch_; }
+  const std::string& kept() const { return kept_; }  // Of the environment, in words.
 
   // "NVIDIA H200, driver 580.159.04"; "" without one.
   std::string gpu() const {
@@ -195,7 +202,7 @@ class Stranger {
 
   Scratch scratch_;
   std::vector<std::string> environment_;
-  std::string folder_, torch_;
+  std::string folder_, torch_, kept_;
 };
 
 std::string last_line(const std::string& text) {
@@ -287,9 +294,10 @@ Verification verify(const Places& places, const Options& options, const Story& s
     result.blamed = public_lines(blamed(places, stranger, folder, deadline), versions_in(story.record));
   }
   result.line = fmt::format(
-      "**Verified**: unpacked in an empty folder, under an empty environment, `run.sh control`, "
-      "`run.sh`{} did what is said here ({}).",
-      story.bundle.fixes.empty() ? "" : " and `run.sh fix`", where);
+      "**Verified**: unpacked in an empty folder, under an empty environment{}, `run.sh control`, `run.sh`{} did what "
+      "is "
+      "said here ({}).",
+      stranger.kept(), story.bundle.fixes.empty() ? "" : " and `run.sh fix`", where);
   return result;
 }
 
