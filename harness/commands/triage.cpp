@@ -294,9 +294,8 @@ Verification verify(const Places& places, const Options& options, const Story& s
     result.blamed = public_lines(blamed(places, stranger, folder, deadline), versions_in(story.record));
   }
   result.line = fmt::format(
-      "**Verified**: unpacked in an empty folder, under an empty environment{}, `run.sh control`, `run.sh`{} did what "
-      "is "
-      "said here ({}).",
+      "**Verified**: unpacked in an empty folder, under an empty environment{}, `run.sh control`, `run.sh`{} did "
+      "what is said here ({}).",
       stranger.kept(), story.bundle.fixes.empty() ? "" : " and `run.sh fix`", where);
   return result;
 }
