@@ -342,6 +342,7 @@ TEST(Harness, UsesNothingAboveItself) {
   size_t files = 0;
   for (const std::string& folder : floors) {
     for (const auto& entry : fs::directory_iterator(kRoot + "/harness/" + folder)) {
+      if (!entry.is_regular_file()) continue;  // What a bundle brings stands on no floor.
       const std::string source = contents(entry.path());
       ++files;
       EXPECT_EQ(source.find("#include \"fixtures/"), std::string::npos) << entry.path();
