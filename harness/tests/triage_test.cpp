@@ -222,12 +222,16 @@ TEST_F(Triage, OfACaseHasAllThatItIncludes) {
     for (const BundleFile& file : bundle.files) names.insert(file.name);
     static const std::regex kInclude("\n#include [\"<]([^\">]+)[\">]");
     for (const BundleFile& file : bundle.files) {
-      if (read.insert(file.text).second) EXPECT_THAT(private_parts(file.text), IsEmpty()) << one.id << " " << file.name;
+      if (read.insert(file.text).second) {
+        EXPECT_THAT(private_parts(file.text), IsEmpty()) << one.id << " " << file.name;
+      }
       for (std::sregex_iterator at(file.text.begin(), file.text.end(), kInclude), end; at != end; ++at) {
         const std::string name = (*at)[1];
         const bool is_ours = name.rfind("fixtures/", 0) == 0 || name.rfind("harness/", 0) == 0;
         const bool is_shim = name.rfind("gtest/", 0) == 0 || name.rfind("gmock/", 0) == 0;
-        if (is_shim) EXPECT_EQ(names.count("shim/" + name), 1U) << one.id << " " << file.name << " " << name;
+        if (is_shim) {
+          EXPECT_EQ(names.count("shim/" + name), 1U) << one.id << " " << file.name << " " << name;
+        }
         // Behind RECAPTURE_HAS_LIBTORCH, which is not set for the CUDA runtime alone.
         if (is_ours && !(bundle.shape == Shape::Runtime && name.rfind("fixtures/torch/", 0) == 0)) {
           EXPECT_EQ(names.count(name), 1U) << one.id << " " << file.name << " " << name;
@@ -442,7 +446,9 @@ TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
     ASSERT_EQ(said.code, 0) << said.out;
     auto today = unpacked(folder + "/" + test + ".tar.gz");
     for (const auto& [file, text] : sent) {
-      if (file != test + "/REPORT.md" && file != test + "/record.jsonl") EXPECT_EQ(text, today[file]) << file;
+      if (file != test + "/REPORT.md" && file != test + "/record.jsonl") {
+        EXPECT_EQ(text, today[file]) << file;
+      }
     }
     EXPECT_EQ(sent.size(), today.size());
   }
