@@ -306,8 +306,9 @@ void write_archive(const std::string& path, const std::string& archive) {
   if (fs::is_directory(path, error)) throw Stop(Exit::Usage, path + " is a folder; --output takes a file");
   if (fs::exists(path, error)) {
     std::string begin(2, '\0');
-    std::ifstream(path, std::ios::binary).read(begin.data(), 2);
-    if (!fs::is_regular_file(path, error) || begin != archive.substr(0, 2)) {
+    const bool is_file = fs::is_regular_file(path, error);  // To open a pipe may take for ever.
+    if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), 2);
+    if (!is_file || begin != archive.substr(0, 2)) {
       throw Stop(Exit::Usage, path + " is there and is no archive; --output does not overwrite it");
     }
   }

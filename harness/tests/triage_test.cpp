@@ -409,11 +409,12 @@ TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
   python("exit 2");
   std::ofstream(folder + "/words") << "words\n";
   fs::create_directories(folder + "/out");
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
   const std::string start = kPython + " --release 2.11.0 " + with_python + "--output ";
   for (const auto& [output, code, words] :
        std::vector<std::tuple<const char*, int, const char*>>{{"words", 2, "is no archive"},
                                                               {"out", 2, "is a folder"},
-                                                              {"/dev/full", 2, "is no archive"},
+                                                              {"pipe", 2, "is no archive"},
                                                               {"none/x.tar.gz", 7, "No such file or directory"}}) {
     const Said said = triage(start + output);
     EXPECT_EQ(said.code, code) << said.out;
