@@ -103,7 +103,7 @@ Exit command_line(int argc, char** argv) {
       tables_verb(app),        catalogue_verb(app, root), test_verb(app, root),   explain_verb(app, root),
       blame_verb(app, root),   compare_verb(app, root),   gate_verb(app, root),   good_verb(app, root),
       history_verb(app, root), page_verb(app, root),      expect_verb(app, root), ci_verb(app, root),
-      gather_verb(app, root),  news_verb(app, root),      help_verb(app)};
+      gather_verb(app, root),  news_verb(app, root),      triage_verb(app, root), help_verb(app)};
   if (const std::string word = verb_in(argc, argv); !word.empty()) require_verb(app, word);
   for (const Verb& verb : verbs) {
     for (CLI::Option* option : verb.command->get_options()) {

@@ -36,6 +36,7 @@ Verb blame_verb(CLI::App& app, const std::string& root);
 Verb ci_verb(CLI::App& app, const std::string& root);
 Verb gather_verb(CLI::App& app, const std::string& root);
 Verb news_verb(CLI::App& app, const std::string& root);
+Verb triage_verb(CLI::App& app, const std::string& root);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
 std::vector<Row> telling_rows(const Places& places, const std::string& release);

@@ -1,0 +1,385 @@
+// recapture triage: one small archive for the vendor of what a test shows, tried before it is written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "harness/case/events.h"
+#include "harness/commands/commands.h"
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+#include "harness/record/file.h"
+#include "harness/record/output.h"
+#include "harness/record/visible.h"
+#include "harness/run/environment.h"
+#include "harness/run/places.h"
+#include "harness/run/process.h"
+#include "harness/run/scratch.h"
+#include "harness/triage/privacy.h"
+#include "harness/triage/report.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostBytes = 100'000;
+constexpr double kBuildSeconds = 600;
+constexpr size_t kMostLines = 60;  // Of what a program printed.
+
+struct Options {
+  std::string test, release, output, records, python, libtorch;
+};
+
+// The test that is meant: a case stands for its first Reproduces.
+std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, const std::string& word_given) {
+  const std::vector<std::string> words = named(word_given, names_in(catalogue));
+  const std::string& word_found = words.front();
+  const auto one = std::find_if(catalogue.begin(), catalogue.end(),
+                                [&](const CatalogueCase& each) { return each.id == case_of(word_found); });
+  if (words.size() > 1 || one == catalogue.end()) {
+    throw Stop(Exit::Usage, fmt::format("triage takes one test or case, not '{}'", word_given));
+  }
+  const bool names_test = word_found.find('.') != std::string::npos;
+  for (const CatalogueTest& test : one->tests) {
+    if (names_test ? test.name != name_of(word_found) : test.kind != word(Kind::Reproduces)) continue;
+    if (test.kind != word(Kind::Reproduces)) {
+      throw Stop(Exit::Usage, fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
+                                          word_found, test.kind, one->id));
+    }
+    return {&*one, test.name};
+  }
+  throw Stop(Exit::Usage, one->id + " has no Reproduces test");
+}
+
+void write_files(const std::string& folder, const std::vector<BundleFile>& files) {
+  for (const BundleFile& file : files) {
+    const fs::path path = fs::path(folder) / file.name;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    write_file(path.string(), file.text);
+  }
+}
+
+// How a started program ended, in a few words; "" if it exited with success.
+std::string trouble(const Reply& reply) {
+  const Observation& seen = reply.first;
+  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was written");
+  if (seen.ending == Observation::Ending::Exited && seen.code == 0) return "";
+  if (seen.ending == Observation::Ending::NotStarted) return "it cannot be started";
+  if (seen.ending == Observation::Ending::Deadline) return "it did not come back";
+  return seen.ending == Observation::Ending::Signal ? fmt::format("signal {}", seen.code)
+                                                    : fmt::format("exit status {}", seen.code);
+}
+
+// Writes the tests of a case that runs Python down as programs.
+std::map<std::string, Written> write_down(const Places& places, const CatalogueCase& one, const std::string& reproduces,
+                                          const std::string& answer) {
+  std::map<std::string, Written> all;
+  const std::vector<BundleFile> files = writer_of(places.root, one);
+  if (files.empty()) return all;
+  const Scratch scratch;
+  write_files(scratch.path(), files);
+  const std::string program = scratch.path() + "/write";
+  const Reply built = ask({"/usr/bin/env",
+                           {"g++", "-std=c++17", "-w", "-I" + scratch.path(), scratch.path() + "/case.cpp",
+                            scratch.path() + "/trace.cpp", "-o", program, "-ldl"},
+                           {}},
+                          kBuildSeconds);
+  if (built.first.ending == Observation::Ending::Exited && built.first.code == 127) {
+    throw Stop(Exit::Infrastructure, "there is no g++, with which triage reads the Python programs of a case");
+  }
+  const std::string why_not = trouble(built);
+  for (const CatalogueTest& test : one.tests) {
+    if (test.kind == word(Kind::Reproduces) && test.name != reproduces) continue;
+    Written& written = all[test.name];
+    written.why_not = why_not;
+    if (!why_not.empty()) continue;
+    // What it runs must not depend on what its programs see: two answers, the same programs.
+    const Reply text = ask({program, {test.name}, {}}, 60);
+    const Reply one_way = ask({program, {test.name, answer}, {}}, 60), other = ask({program, {test.name, "?"}, {}}, 60);
+    if (!trouble(text).empty()) {
+      written.why_not = text.second.substr(0, text.second.find('\n'));
+      if (written.why_not.empty()) written.why_not = trouble(text);
+    } else if (one_way.second != other.second || one_way.first.code != other.first.code) {
+      written.why_not = "what it runs depends on what it sees";
+    } else {
+      written.program = text.second;
+    }
+  }
+  return all;
+}
+
+// The folder of the interpreter that a python3 is: a version manager's would need its user's variables.
+std::string folder_of_python(const std::string& python) {
+  const char* const home = std::getenv("HOME");
+  const Reply reply = ask({"/usr/bin/env",
+                           {python.empty() ? "python3" : python, "-c", "import sys; print(sys.executable)"},
+                           {{"HOME", home == nullptr ? "" : home}}},
+                          60);
+  const std::string program = reply.second.substr(0, reply.second.find('\n'));
+  if (trouble(reply).empty() && !program.empty()) return fs::path(program).parent_path().string();
+  if (!python.empty()) throw Stop(Exit::Usage, fmt::format("{} is no python3: {}", python, trouble(reply)));
+  return "";
+}
+
+// A stranger's machine: a folder with the unpacked archive and an environment that has nothing.
+class Stranger {
+ public:
+  Stranger(const Options& options, const std::string& release) {
+    const std::string python = folder_of_python(options.python);
+    const std::string folders = (python.empty() ? "" : python + ":") + "/usr/local/bin:/usr/bin:/bin";
+    environment_ = {"-i", "PATH=" + folders, "HOME=" + scratch_.path(), "TMPDIR=" + scratch_.path()};
+    for (const char* name : kMulticastVariables) {  // Must never be lost.
+      if (const char* value = std::getenv(name)) environment_.push_back(fmt::format("{}={}", name, value));
+    }
+    for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {  // Where its driver lies, which GPU is lent.
+      if (const char* value = std::getenv(name)) {
+        environment_.push_back(fmt::format("{}={}", name, value));
+        kept_ += std::string(kept_.empty() ? " but for " : " and ") + name;
+      }
+    }
+    torch_ = version_of_torch();
+    const std::string site = options.libtorch.empty() ? cache_folder() + "/libtorch/" + release : options.libtorch;
+    if (!options.libtorch.empty() && !fs::is_directory(site + "/torch")) {
+      throw Stop(Exit::Infrastructure, site + " has no torch; --libtorch takes a site-packages folder");
+    }
+    if ((torch_.empty() || !options.libtorch.empty()) && fs::is_directory(site + "/torch")) {
+      environment_.push_back("PYTHONPATH=" + site);
+      torch_ = version_of_torch();
+    }
+  }
+
+  std::string unpack(const std::string& archive, const std::string& name) {
+    const std::string file = scratch_.path() + "/bundle.tar.gz";
+    write_file(file, archive);
+    const Reply reply = run("/", {"tar", "-xzf", file, "-C", scratch_.path()}, 60);
+    if (const std::string wrong = trouble(reply); !wrong.empty()) {
+      throw Stop(Exit::Infrastructure, "tar cannot unpack the bundle: " + wrong);
+    }
+    folder_ = scratch_.path() + "/" + name;
+    return folder_;
+  }
+
+  // run.sh with these words: its exit status and its output, both streams as they came.
+  std::pair<int, std::string> script(const std::string& words, double deadline_s) const {
+    const Reply reply = run(folder_, {"sh", "-c", "exec sh run.sh " + words + " 2>&1"}, deadline_s);
+    if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was written");
+    const bool exited = reply.first.ending == Observation::Ending::Exited;
+    return {exited ? reply.first.code : -1, without_places(reply.second, folder_)};
+  }
+
+  Reply run(const std::string& folder, const std::vector<std::string>& words, double deadline_s) const {
+    std::vector<std::string> all = {"-C", folder};
+    all.insert(all.end(), environment_.begin(), environment_.end());
+    all.insert(all.end(), words.begin(), words.end());
+    return ask({"/usr/bin/env", all, {}}, deadline_s);
+  }
+
+  const std::string& torch() const { return torch_; }
+  const std::string& kept() const { return kept_; }  // Of the environment, in words.
+
+  // "NVIDIA H200, driver 580.159.04"; "" without one.
+  std::string gpu() const {
+    const Reply reply = run("/", {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"}, 30);
+    if (!trouble(reply).empty()) return "";
+    std::string line = reply.second.substr(0, reply.second.find('\n'));
+    if (const size_t comma = line.find(", "); comma != std::string::npos) line.insert(comma + 2, "driver ");
+    return visible(line);
+  }
+
+ private:
+  std::string version_of_torch() const {
+    const Reply reply = run("/", {"python3", "-c", "import torch; print(torch.__version__)"}, 120);
+    return trouble(reply).empty() ? visible(reply.second.substr(0, reply.second.find('\n'))) : "";
+  }
+
+  Scratch scratch_;
+  std::vector<std::string> environment_;
+  std::string folder_, torch_, kept_;
+};
+
+std::string last_line(const std::string& text) {
+  std::string trimmed = text.substr(0, text.find_last_not_of('\n') + 1);
+  return visible(trimmed.substr(trimmed.rfind('\n') + 1));
+}
+
+// The end of a long output, where what matters stands.
+std::string end_of(const std::string& text) {
+  size_t lines = 0, at = text.size();
+  while (at > 0 && lines <= kMostLines) lines += text[--at] == '\n' ? 1 : 0;
+  return at == 0 ? text : "...\n" + text.substr(at + 1);
+}
+
+std::string system_name() {
+  std::ifstream file("/etc/os-release");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("PRETTY_NAME=\"", 0) == 0) return line.substr(13, line.size() - 14);
+  }
+  return "Linux";
+}
+
+// The lines that a stranger may read: what a program prints may name a place that no rule foresees.
+std::string public_lines(const std::string& text, const std::vector<std::string>& known) {
+  std::string kept;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (private_parts(line, known).empty()) kept += line + "\n";
+  }
+  return kept;
+}
+
+// What `blame` says of the call that fails, with stack and the driver's words. "" where there is no recorder.
+std::string blamed(const Places& places, const Stranger& stranger, const std::string& folder, double deadline_s) {
+  std::error_code error;
+  const std::string self = fs::read_symlink("/proc/self/exe", error).string();
+  if (error || !fs::exists(places.recorder(), error)) return "";
+  const std::string log = folder + "/blame.txt";
+  stranger.run(folder, {self, "--root", places.root, "blame", "--log", log, "--", "sh", "run.sh"}, deadline_s);
+  std::ifstream file(log);
+  std::string text, line;
+  for (size_t i = 0; i < kMostLines && std::getline(file, line); ++i) text += line + "\n";
+  return without_places(without_places(text, folder), places.root);
+}
+
+// Unpacks and runs it as a stranger would. Throws Stop(Changed) if it contradicts its own claim.
+Verification verify(const Places& places, const Options& options, const Story& story, const std::string& name,
+                    const std::string& archive) {
+  const std::string release = story.record.where("release");
+  Stranger stranger(options, release);
+  const std::string folder = stranger.unpack(archive, name);
+  const bool needs_gpu = story.one.needs.find("gpu") != std::string::npos;
+  const size_t tests = 1 + story.bundle.controls.size() + story.bundle.fixes.size();
+  const double deadline = kBuildSeconds + static_cast<double>(tests) * story.one.deadline_s;
+  const std::string gpu = stranger.gpu();
+  const bool alone = story.bundle.shape == Shape::Cuda || story.bundle.shape == Shape::Runtime;
+  const std::string where = fmt::format("{}{}, {}",
+                                        alone                      ? ""
+                                        : stranger.torch().empty() ? "no torch, "
+                                                                   : "torch " + stranger.torch() + ", ",
+                                        gpu.empty() ? "no GPU" : gpu, system_name());
+
+  Verification result;
+  constexpr std::array<std::pair<const char*, int>, 3> kClaims = {{{"control", 0}, {"", 1}, {"fix", 0}}};
+  for (const auto& [words, claimed] : kClaims) {
+    if (std::string_view(words) == "fix" && story.bundle.fixes.empty()) continue;
+    const std::string line = std::string("run.sh") + (*words == '\0' ? "" : " ") + words;
+    const auto [status, printed] = stranger.script(words, deadline);
+    if (status == claimed) {
+      if (*words == '\0') result.printed = public_lines(end_of(printed), versions_in(story.record));
+      continue;
+    }
+    const bool same_torch = alone || without_local(stranger.torch()) == without_local(release);
+    if (status == 1 - claimed && same_torch && (gpu.empty() || gpu.rfind(story.record.where("gpu"), 0) == 0)) {
+      throw Stop(Exit::Changed,
+                 fmt::format("the bundle does not do here what the record shows, so nothing was written: "
+                             "`{}` said: {}",
+                             line, last_line(printed)));
+    }
+    result.printed.clear();
+    result.line = fmt::format(
+        "**Not verified**: where this archive was made ({}), `{}` said: {} What follows is from the "
+        "records.",
+        where, line, last_line(printed) + (last_line(printed).empty() ? "nothing." : "."));
+    return result;
+  }
+  result.done = true;
+  if (needs_gpu && story.one.nature != word(Nature::Race)) {
+    result.blamed = public_lines(blamed(places, stranger, folder, deadline), versions_in(story.record));
+  }
+  result.line = fmt::format(
+      "**Verified**: unpacked in an empty folder, under an empty environment{}, `run.sh control`, `run.sh`{} did "
+      "what is said here ({}).",
+      stranger.kept(), story.bundle.fixes.empty() ? "" : " and `run.sh fix`", where);
+  return result;
+}
+
+// What is there stays whole until all of the new archive is on the disk.
+void write_archive(const std::string& path, const std::string& archive) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw Stop(Exit::Usage, path + " is a folder; --output takes a file");
+  if (fs::exists(path, error)) {
+    std::string begin(2, '\0');
+    const bool is_file = fs::is_regular_file(path, error);  // To open a pipe may take for ever.
+    if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), 2);
+    if (!is_file || begin != archive.substr(0, 2)) {
+      throw Stop(Exit::Usage, path + " is there and is no archive; --output does not overwrite it");
+    }
+  }
+  const std::string part = path + ".part";
+  errno = 0;
+  std::ofstream file(part, std::ios::binary);
+  file << archive;
+  file.close();
+  const int wrong = errno == 0 ? EIO : errno;
+  if (file) fs::rename(part, path, error);
+  if (file && !error) return;
+  const std::string why = file ? error.message() : std::strerror(wrong);
+  fs::remove(part, error);
+  throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, why));
+}
+
+void require_nothing_private(const std::vector<BundleFile>& files, const Record& record) {
+  for (const BundleFile& file : files) {
+    const std::vector<std::string> found = private_parts(file.text, versions_in(record));
+    if (found.empty()) continue;
+    throw Stop(Exit::Inconclusive, fmt::format("nothing was written: {} would tell '{}', which is nobody's business",
+                                               file.name, visible(found.front())));
+  }
+}
+
+Exit triage(const Places& places, const Options& options) {
+  const Background background = background_of(places.root);
+  const auto [one, test] = chosen(background.catalogue, options.test);
+  if (!options.release.empty()) require_known_release(places.root, options.release);
+  const std::string folder = options.records.empty() ? places.reports() : options.records;
+  if (!fs::is_directory(folder)) throw Stop(Exit::Usage, folder + " is no folder; --records takes one");
+  const Board board(newest_records(folder).records, background.rules);
+  const std::vector<OnMachine> machines = latest(board);
+  const std::string id = one->id + "." + test;
+  const Record& record = record_that_shows(machines, id, options.release);
+
+  const std::string answer = record.find(id)->text(key::documented);
+  const Bundle bundle =
+      bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
+  const Story story{*one, test, machines, record, background, bundle};
+  std::vector<BundleFile> files = bundle.files;
+  files.push_back({"record.jsonl", record_lines(story)});
+  require_nothing_private(files, record);
+  const Verification verified = verify(places, options, story, id, archive_of(id, files));
+  files.insert(files.begin(), {"REPORT.md", report_of(story, verified)});
+  require_nothing_private(files, record);
+  const std::string archive = archive_of(id, files);
+  if (archive.size() > kMostBytes) {
+    throw Stop(Exit::Usage, fmt::format("{} can be no bundle: it would have {} bytes, and a form takes {}", id,
+                                        archive.size(), kMostBytes));
+  }
+  const std::string path = options.output.empty() ? id + ".tar.gz" : options.output;
+  write_archive(path, archive);
+  print("{}: {} bytes\n{}\n", path, archive.size(), verified.line);
+  return Exit::AsExpected;
+}
+
+}  // namespace
+
+Verb triage_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("triage", "An archive for the vendor of a failure: program, script, report");
+  command->add_option("test", options->test, "A Reproduces test, or a case, whose first one is taken")->required();
+  command->add_option("--release", options->release, "Whose record it is about (default: the newest that shows it)");
+  command->add_option("--output", options->output, "The archive (default: TEST.tar.gz here)");
+  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
+  command->add_option("--python", options->python, "The python3 with which it is tried (default: the first on PATH)");
+  command->add_option("--libtorch", options->libtorch,
+                      "A site-packages folder whose torch it is tried with (default: python3's own, or the one of "
+                      "ci/libtorch)");
+  return {command, [options, &root] { return triage(Places::find(root), *options); }};
+}
+
+}  // namespace recapture

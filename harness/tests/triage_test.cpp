@@ -1,0 +1,460 @@
+// A bundle for a vendor: what is in it, that it was tried, that it says nothing of whoever made it, and what becomes of
+// bad input.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "harness/judge/index.h"
+#include "harness/record/file.h"
+#include "harness/tests/shell.h"
+#include "harness/triage/privacy.h"
+#include "harness/triage/report.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string kRoot = RECAPTURE_ROOT, kRecapture = RECAPTURE_BUILD "/recapture";
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::map<std::string, std::string> files_below(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files[entry.path().lexically_relative(folder).string()] = contents(entry.path());
+  }
+  return files;
+}
+
+class Triage : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder + "/bin"); }
+  void TearDown() override { fs::remove_all(folder); }
+
+  // The program on a machine whose python3 is a stand-in: a shell script that does what `says` makes of judge.py.
+  Said triage(const std::string& arguments, const std::string& before = "") const {
+    return shell("cd '" + folder + "' && " + before + "RECAPTURE_CACHE=/nonexistent " + kRecapture + " triage " +
+                 arguments);
+  }
+  // A python3 with a torch that does to each program what a line of the script says.
+  void python(const std::string& judge, const std::string& torch = "2.11.0") const {
+    const std::string path = folder + "/bin/python3";
+    std::ofstream(path) << "#!/bin/sh\ncase \"$*\" in\n"
+                        << "*sys.executable*) echo '" << path << "' ;;\n*torch.__version__*) echo '" << torch
+                        << "' ;;\n"
+                        << "*judge.py*) " << judge << " ;;\nesac\n";
+    chmod(path.c_str(), 0755);
+  }
+  // Does what the bundle claims.
+  static constexpr char kHonest[] =
+      "case \"$2\" in Reproduces*) echo 'REPRODUCED: it'; exit 1 ;; *) echo 'NOT REPRODUCED: holds' ;; esac";
+
+  std::map<std::string, std::string> unpacked(const std::string& archive) const {
+    const std::string at = folder + "/unpacked";
+    fs::remove_all(at);
+    fs::create_directories(at);
+    EXPECT_EQ(shell("tar -xzf '" + archive + "' -C '" + at + "'").code, 0);
+    return files_below(at);
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-triage-" + std::to_string(getpid());
+  const std::string with_python = "--python '" + folder + "/bin/python3' ";
+};
+
+const std::string kPython = "grad_of_python_graphed_callable.Reproduces";
+
+TEST_F(Triage, IsWrittenOnceItDidWhatItClaims) {
+  python(kHonest);
+  const Said said = triage(kPython + " --release 2.11.0 " + with_python);
+  ASSERT_EQ(said.code, 0) << said.out;
+  const auto files = unpacked(folder + "/" + kPython + ".tar.gz");
+  const std::string report = files.at(kPython + "/REPORT.md");
+  EXPECT_THAT(report, StartsWith("**Verified**: "));
+  EXPECT_THAT(report, HasSubstr("torch 2.11.0"));
+  EXPECT_THAT(said.out, HasSubstr(report.substr(0, report.find('\n'))));
+  // PyTorch's form, and the program in it as it runs.
+  EXPECT_THAT(report, HasSubstr("## 🐛 Describe the bug\n"));
+  EXPECT_THAT(report, HasSubstr("## Versions\n"));
+  EXPECT_THAT(report, HasSubstr("graphed_model = torch.cuda.make_graphed_callables(model, (sample_x,))\n"));
+  EXPECT_THAT(report, HasSubstr("https://github.com/pytorch/pytorch/issues/181723"));
+  EXPECT_THAT(report, HasSubstr("It shows in LibTorch 2.11.0"));
+  EXPECT_THAT(report, HasSubstr("holds: 2.11.0, NVIDIA H100 80GB HBM3; 2.11.0, NVIDIA H200"));
+  const std::string program = files.at(kPython + "/Reproduces.py");
+  EXPECT_THAT(program, HasSubstr("\nmodel.weight.grad = None\n"));
+  EXPECT_THAT(program, HasSubstr("documented = \"[22.0, 44.0, 66.0, 88.0]\""));
+  EXPECT_THAT(files.at(kPython + "/FixKeepGradients.py"), HasSubstr("model.zero_grad(set_to_none=False)"));
+  EXPECT_EQ(files.count(kPython + "/ControlWithoutGraph.py"), 1U);
+}
+
+TEST_F(Triage, IsNotWrittenIfItContradictsTheRecord) {
+  for (const char* judge : {"echo 'NOT REPRODUCED: [14.0]'", "echo 'REPRODUCED: always'; exit 1"}) {
+    python(judge);
+    const Said said = triage(kPython + " --release 2.11.0 " + with_python);
+    EXPECT_EQ(said.code, 1) << judge;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("REPRODUCED: "));
+    EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
+  }
+}
+
+TEST_F(Triage, SaysInItsFirstLineWhatCouldNotBeVerified) {
+  python("echo 'COULD NOT RUN: this torch finds no GPU'; exit 2");
+  EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python).code, 0);
+  const std::string report = unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
+  EXPECT_THAT(report, StartsWith("**Not verified**: "));
+  EXPECT_THAT(report.substr(0, report.find('\n')), HasSubstr("COULD NOT RUN: this torch finds no GPU"));
+  // Another torch than the record's says nothing against it.
+  python("echo 'NOT REPRODUCED: [14.0]'", "2.99.0");
+  EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python).code, 0);
+  EXPECT_THAT(unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md"),
+              StartsWith("**Not verified**: "));
+}
+
+TEST_F(Triage, IsTheSameBytesForTheSameRecords) {
+  python(kHonest);
+  ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 1.tar.gz " + with_python).code, 0);
+  ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 2.tar.gz " + with_python).code, 0);
+  const std::string bytes = contents(folder + "/1.tar.gz");
+  EXPECT_EQ(bytes, contents(folder + "/2.tar.gz"));
+  EXPECT_LT(bytes.size(), 100'000U);
+}
+
+// The calls between the programs are the case's, in Python's words.
+TEST_F(Triage, WritesDownTheCallsBetweenThePrograms) {
+  python(kHonest, "2.15.0");
+  const std::string test = "nvrtc_log_in_shared_bytes.ReproducesFourAndMore";
+  ASSERT_EQ(triage(test + " --release 2.15.0 " + with_python).code, 0);
+  const auto files = unpacked(folder + "/" + test + ".tar.gz");
+  const std::string program = files.at(test + "/ReproducesFourAndMore.py");
+  const size_t object = program.find("object_1 = c_api.PyBytes_FromStringAndSize(b\" \", 1)\n");
+  const size_t log =
+      program.find("nvrtc.nvrtcGetProgramLog(program, ctypes.c_void_p(c_api.PyBytes_AsString(object_1)))");
+  const size_t load = program.find("seen_1 = run(PROGRAM_1, count=\"3\"");
+  EXPECT_LT(object, log);
+  EXPECT_LT(log, load);
+  EXPECT_LT(load, program.find("\nseen = seen_2\n"));
+  // A program cannot show what lies in the memory of another library.
+  EXPECT_EQ(files.count(test + "/ControlLogIsNulAlone.py"), 0U);
+  const std::string report = files.at(test + "/REPORT.md");
+  EXPECT_THAT(report, HasSubstr("**Describe the bug**"));
+  EXPECT_THAT(report, HasSubstr("https://github.com/NVIDIA-NeMo/NeMo/issues/15423"));
+  EXPECT_THAT(report, Not(HasSubstr("is in nemo_run_nvrtc")));  // A stranger has no such thing.
+}
+
+const CatalogueCase& one_case(const std::string& id) {
+  static const Catalogue all = read_catalogue(kRoot);
+  return *std::find_if(all.begin(), all.end(), [&](const CatalogueCase& one) { return one.id == id; });
+}
+
+std::set<std::string> cuda_calls(const std::string& source) {
+  std::set<std::string> calls;
+  static const std::regex kCall(R"(\bcuda[A-Z]\w+(?=\())");
+  for (std::sregex_iterator at(source.begin(), source.end(), kCall), end; at != end; ++at) calls.insert(at->str());
+  return calls;
+}
+
+// A program beside a case is short, stands alone, and makes the calls of the case in each of its tests.
+TEST_F(Triage, OfTheCudaRuntimeAloneIsOneShortFile) {
+  size_t found = 0;
+  for (const CatalogueCase& one : read_catalogue(kRoot)) {
+    const std::string path = kRoot + "/cases/" + one.family + "/" + one.id;
+    if (!fs::exists(path + ".cu")) continue;
+    ++found;
+    const std::string source = contents(path + ".cu");
+    EXPECT_LE(std::count(source.begin(), source.end(), '\n'), 150);
+    EXPECT_THAT(source, Not(HasSubstr("gtest")));
+    EXPECT_THAT(source, Not(HasSubstr("#include \"")));
+    std::set<std::string> theirs = cuda_calls(contents(path + ".cpp"));
+    for (const std::string& call : cuda_calls(source)) EXPECT_EQ(theirs.count(call), 1U) << call;
+    for (const CatalogueTest& test : one.tests) EXPECT_THAT(source, HasSubstr('"' + test.name + '"'));
+    const Bundle bundle = bundle_of(kRoot, one, one.tests.at(1).name, {});
+    EXPECT_EQ(bundle.shape, Shape::Cuda);
+    EXPECT_THAT(bundle.file("run.sh").text, HasSubstr("-o program"));
+  }
+  EXPECT_GE(found, 1U);
+}
+
+TEST_F(Triage, TakesNoLongFileForAShortOne) {
+  fs::create_directories(folder + "/cases/f");
+  CatalogueCase one;
+  one.id = "c";
+  one.family = "f";
+  one.needs = "gpu";
+  one.tests = {{"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}};
+  std::ofstream(folder + "/cases/f/c.cu") << std::string(151, '\n');
+  try {
+    bundle_of(folder, one, "Reproduces", {});
+    ADD_FAILURE();
+  } catch (const Stop& stop) {
+    EXPECT_EQ(stop.code, Exit::Usage);
+    EXPECT_THAT(stop.what(), HasSubstr("151 lines"));
+  }
+}
+
+// All that any case includes is there, and nothing of GoogleTest or of the runner.
+TEST_F(Triage, OfACaseHasAllThatItIncludes) {
+  size_t cases = 0;
+  std::set<std::string> read;  // Most files are of many cases.
+  for (const CatalogueCase& one : read_catalogue(kRoot)) {
+    if (one.needs.find("nemo") != std::string::npos) continue;
+    const auto reproduces = std::find_if(one.tests.begin(), one.tests.end(),
+                                         [](const CatalogueTest& test) { return test.kind == "reproduces"; });
+    if (reproduces == one.tests.end()) continue;
+    const Bundle bundle = bundle_of(kRoot, one, reproduces->name, {});
+    if (bundle.shape == Shape::Cuda) continue;
+    ++cases;
+    std::set<std::string> names;
+    for (const BundleFile& file : bundle.files) names.insert(file.name);
+    static const std::regex kInclude("\n#include [\"<]([^\">]+)[\">]");
+    for (const BundleFile& file : bundle.files) {
+      if (read.insert(file.text).second) {
+        EXPECT_THAT(private_parts(file.text), IsEmpty()) << one.id << " " << file.name;
+      }
+      for (std::sregex_iterator at(file.text.begin(), file.text.end(), kInclude), end; at != end; ++at) {
+        const std::string name = (*at)[1];
+        const bool is_ours = name.rfind("fixtures/", 0) == 0 || name.rfind("harness/", 0) == 0;
+        const bool is_shim = name.rfind("gtest/", 0) == 0 || name.rfind("gmock/", 0) == 0;
+        if (is_shim) {
+          EXPECT_EQ(names.count("shim/" + name), 1U) << one.id << " " << file.name << " " << name;
+        }
+        // Behind RECAPTURE_HAS_LIBTORCH, which is not set for the CUDA runtime alone.
+        if (is_ours && !(bundle.shape == Shape::Runtime && name.rfind("fixtures/torch/", 0) == 0)) {
+          EXPECT_EQ(names.count(name), 1U) << one.id << " " << file.name << " " << name;
+        }
+      }
+    }
+    EXPECT_LT(archive_of("x", bundle.files).size(), 80'000U) << one.id;
+  }
+  EXPECT_GE(cases, 100U);
+}
+
+// The shim in place of GoogleTest judges as it does.
+TEST_F(Triage, HasAShimThatJudges) {
+  Bundle bundle = bundle_of(kRoot, one_case("decoder_frozen_after_raise"), "Reproduces", {});
+  for (const BundleFile& file : bundle.files) {
+    fs::create_directories(fs::path(folder + "/" + file.name).parent_path());
+    std::ofstream(folder + "/" + file.name) << file.text;
+  }
+  std::ofstream(folder + "/mini.cpp") << R"cpp(
+#include <stdexcept>
+#include "harness/case/case.h"
+    using namespace recapture;
+    RECAPTURE_CASE = {
+        .title = "t", .sources = {}, .documented = "d", .nature = Nature::Defect, .fidelity = Fidelity::Modelled};
+    class Mini : public ::testing::Test {
+     protected:
+      void SetUp() override {
+        if (skip) GTEST_SKIP() << "no " << 1 << " GPU";
+      }
+      inline static bool skip = false;
+      const std::vector<double> wrong{22, 44}, right{14, 27};
+    };
+    TEST_F(Mini, ControlHolds) {
+      EXPECT_EQ(1 + 1, 2) << "never said";
+      EXPECT_THAT(std::string("abc"), testing::HasSubstr("b"));
+    }
+    TEST_F(Mini, ControlFails) { EXPECT_EQ(1, 2) << "because"; }
+    TEST_F(Mini, ControlAssertLeaves) {
+      ASSERT_TRUE(false);
+      EXPECT_ANY_THROW(throw 1);
+      std::abort();
+    }
+    TEST_F(Mini, ControlThrows) { throw std::runtime_error("words"); }
+    TEST_F(Mini, Reproduces) { REPRODUCES(wrong, wrong, right); }
+    TEST_F(Mini, ReproducesHealthy) { REPRODUCES(right, wrong, right); }
+    TEST_F(Mini, ReproducesNeither) { REPRODUCES("900 > x", "900 > y*", "ok*"); }
+    TEST_F(Mini, ReproducesPattern) { REPRODUCES("900 > yes", "900 > y*", "ok*"); }
+    TEST_F(Mini, ReproducesBesideAFailure) {
+      EXPECT_EQ(1, 2);
+      REPRODUCES(wrong, wrong, right);
+    }
+    TEST_F(Mini, ReproducesNothing) {}
+    TEST_F(Mini, ReproducesSkipped) { GTEST_SKIP() << "no GPU"; }
+    TEST_F(Mini, ReproducesLacking) { NOT_APPLICABLE("no such API"); }
+    TEST_F(Mini, ReproducesAtRate) { REPRODUCES_AT_RATE(3, 100); }
+    TEST_F(Mini, ReproducesAtNoRate) { REPRODUCES_AT_RATE(0, 100); }
+    TEST_F(Mini, FixHolds) {
+      int x = 0;
+      REMEDY(x = 1);
+      WITHOUT_REMEDY(x = 2);
+      TRIGGER(++x);
+      EXPECT_EQ(x, 2);
+    }
+  )cpp";
+  ASSERT_EQ(shell("cd '" + folder + "' && g++ -std=c++17 -w -I. -Ishim mini.cpp shim/main.cpp -o mini").code, 0);
+  const auto ends = [&](const std::string& test, int code, const std::string& words) {
+    const Said said = shell("cd '" + folder + "' && ./mini " + test);
+    EXPECT_EQ(said.code, code) << test << said.out;
+    EXPECT_THAT(said.out, ::testing::EndsWith(words + "\n")) << test;
+  };
+  ends("ControlHolds", 0, "NOT REPRODUCED: ControlHolds holds");
+  ends("ControlFails", 1, "REPRODUCED: ControlFails does not hold");
+  EXPECT_THAT(shell("cd '" + folder + "' && ./mini ControlFails").out, HasSubstr("1 == 2: 1 and 2 (because)\n"));
+  ends("ControlAssertLeaves", 1, "REPRODUCED: ControlAssertLeaves does not hold");
+  ends("ControlThrows", 1, "REPRODUCED: ControlThrows does not hold");
+  ends("Reproduces", 1, "REPRODUCED: { 22, 44 }");
+  ends("ReproducesHealthy", 0, "NOT REPRODUCED: { 14, 27 }");
+  ends("ReproducesNeither", 2, "COULD NOT RUN: 900 > x, which is neither the failure, 900 > y*, nor health");
+  ends("ReproducesPattern", 1, "REPRODUCED: 900 > yes");
+  EXPECT_EQ(shell("cd '" + folder + "' && ./mini ReproducesBesideAFailure").code, 2);
+  ends("ReproducesNothing", 2, "COULD NOT RUN: it did not come to its end");
+  ends("ReproducesSkipped", 2, "COULD NOT RUN: no GPU");
+  ends("ReproducesLacking", 2, "COULD NOT RUN: Not applicable: no such API");
+  ends("ReproducesAtRate", 1, "REPRODUCED: 3 of 100 tries");
+  ends("ReproducesAtNoRate", 0, "NOT REPRODUCED: 0 of 100 tries");
+  ends("FixHolds", 0, "NOT REPRODUCED: FixHolds holds");
+  ends("Unknown", 2, "COULD NOT RUN: there is no test Unknown");
+}
+
+// What run.sh and judge.py make of a program in Python.
+TEST_F(Triage, HasAJudgeForPrograms) {
+  const Bundle bundle = bundle_of(kRoot, one_case("grad_of_python_graphed_callable"), "Reproduces",
+                                  {{"ControlWithoutGraph", {"x", ""}}, {"Reproduces", {"x", ""}}});
+  ASSERT_EQ(bundle.shape, Shape::Python);
+  std::ofstream(folder + "/judge.py") << bundle.file("judge.py").text;
+  const auto ends = [&](const std::string& program, int code, const std::string& words) {
+    std::ofstream(folder + "/p.py") << program;
+    const Said said = shell("cd '" + folder + "' && python3 judge.py p.py");
+    EXPECT_EQ(said.code, code) << program << said.out;
+    EXPECT_THAT(said.out, ::testing::EndsWith(words + "\n")) << program;
+  };
+  const std::string both = "documented = 'TypeError: *'\nhealthy = '[1]'\n";
+  ends(both + "seen = [1]", 0, "NOT REPRODUCED: [1]");
+  ends(both + "raise TypeError('no\\nmore')", 1, "REPRODUCED: TypeError: no");
+  ends(both + "seen = 2", 2, "COULD NOT RUN: 2, which is neither the failure nor health");
+  ends(both + "import no_such_module", 2, "COULD NOT RUN: ModuleNotFoundError: No module named 'no_such_module'");
+  ends("healthy = '1'\nseen = 1", 0, "NOT REPRODUCED: 1");
+  ends("healthy = '1'\nseen = 2", 1, "REPRODUCED: 2 and not 1");
+  ends("healthy = '1'\nassert False, 'x'", 1, "REPRODUCED: AssertionError: x and not 1");
+  ends("healthy = '1'\nimport no_such_module", 2,
+       "COULD NOT RUN: ModuleNotFoundError: No module named 'no_such_module'");
+}
+
+TEST(Privacy, FindsWhatTellsWhereAndByWhom) {
+  for (const char* text :
+       {"File \"/root/.cache/x.py\"", "/home/alice/x", "in /work/main/y", " /tmp/tmp.abc/z", "see /mnt/data1/q",
+        "alice.b@example.com", "10.0.12.7", "host 192.168.1.1, up", "fe80:0:0:0:1:2:3:4", "a4:bf:01:2e:33:9c",
+        "GPU-6e2f1c9a-1b2c-3d4e-5f60-718293a4b5c6", "serial 1652622012345"}) {
+    EXPECT_THAT(private_parts(text), Not(IsEmpty())) << text;
+  }
+  std::array<char, 256> host{};
+  ASSERT_EQ(gethostname(host.data(), host.size() - 1), 0);
+  if (std::string(host.data()).size() >= 3 && std::string(host.data()) != "localhost") {
+    EXPECT_THAT(private_parts("on " + std::string(host.data()) + ", today"), Not(IsEmpty()));
+  }
+}
+
+TEST(Privacy, LeavesWhatIsPublic) {
+  for (const char* text :
+       {"driver 580.159.04, CUDA 13.0.88", "/usr/lib/x86_64-linux-gnu/libcuda.so.1(+0x1234)",
+        "(site-packages)/torch/x.py", "https://github.com/pytorch/pytorch/issues/181723", "global/self=900>901",
+        "folder + \"/nvidia/cuda_nvrtc/lib\"", "// a comment", "cuStreamSynchronize+0x12",
+        "70d99e998b4955e0049d13a98d77ae1b14db1f45", "at 0x7faa70aabbcc", "namespace::name", "\"/tmp\""}) {
+    EXPECT_THAT(private_parts(text), IsEmpty()) << text;
+  }
+  EXPECT_THAT(private_parts("cuDNN version: 9.19.0.56"), ElementsAre("9.19.0.56"));
+  EXPECT_THAT(private_parts("cuDNN version: 9.19.0.56", {"9.19.0.56"}), IsEmpty());
+  EXPECT_EQ(without_places("at /tmp/r/x.py, /opt/v/lib/site-packages/torch/a.py", "/tmp/r"),
+            "at ./x.py, (site-packages)/torch/a.py");
+}
+
+TEST_F(Triage, BadInputIsALineAndACode) {
+  python(kHonest);
+  fs::create_directories(folder + "/empty");
+  fs::create_directories(folder + "/bad");
+  std::ofstream(folder + "/bad/x.jsonl") << "no record\n";
+  std::ofstream(folder + "/words") << "words\n";
+  struct Bad {
+    const char* arguments;
+    int code;
+    const char* words;
+  };
+  for (const Bad& bad :
+       std::vector<Bad>{{"grad_of_python_graphed_calable", 2, "did you mean grad_of_python_graphed_callable"},
+                        {"gradient", 2, "triage takes one test or case, not 'gradient'"},
+                        {"'item*'", 2, "triage takes one test or case"},
+                        {"item_in_capture.FixReadAfterReplay", 2, "is a fix; a bundle shows a failure"},
+                        {"item_in_capture --release 9.9.9", 2, "9.9.9"},
+                        {"item_in_capture --records empty", 4, "no record has a result of item_in_capture.Reproduces"},
+                        {"item_in_capture --records bad", 2, "x.jsonl"},
+                        {"item_in_capture --records none", 2, "none is no folder"},
+                        {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
+                        {"nemo_run_nvrtc.Reproduces3_0", 2, "can be no bundle: it runs files of NeMo's"},
+                        {"", 2, "test is required"},
+                        {"driver_crash_beside_capture --python words", 2, "is no python3"},
+                        {"driver_crash_beside_capture --libtorch empty", 7, "has no torch"}}) {
+    const Said said = triage(bad.arguments);
+    EXPECT_EQ(said.code, bad.code) << bad.arguments << "\n" << said.out;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(bad.words));
+  }
+}
+
+TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
+  python("exit 2");
+  std::ofstream(folder + "/words") << "words\n";
+  fs::create_directories(folder + "/out");
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  const std::string start = kPython + " --release 2.11.0 " + with_python + "--output ";
+  for (const auto& [output, code, words] :
+       std::vector<std::tuple<const char*, int, const char*>>{{"words", 2, "is no archive"},
+                                                              {"out", 2, "is a folder"},
+                                                              {"pipe", 2, "is no archive"},
+                                                              {"none/x.tar.gz", 7, "No such file or directory"}}) {
+    const Said said = triage(start + output);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+  EXPECT_EQ(contents(folder + "/words"), "words\n");
+}
+
+// Those that were sent: as the tree makes them today, tried, small, and silent about where.
+TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
+  size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(kRoot + "/reports/triage")) {
+    ++count;
+    const std::string name = entry.path().filename().string();
+    ASSERT_EQ(name.substr(name.size() - 7), ".tar.gz") << name;
+    const std::string test = name.substr(0, name.size() - 7);
+    EXPECT_LT(entry.file_size(), 100'000U) << name;
+    const auto sent = unpacked(entry.path());
+    EXPECT_THAT(sent.at(test + "/REPORT.md"), StartsWith("**Verified**: ")) << name;
+    const std::string record = sent.at(test + "/record.jsonl");
+    const Json environment = parse_json(record.substr(0, record.find('\n')));
+    std::vector<std::string> versions;
+    for (const auto& [key, value] : environment.items()) {
+      if (value.is_string()) versions.push_back(value);
+    }
+    for (const auto& [file, text] : sent) EXPECT_THAT(private_parts(text, versions), IsEmpty()) << file;
+    python("exit 2");
+    const Said said = triage(test + " --release " + environment.at("release").get<std::string>() + " " + with_python);
+    ASSERT_EQ(said.code, 0) << said.out;
+    auto today = unpacked(folder + "/" + test + ".tar.gz");
+    for (const auto& [file, text] : sent) {
+      if (file != test + "/REPORT.md" && file != test + "/record.jsonl") {
+        EXPECT_EQ(text, today[file]) << file;
+      }
+    }
+    EXPECT_EQ(sent.size(), today.size());
+  }
+  EXPECT_GE(count, 3U);
+}
+
+}  // namespace
+}  // namespace recapture

@@ -1,0 +1,68 @@
+#include "harness/triage/archive.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/record/exit.h"
+
+namespace recapture {
+namespace {
+
+constexpr size_t kBlock = 512;
+
+// A file's header as POSIX has it (ustar).
+std::string header(const std::string& path, size_t size) {
+  if (path.size() > 100) throw Stop(Exit::Usage, path + ": a name in an archive has at most 100 bytes");
+  std::string block(kBlock, '\0');
+  const auto put = [&](size_t at, const std::string& text) {
+    std::copy(text.begin(), text.end(), block.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  put(0, path);
+  put(100, "0000644");
+  put(108, "0000000");  // Owner,
+  put(116, "0000000");  // group,
+  put(124, fmt::format("{:011o}", size));
+  put(136, "00000000000");  // and time.
+  put(148, "        ");     // The sum is taken with blanks in its own place.
+  put(156, "0");
+  put(257, std::string("ustar\00000", 8));
+  const unsigned sum = std::accumulate(block.begin(), block.end(), 0U,
+                                       [](unsigned all, char c) { return all + static_cast<unsigned char>(c); });
+  put(148, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+  return block;
+}
+
+std::string compressed(const std::string& text) {
+  constexpr int kGzip = 15 + 16;  // The largest window, and gzip's header, in which zlib writes neither time nor name.
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw Stop(Exit::Infrastructure, "zlib cannot start");
+  }
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // It is only read.
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  const int result = deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (result != Z_STREAM_END) throw Stop(Exit::Infrastructure, "zlib cannot compress");
+  return out;
+}
+
+}  // namespace
+
+std::string archive_of(const std::string& folder, const std::vector<BundleFile>& files) {
+  std::string tar;
+  for (const BundleFile& file : files) {
+    tar += header(folder + "/" + file.name, file.text.size()) + file.text;
+    tar.resize((tar.size() + kBlock - 1) / kBlock * kBlock, '\0');
+  }
+  tar.resize(tar.size() + 2 * kBlock, '\0');
+  return compressed(tar);
+}
+
+}  // namespace recapture

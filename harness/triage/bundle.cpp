@@ -1,0 +1,241 @@
+#include "harness/triage/bundle.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "harness/case/source_hash.h"
+#include "harness/record/exit.h"
+#include "harness/record/file.h"
+
+// Become part of the program: an installation has no sources of the harness.
+#define EMBED(name, file)       \
+  extern "C" const char name[]; \
+  __asm__(".pushsection .rodata\n" #name ":\n.incbin \"harness/" file "\"\n.byte 0\n.popsection\n")
+EMBED(triage_gtest, "triage/shim/gtest/gtest.h");
+EMBED(triage_gmock, "triage/shim/gmock/gmock.h");
+EMBED(triage_main, "triage/shim/main.cpp");
+EMBED(triage_trace, "triage/trace/trace.cpp");
+EMBED(triage_trace_python, "triage/trace/python.h");
+EMBED(triage_judge, "triage/template/judge.py");
+EMBED(triage_flags, "triage/template/flags.py");
+EMBED(triage_run, "triage/template/run.sh");
+EMBED(triage_case, "case/case.h");
+EMBED(triage_events, "case/events.h");
+EMBED(triage_pattern, "case/pattern.h");
+EMBED(triage_types, "case/types.h");
+EMBED(triage_signature, "case/signature.h");
+EMBED(triage_errors, "case/cuda_errors.h");
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostLines = 150;  // Of a program that a stranger reads in a minute.
+
+std::string path_of(const CatalogueCase& one) { return fmt::format("cases/{}/{}", one.family, one.id); }
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+// What a case includes of harness/case/.
+std::vector<BundleFile> case_headers() {
+  return {{"harness/case/case.h", triage_case},           {"harness/case/events.h", triage_events},
+          {"harness/case/pattern.h", triage_pattern},     {"harness/case/types.h", triage_types},
+          {"harness/case/signature.h", triage_signature}, {"harness/case/cuda_errors.h", triage_errors}};
+}
+
+// The fixtures that a case uses, each header with what is linked because of it. With `libtorch` those behind
+// RECAPTURE_HAS_LIBTORCH too.
+std::vector<BundleFile> fixtures_of(const std::string& root, const std::string& source, bool libtorch) {
+  std::set<std::string> names;
+  std::vector<BundleFile> files;
+  std::vector<std::string> left = fixtures_in(source);
+  while (!left.empty()) {
+    const std::string name = left.back();
+    left.pop_back();
+    if (!libtorch && name.rfind("fixtures/torch/", 0) == 0) continue;
+    if (!is_file(root + "/" + name) || !names.insert(name).second) continue;
+    files.push_back({name, contents_of(root + "/" + name)});
+    for (const std::string& next : fixtures_in(files.back().text)) left.push_back(next);
+    if (fs::path(name).extension() == ".h") left.push_back(fs::path(name).replace_extension(".cpp").string());
+  }
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return files;
+}
+
+void replace(std::string& text, const std::string& mark, const std::string& with) {
+  for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += with.size()) {
+    text.replace(at, mark.size(), with);
+  }
+}
+
+// The C++ sources among the files, as a compiler takes them.
+std::string sources_in(const std::vector<BundleFile>& files) {
+  std::vector<std::string> names;
+  for (const BundleFile& file : files) {
+    const fs::path path = file.name;
+    if (path.extension() == ".cpp" || path.extension() == ".cu") names.push_back(file.name);
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+constexpr char kPreparePython[] = R"sh(prepare() {
+  command -v python3 > /dev/null || could_not_run "there is no python3"
+  why=$(python3 -c "import torch" 2>&1) || could_not_run "python3 cannot import torch: $(echo "$why" | tail -n 1)"
+@GPU@})sh";
+constexpr char kAskForGpu[] =
+    R"sh(  python3 -c "import torch; raise SystemExit(not torch.cuda.is_available())" 2> /dev/null \
+    || could_not_run "this torch finds no GPU"
+)sh";
+constexpr char kPrepareTorch[] = R"sh(prepare() {
+  [ ! -x program ] || return 0
+  command -v python3 > /dev/null || could_not_run "there is no python3"
+  command -v g++ > /dev/null || could_not_run "there is no g++"
+  flags=$(python3 flags.py 2> build.log) || could_not_run "$(tail -n 1 build.log)"
+  g++ -w -DRECAPTURE_HAS_LIBTORCH -I. -Ishim @SOURCES@ $flags -o program 2> build.log \
+    || could_not_run "it does not compile: $(grep -m 1 -E "error|undefined" build.log)"
+})sh";
+constexpr char kPrepareCuda[] = R"sh(prepare() {
+  [ ! -x program ] || return 0
+  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null)
+  if [ -n "$nvcc" ]; then
+    "$nvcc" -std=c++17 -g -Xcompiler -w -I. -Ishim @SOURCES@ -o program > build.log 2>&1
+  else  # The runtime that torch brings is enough.
+    command -v g++ > /dev/null || could_not_run "there is neither nvcc nor g++"
+    flags=$(python3 flags.py --cuda 2> build.log) || could_not_run "$(tail -n 1 build.log)"
+    g++ -g -w -I. -Ishim -x c++ @SOURCES@ -x none $flags -o program 2> build.log
+  fi || could_not_run "it does not compile: $(grep -m 1 -E "error|undefined" build.log)"
+})sh";
+
+// Fills in run.sh, which comes first.
+void add_script(Bundle& bundle, const CatalogueCase& one) {
+  std::string prepare = bundle.shape == Shape::Python ? kPreparePython
+                        : bundle.shape == Shape::Case ? kPrepareTorch
+                                                      : kPrepareCuda;
+  const bool needs_gpu = one.needs.find("gpu") != std::string::npos;
+  replace(prepare, "@GPU@", needs_gpu ? kAskForGpu : "");
+  replace(prepare, "@SOURCES@", sources_in(bundle.files));
+  std::string script = triage_run;
+  replace(script, "@TITLE@", one.title);
+  replace(script, "@REPRODUCES@", bundle.reproduces);
+  replace(script, "@CONTROLS@", fmt::format("{}", fmt::join(bundle.controls, " ")));
+  replace(script, "@FIXES@", fmt::format("{}", fmt::join(bundle.fixes, " ")));
+  replace(script, "@DEADLINE@", std::to_string(one.deadline_s));
+  replace(script, "@PROGRAM@", bundle.shape == Shape::Python ? "python3 judge.py \"$1.py\"" : "./program \"$1\"");
+  replace(script, "@PREPARE@", prepare);
+  bundle.files.insert(bundle.files.begin(), {"run.sh", script});
+}
+
+size_t lines_of(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+// The control and the failure must be programs; a fix that is none is left out.
+bool add_python(Bundle& bundle, const CatalogueCase& one, const std::map<std::string, Written>& written) {
+  for (const CatalogueTest& test : one.tests) {
+    if (test.kind == word(Kind::Reproduces) && test.name != bundle.reproduces) continue;
+    const auto its = written.find(test.name);
+    if (its == written.end() || !its->second.why_not.empty()) {
+      if (test.name == bundle.reproduces) return false;
+      continue;
+    }
+    if (test.kind == word(Kind::Control)) bundle.controls.push_back(test.name);
+    if (test.kind == word(Kind::Fix)) bundle.fixes.push_back(test.name);
+    const std::string about = test.fix.empty() ? "" : "# " + test.fix + "\n";
+    bundle.files.push_back({test.name + ".py", fmt::format("# {}.{}: {}.\n{}{}", one.id, test.name, one.title, about,
+                                                           its->second.program)});
+  }
+  bundle.files.push_back({"judge.py", triage_judge});
+  bundle.shape = Shape::Python;
+  bundle.main = bundle.reproduces + ".py";
+  return !bundle.controls.empty();
+}
+
+}  // namespace
+
+const BundleFile& Bundle::file(const std::string& name) const {
+  return *std::find_if(files.begin(), files.end(), [&](const BundleFile& one) { return one.name == name; });
+}
+
+std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one) {
+  if (!has(one.needs, "python")) return {};
+  const std::string source = contents_of(root + "/" + path_of(one) + ".cpp");
+  std::vector<BundleFile> files = {{"case.cpp", source},
+                                   {"trace.cpp", triage_trace},
+                                   {"gtest/gtest.h", triage_gtest},
+                                   {"gmock/gmock.h", triage_gmock},
+                                   {"fixtures/python/python.h", triage_trace_python}};
+  for (BundleFile& header : case_headers()) files.push_back(std::move(header));
+  std::set<std::string> names;
+  // Of the fixtures the words alone; those of the writer take the place of what runs.
+  std::vector<std::string> left = fixtures_in(source);
+  for (const char* its : {"fixtures/python/python_programs.h", "fixtures/cuda/nvrtc.h"}) left.emplace_back(its);
+  while (!left.empty()) {
+    const std::string name = left.back();
+    left.pop_back();
+    if (name == "fixtures/python/python.h" || !is_file(root + "/" + name) || !names.insert(name).second) continue;
+    files.push_back({name, contents_of(root + "/" + name)});
+    for (const std::string& next : fixtures_in(files.back().text)) left.push_back(next);
+  }
+  return files;
+}
+
+Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
+                 const std::map<std::string, Written>& written) {
+  const std::string path = root + "/" + path_of(one);
+  if (has(one.needs, "nemo")) {
+    throw Stop(Exit::Usage,
+               fmt::format("{} can be no bundle: it runs files of NeMo's, which a bundle cannot carry", one.id));
+  }
+  Bundle bundle;
+  bundle.reproduces = reproduces;
+  if (!written.empty() && add_python(bundle, one, written)) {
+    add_script(bundle, one);
+    return bundle;
+  }
+  bundle = {};
+  bundle.reproduces = reproduces;
+  for (const CatalogueTest& test : one.tests) {
+    if (test.kind == word(Kind::Control)) bundle.controls.push_back(test.name);
+    if (test.kind == word(Kind::Fix)) bundle.fixes.push_back(test.name);
+  }
+  if (is_file(path + ".cu")) {
+    const std::string source = contents_of(path + ".cu");
+    if (lines_of(source) > kMostLines) {
+      throw Stop(Exit::Usage, fmt::format("{}.cu has {} lines; a bundle takes {} at most", path_of(one),
+                                          lines_of(source), kMostLines));
+    }
+    bundle.shape = Shape::Cuda;
+    bundle.main = one.id + ".cu";
+    bundle.files = {{bundle.main, source}, {"flags.py", triage_flags}};
+    add_script(bundle, one);
+    return bundle;
+  }
+  const std::string source = contents_of(path + ".cpp");
+  const std::vector<std::string> used = fixtures_in(source);
+  const bool runtime = !used.empty() &&
+                       std::all_of(used.begin(), used.end(),
+                                   [](const std::string& name) { return name.rfind("fixtures/cuda/", 0) == 0; }) &&
+                       !has(source, "\n#include <ATen/") && !has(source, "\n#include <torch/") &&
+                       !has(source, "\n#include <c10/");
+  bundle.shape = runtime ? Shape::Runtime : Shape::Case;
+  bundle.main = one.id + ".cpp";
+  bundle.files = {{bundle.main, source}};
+  for (BundleFile& file : fixtures_of(root, source, !runtime)) bundle.files.push_back(std::move(file));
+  for (BundleFile& file : case_headers()) bundle.files.push_back(std::move(file));
+  bundle.files.push_back({"shim/gtest/gtest.h", triage_gtest});
+  bundle.files.push_back({"shim/gmock/gmock.h", triage_gmock});
+  bundle.files.push_back({"shim/main.cpp", triage_main});
+  bundle.files.push_back({"flags.py", triage_flags});
+  add_script(bundle, one);
+  return bundle;
+}
+
+}  // namespace recapture

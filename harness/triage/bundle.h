@@ -1,0 +1,43 @@
+// What a stranger gets of a case, without its report: programs, and the script that runs them.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/judge/catalogue.h"
+#include "harness/triage/archive.h"
+
+namespace recapture {
+
+enum class Shape {
+  Python,   // Each test as a program in Python, for torch.
+  Cuda,     // One short file, <case>.cu beside the case, for the CUDA runtime alone.
+  Runtime,  // The case with its fixtures and a shim in place of GoogleTest, for the CUDA runtime alone,
+  Case,     // or for torch.
+};
+
+struct Bundle {
+  Shape shape = Shape::Case;
+  std::string main;        // The file to read first.
+  std::string reproduces;  // The names of its tests.
+  std::vector<std::string> controls, fixes;
+  std::vector<BundleFile> files;  // run.sh first.
+
+  const BundleFile& file(const std::string& name) const;
+};
+
+// A test that was written down as a program in Python, or why it cannot be.
+struct Written {
+  std::string program, why_not;
+};
+
+// The files of a program that writes the tests of a case down, one below harness/triage/trace/. The case comes first;
+// those that end in .cpp are compiled and linked. None for a case that runs no Python.
+std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one);
+
+// `written` has the tests of a case that runs Python, by name. Throws Stop(Usage) with one line where the case can be
+// no bundle.
+Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
+                 const std::map<std::string, Written>& written);
+
+}  // namespace recapture

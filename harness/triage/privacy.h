@@ -1,0 +1,15 @@
+// What a stranger must not learn from a bundle.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace recapture {
+
+// The parts of a text that tell where and by whom it was made: paths of this machine, its name, its user, e-mail and
+// network addresses, serial numbers. `known` are versions that look like an address.
+std::vector<std::string> private_parts(const std::string& text, const std::vector<std::string>& known = {});
+
+// A text that a program printed, with the folder in which it ran as ".", and the packages' as "(site-packages)".
+std::string without_places(std::string text, const std::string& folder);
+
+}  // namespace recapture

@@ -1,0 +1,435 @@
+#include "harness/triage/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "harness/case/events.h"
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+#include "harness/record/visible.h"
+#include "harness/show/case_view.h"
+
+namespace recapture {
+namespace {
+
+enum class Vendor { PyTorch, Nvidia, Nemo };
+
+constexpr size_t kLinesOfAnIssue = 80;  // Of a program that stands in the text itself.
+
+// An upstream thread is cited by its number, a document by its name with a heading.
+std::string cited_id(const Json& source) {
+  const std::string document = text_at(source, "document");
+  return document == "upstream" ? text_at(source, "heading") : document;
+}
+
+const CitedSource* source_of(const Story& story, const std::string& id) {
+  const auto& all = story.background.sources;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const CitedSource& source) { return source.id == id; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<const CitedSource*> cited(const Story& story) {
+  std::vector<const CitedSource*> all;
+  for (const Json& source : story.one.sources) {
+    const CitedSource* const its = source_of(story, cited_id(source));
+    if (its != nullptr && std::find(all.begin(), all.end(), its) == all.end()) all.push_back(its);
+  }
+  return all;
+}
+
+Vendor vendor_of(const Story& story) {
+  if (story.bundle.shape == Shape::Cuda || story.bundle.shape == Shape::Runtime) return Vendor::Nvidia;
+  for (const CitedSource* source : cited(story)) {
+    if (source->url.rfind("https://github.com/NVIDIA-NeMo/", 0) == 0) return Vendor::Nemo;
+  }
+  return Vendor::PyTorch;
+}
+
+const TestRecord& seen_test(const Story& story) { return *story.record.find(story.one.id + "." + story.test); }
+
+// With the version that a driver adds to a call's name, and the driver's prefix, gone: as a program spells it.
+std::string as_runtime(std::string call) {
+  if (const size_t at = call.rfind("_v"); at != std::string::npos) call.erase(at);
+  return call.rfind("cu", 0) == 0 ? "cuda" + call.substr(2) : call;
+}
+
+// Where the bundle's own program makes the call: "x.cu:110: (void)cudaEventQuery(…)". "" where it names no such call.
+std::string line_of_call(const Story& story, const std::string& call) {
+  const std::string wanted = as_runtime(call) + "(";
+  std::istringstream lines(story.bundle.file(story.bundle.main).text);
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.rfind("//", 0) == 0 || line.find(wanted) == std::string::npos) continue;
+    return fmt::format("{}:{}: {}", story.bundle.main, number, line.substr(line.find_first_not_of(' ')));
+  }
+  return "";
+}
+
+std::string plain(const std::string& text) {
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) out += visible(line) + "\n";
+  return out;
+}
+
+std::string block(const std::string& text, const char* language = "") {
+  return fmt::format("```{}\n{}```\n\n", language, plain(text));
+}
+
+// What was seen of a test, in words.
+std::string seen_words(const TestRecord& test) {
+  if (test.number(key::tries)) {
+    const std::string stopping = test.text("stopping");
+    return fmt::format("{} times in {} tries{}", test.number(key::hits).value_or(0), *test.number(key::tries),
+                       stopping.empty() ? "" : " (" + stopping + ")");
+  }
+  return visible(test.text(key::seen));
+}
+
+std::string steps_text(const Story& story) {
+  const Bundle& bundle = story.bundle;
+  const std::string& program = bundle.file(bundle.main).text;
+  const auto lines = static_cast<size_t>(std::count(program.begin(), program.end(), '\n'));
+  std::string text;
+  if (bundle.shape == Shape::Python && lines <= kLinesOfAnIssue) text += block(program, "python");
+  const char* how = bundle.shape == Shape::Python ? "runs {0} with your python3 and its torch"
+                    : bundle.shape == Shape::Case ? "compiles {0} against the torch of your python3 and runs it"
+                                                  : "compiles {0} with nvcc, or with g++ against the CUDA runtime of "
+                                                    "your python3's torch, and runs it";
+  text += fmt::format(
+      "In the attached folder `sh run.sh` {}. It says REPRODUCED (exit status 1), NOT REPRODUCED (0), "
+      "or COULD NOT RUN and why (2). `sh run.sh control` is the same without the cause",
+      fmt::format(fmt::runtime(how), bundle.main));
+  if (!bundle.fixes.empty()) text += ", `sh run.sh fix` with each remedy";
+  return text + ".\n\n";
+}
+
+std::string seen_text(const Story& story, const Verification& verification) {
+  const TestRecord& test = seen_test(story);
+  const Details known = details_of(test);
+  std::string text = "* seen: " + seen_words(test) + "\n";
+  if (!known.message.empty() && seen_words(test).find(known.message) == std::string::npos) {
+    text += fmt::format("* message: {}{}\n", visible(known.message),
+                        known.exception.empty() ? "" : " (" + known.exception + ")");
+  }
+  text += fmt::format("* what it does to a program: {}\n", [&] {
+    for (const CatalogueTest& each : story.one.tests) {
+      if (each.name == story.test) return each.effect;
+    }
+    return story.one.effect;
+  }());
+  if (!known.after.empty()) text += "* what it leaves behind: " + visible(known.after) + "\n";
+  if (!known.call.empty()) {
+    std::string call = visible(known.call);
+    if (const size_t at = call.find(", capture mode none"); at != std::string::npos) call.erase(at);  // Not known.
+    text += "* the call: " + call + "\n";
+    if (const std::string line = line_of_call(story, test.culprit("api")); !line.empty()) {
+      text += "* in the program: `" + visible(line) + "`\n";
+    }
+  }
+  text += "\n";
+  // The case's own frames are numbers in a binary that nobody else has.
+  std::string frames;
+  for (const std::string& frame : known.stack) {
+    const bool is_own = frame.rfind(story.one.id + "+0x", 0) == 0, is_plain = frame.rfind("lib", 0) == 0;
+    if (!is_own && (!is_plain || frame.rfind("libtorch", 0) == 0 || frame.rfind("libc10", 0) == 0))
+      frames += frame + "\n";
+  }
+  if (!frames.empty()) {
+    text += "The stack of the call, the innermost frame first, as the run on record had it:\n\n" + block(frames);
+  }
+  if (verification.printed.empty() && test.has("facts") && test.line.at("facts").contains("traceback")) {
+    text += "The traceback on record:\n\n" + block(text_at(test.line.at("facts"), "traceback"));
+  }
+  if (!verification.blamed.empty()) {
+    text +=
+        "The call, its stack and the driver's log, of a run of the attached program:\n\n" + block(verification.blamed);
+  } else if (!known.call.empty()) {
+    text +=
+        "The record has no text of the driver's log; `CUDA_LOG_FILE=stderr sh run.sh` prints it (R575 and newer)."
+        "\n\n";
+  }
+  if (!verification.printed.empty()) text += "What `sh run.sh` printed:\n\n" + block(verification.printed);
+  return text;
+}
+
+std::string expected_text(const Story& story) {
+  const TestRecord& test = seen_test(story);
+  if (!test.text(key::healthy).empty()) return "`" + visible(test.text(key::healthy)) + "`\n\n";
+  return story.one.effect == word(Effect::Crashes) ? "No process crashes: each call returns its error.\n\n"
+                                                   : "None of the tries shows it.\n\n";
+}
+
+// A member of the environment behind its label; nothing where the record does not have it.
+std::string line_of(const Story& story, const char* label, const char* key) {
+  const std::string value = story.record.where(key);
+  return value.empty() ? "" : fmt::format("{}: {}\n", label, value);
+}
+
+// As torch.utils.collect_env prints it.
+std::string versions_text(const Story& story) {
+  std::string text;
+  text += line_of(story, "PyTorch version", "libtorch");
+  text += line_of(story, "PyTorch git", "libtorch_git");
+  text += line_of(story, "OS", "system");
+  text += line_of(story, "Python version", "python");
+  const bool gpu = !story.record.where("gpu").empty();
+  text += fmt::format("Is CUDA available: {}\n", gpu ? "True" : "False");
+  text += line_of(story, "CUDA runtime version", "cuda_runtime");
+  text += line_of(story, "GPU models and configuration", "gpu");
+  text += line_of(story, "Compute capability", "compute_capability");
+  text += line_of(story, "Nvidia driver version", "driver");
+  text += line_of(story, "CUDA version of the driver", "cuda_driver");
+  text += line_of(story, "cuDNN version", "cudnn");
+  text += line_of(story, "NCCL version", "nccl");
+  text += line_of(story, "NVRTC version", "nvrtc");
+  return block(text) + "This is the machine of the record; `sh run.sh env` prints yours in full.\n\n";
+}
+
+std::string bundle_text(const Story& story) {
+  return fmt::format("The attached folder: `run.sh`; {}; `record.jsonl`, the record's lines of this case.\n\n", [&] {
+    std::string names;
+    for (const BundleFile& file : story.bundle.files) {
+      if (file.name != "run.sh") names += fmt::format("{}`{}`", names.empty() ? "" : ", ", file.name);
+    }
+    return names;
+  }());
+}
+
+bool names_another(const Story& story, const std::string& text) {
+  const Catalogue& all = story.background.catalogue;
+  return std::any_of(all.begin(), all.end(), [&](const CatalogueCase& other) {
+    return other.id != story.one.id && text.find(other.id) != std::string::npos;
+  });
+}
+
+// Without the clauses that point to other cases, which a stranger does not have.
+std::string why_text(const Story& story) {
+  const std::string& program = story.bundle.file(story.bundle.main).text;
+  const std::string text = story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why;
+  std::string kept;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min({text.find(". ", at), text.find("; ", at), text.find("\n\n", at), text.size() - 2}) + 2;
+    const std::string clause = text.substr(at, end - at);
+    at = end;
+    if (!names_another(story, clause)) {
+      kept += clause;
+    } else if (kept.size() > 2 && kept.compare(kept.size() - 2, 2, "; ") == 0 &&
+               clause.find("; ") == std::string::npos) {
+      kept.replace(kept.size() - 2, 1, ".");
+    }
+  }
+  return kept.substr(0, kept.find_last_not_of(" \n") + 1) + "\n\n";
+}
+
+// Other cases that come from the same part of a document, each with its remedies.
+std::string related_text(const Story& story) {
+  std::string text;
+  for (const CatalogueCase& other : story.background.catalogue) {
+    const auto is_shared = [&](const Json& source) {
+      return std::find(story.one.sources.begin(), story.one.sources.end(), source) != story.one.sources.end();
+    };
+    if (other.id == story.one.id || !std::all_of(other.sources.begin(), other.sources.end(), is_shared)) continue;
+    text += fmt::format("* {}.", other.title);
+    for (const CatalogueTest& test : other.tests) {
+      if (!test.fix.empty()) text += " Remedy: " + test.fix;
+    }
+    text += "\n";
+  }
+  return text.empty() ? "" : "## The same failure from other sides\n\n" + text + "\n";
+}
+
+std::string pytorch_form(const Story& story, const Verification& verification) {
+  return "## 🐛 Describe the bug\n\n" + why_text(story) + steps_text(story) + "### Expected\n\n" + expected_text(story) +
+         "### Seen\n\n" + seen_text(story, verification) + "## Versions\n\n" + versions_text(story);
+}
+
+std::string nemo_form(const Story& story, const Verification& verification) {
+  const bool gpu = !story.record.where("gpu").empty();
+  return "**Describe the bug**\n\n" + why_text(story) + seen_text(story, verification) +
+         "**Steps/Code to reproduce bug**\n\n" + steps_text(story) + "**Expected behavior**\n\n" +
+         expected_text(story) +
+         "**Environment overview**\n\n* Environment location: the machines below\n* Method of NeMo "
+         "install: none; the failure needs PyTorch and NVRTC alone\n\n**Environment details**\n\n" +
+         versions_text(story) + "**Additional context**\n\nGPU model: " +
+         (gpu ? story.record.where("gpu") : std::string("none; it fails without a GPU")) + "\n\n";
+}
+
+std::string nvidia_form(const Story& story, const Verification& verification) {
+  std::string environment;
+  environment += line_of(story, "OS", "system");
+  environment += line_of(story, "GPU", "gpu");
+  environment += line_of(story, "Compute capability", "compute_capability");
+  environment += line_of(story, "Driver", "driver");
+  environment += line_of(story, "CUDA version of the driver", "cuda_driver");
+  environment += line_of(story, "CUDA runtime", "cuda_runtime");
+  return "**Area**: CUDA driver, stream capture and CUDA graphs\n\n**Description**\n\n" + why_text(story) +
+         "**Environment**\n\n" + block(environment) + "**Steps to reproduce**\n\n" + steps_text(story) +
+         "**Expected result**\n\n" + expected_text(story) + "**Actual result**\n\n" + seen_text(story, verification);
+}
+
+// The result of a test on one machine, in a few words.
+std::string result_words(const Latest& latest) {
+  const Row& row = *latest.row;
+  std::string words(row.ran ? word(row.result) : "not run");
+  const TestRecord* const test = latest.test();
+  if (test != nullptr && test->number(key::tries)) words += ", " + seen_words(*test);
+  if (row.verdict == Verdict::Stale) words += " (by an older form of this test)";
+  return words;
+}
+
+const Latest* of_test(const OnMachine& on, const std::string& test) {
+  for (const Latest& latest : on.rows) {
+    if (latest.row->test == test) return &latest;
+  }
+  return nullptr;
+}
+
+bool tells(const Latest& latest) {
+  return latest.row->ran && latest.row->result != Result::Unavailable && latest.row->result != Result::Invalid;
+}
+
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
+  return text.empty() ? "–" : text;
+}
+
+std::string where_text(const Story& story) {
+  const std::string id = story.one.id + "." + story.test;
+  std::string rows;
+  std::vector<std::string> with, without;
+  for (const OnMachine& on : story.machines) {
+    const Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
+    if (latest == nullptr || !tells(*latest)) continue;
+    const Record& record = latest->judged->record;
+    auto& those = latest->row->result == Result::Reproduced ? with : without;
+    const std::string& release = latest->row->release;
+    if (is_version(release) && (those.empty() || those.back() != release)) those.push_back(release);
+    rows += fmt::format("| {} | {} | {} | {} | {} | {} |\n", is_version(release) ? cell(release) : "none",
+                        cell(record.where("cuda_runtime")),
+                        cell(record.where("gpu").empty() ? "none" : record.where("gpu")), cell(record.where("driver")),
+                        cell(visible(result_words(*latest))), started(record.environment).substr(0, 10));
+  }
+  std::string text = "## Since when, and where\n\n";
+  if (!with.empty()) {
+    text += with.front() == with.back() ? fmt::format("It shows in LibTorch {}", with.front())
+                                        : fmt::format("It shows from LibTorch {} to {}", with.front(), with.back());
+    text += without.empty() ? ", in every release that was tried; older and newer ones were not.\n\n"
+                            : fmt::format("; it does not in {}.\n\n", fmt::join(without, ", "));
+  }
+  text += "| LibTorch | CUDA runtime | GPU | driver | what it shows | date |\n| --- | --- | --- | --- | --- | --- |\n" +
+          rows + "\n";
+  std::string changes;
+  for (const Change& change : story.background.changes) {
+    for (const Expectation& expected : change.expectations) {
+      if (expected.test != id) continue;
+      const CitedSource* const source = source_of(story, change.number);
+      changes += fmt::format(
+          "* {}{}{}: {}{}\n", expected.where.release.empty() ? "" : expected.where.release + ": ", expected.result,
+          change.since.empty() ? "" : ", since " + change.since, change.what,
+          source == nullptr ? " (" + change.number + ")" : fmt::format(" ([{}]({}))", source->id, source->url));
+    }
+  }
+  text += changes.empty() ? "No change upstream is known to have begun or ended it.\n\n"
+                          : "Changes upstream that alter it:\n\n" + changes + "\n";
+  text += "Threads and pages:\n\n";
+  for (const CitedSource* source : cited(story)) text += fmt::format("* [{}]({})\n", source->title, source->url);
+  return text + "\n";
+}
+
+std::string remedies_text(const Story& story) {
+  std::string text;
+  for (const CatalogueTest& test : story.one.tests) {
+    if (test.kind != word(Kind::Fix)) continue;
+    std::map<std::string, std::vector<std::string>> machines;
+    for (const OnMachine& on : story.machines) {
+      const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
+      if (latest != nullptr && tells(*latest)) machines[std::string(word(latest->row->result))].push_back(on.machine);
+    }
+    const auto& fixes = story.bundle.fixes;
+    const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
+    text += fmt::format("* {}{}\n", test.fix, has ? fmt::format(" `sh run.sh fix {}`", test.name) : "");
+    for (const auto& [result, those] : machines) text += fmt::format("  {}: {}\n", result, fmt::join(those, "; "));
+  }
+  return text.empty() ? "" : "## Remedies that were tried\n\n" + text + "\nNo record has what a remedy costs.\n\n";
+}
+
+}  // namespace
+
+const Record& record_that_shows(const std::vector<OnMachine>& machines, const std::string& test,
+                                const std::string& release) {
+  const Latest* best = nullptr;
+  const Latest* other = nullptr;
+  for (const OnMachine& on : machines) {
+    const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
+    if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
+    if (latest->row->result == Result::Reproduced) {
+      // In the order of releases; a result of today's code before one of older code.
+      const bool stale = latest->row->verdict == Verdict::Stale;
+      if (best == nullptr || !stale || best->row->verdict == Verdict::Stale) best = latest;
+    } else if (tells(*latest)) {
+      other = latest;
+    }
+  }
+  if (best != nullptr) return best->judged->record;
+  const std::string where = release.empty() ? "" : " in " + release;
+  if (other != nullptr) {
+    throw Stop(Exit::Usage, fmt::format("no record shows {}{}; in {} it is {}", test, where, other->row->release,
+                                        word(other->row->result)));
+  }
+  throw Stop(Exit::NothingRan, fmt::format("no record has a result of {}{}; `ci/suite {}` makes one", test, where,
+                                           release.empty() ? "-- " + case_of(test) : release + " -- " + case_of(test)));
+}
+
+std::string report_of(const Story& story, const Verification& verification) {
+  std::string text = verification.line + "\n\n# " + story.one.title + "\n\n";
+  for (const CitedSource* source : cited(story)) {
+    const bool is_thread =
+        source->url.find("/issues/") != std::string::npos || source->url.find("/pull/") != std::string::npos;
+    if (is_thread) text += fmt::format("This is about [{}]({}).\n\n", source->title, source->url);
+  }
+  switch (vendor_of(story)) {
+    case Vendor::PyTorch:
+      text += pytorch_form(story, verification);
+      break;
+    case Vendor::Nemo:
+      text += nemo_form(story, verification);
+      break;
+    case Vendor::Nvidia:
+      text += nvidia_form(story, verification);
+      break;
+  }
+  return text + where_text(story) + remedies_text(story) + related_text(story) + "## What is attached\n\n" +
+         bundle_text(story);
+}
+
+std::string record_lines(const Story& story) {
+  std::string text;
+  Json environment = story.record.environment;
+  for (const char* key : {"host", "gpu_id", "image", "variables", "volatile"}) environment.erase(key);
+  text += environment.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const auto described = story.record.cases.find(story.one.id);
+  if (described != story.record.cases.end())
+    text += described->second.to_json().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const TestRecord& test : story.record.tests) {
+    if (test.case_id() != story.one.id) continue;
+    Json line = test.line;
+    line.erase("volatile");
+    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> versions_in(const Record& record) {
+  std::vector<std::string> all;
+  for (const auto& [key, value] : record.environment.items()) {
+    if (value.is_string()) all.push_back(value.get<std::string>());
+  }
+  return all;
+}
+
+}  // namespace recapture
