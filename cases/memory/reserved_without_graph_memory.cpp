@@ -1,17 +1,12 @@
-// With the cudaMallocAsync backend, memory_reserved() does not count what
-// graphs hold.
+// With the cudaMallocAsync backend, memory_reserved() does not count what graphs hold.
 //
-// There a capture's allocations are nodes of the graph, and their memory comes
-// from a pool of the driver's for graphs. The statistics asked only for the
-// pool of eager work, so a program that captures looks as if it needed nothing.
-// Later releases count both; the driver can be asked in every release.
-// LibTorch's own backend counts the pools of graphs.
+// There a capture's allocations are nodes of the graph, and their memory comes from a pool of the driver's for graphs.
+// The statistics asked only for the pool of eager work, so a program that captures looks as if it needed nothing. Later
+// releases count both; the driver can be asked in every release. LibTorch's own backend counts the pools of graphs.
 //
-// The backend is chosen as LibTorch is loaded, so each test runs its program in
-// a process that begins with it.
+// The backend is chosen as LibTorch is loaded, so each test runs its program in a process that begins with it.
 //
-// Alone:  g++ cases/memory/reserved_without_graph_memory.cpp $(ci/libtorch
-// --flags) -o reserved_without_graph_memory
+// Alone:  g++ cases/memory/reserved_without_graph_memory.cpp $(ci/libtorch --flags) -o reserved_without_graph_memory
 
 #include <sys/wait.h>
 #include <unistd.h>

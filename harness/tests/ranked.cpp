@@ -37,12 +37,21 @@ namespace {
   for (;;) pause();
 }
 
-// What two ranks come to if rank 1 does that, and rank 0 waits for it.
+void wait_for(const std::string& file) {
+  while (access(file.c_str(), F_OK) != 0) usleep(1000);
+}
+
+// What two ranks come to if rank 1 does that once rank 0 has told its number, which waits from then on.
 template <class F>
 std::string if_rank_1(F does) {
   return on_ranks(2, [&](const Rank& rank) -> std::string {
     record("pid", std::to_string(getpid()));
-    if (rank.number == 0) wait_for_ever();
+    const std::string told = rank.folder + "/told";
+    if (rank.number == 0) {
+      std::ofstream{told};
+      wait_for_ever();
+    }
+    wait_for(told);
     does();
     return "done";
   });
@@ -65,9 +74,7 @@ TEST(Ranked, ControlTheyMeetInTheirFolder) {
                      [](const Rank& rank) -> std::string {
                        record("folder", rank.folder);
                        std::ofstream(rank.folder + "/" + std::to_string(rank.number)) << "here";
-                       while (access((rank.folder + "/" + std::to_string(1 - rank.number)).c_str(), F_OK) != 0) {
-                         usleep(1000);
-                       }
+                       wait_for(rank.folder + "/" + std::to_string(1 - rank.number));
                        return "met";
                      }),
             "met");
@@ -116,14 +123,14 @@ TEST(Ranked, ControlOneStops) {
     if (rank.number == 1) raise(SIGSTOP);
     return "done";
   };
-  EXPECT_EQ(on_ranks(2, body, {}, 1), "did not come back: rank 1");
+  EXPECT_EQ(on_ranks(2, body, {}, 2.5), "did not come back: rank 1");
 }
 TEST(Ranked, ControlNoneComesBack) {
   const auto body = [](const Rank&) -> std::string {
     record("pid", std::to_string(getpid()));
     wait_for_ever();
   };
-  EXPECT_EQ(on_ranks(2, body, {}, 1), "did not come back: rank 0, rank 1");
+  EXPECT_EQ(on_ranks(2, body, {}, 2.5), "did not come back: rank 0, rank 1");
 }
 TEST(Ranked, FixThrows) {
   EXPECT_EQ(on_ranks(2,
