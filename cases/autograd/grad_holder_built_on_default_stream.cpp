@@ -3,8 +3,8 @@
 // A reducer for data-parallel training takes every parameter's AccumulateGrad node when it is built and holds it until
 // it is destroyed. So the stream that was current in its constructor decides for good where gradients accumulate, and
 // no warm-up on the capturing stream changes that. The holder here is a model of that part of a reducer: buckets,
-// communication and hooks are left out, since they play no part in the failure. The real one is in ddp_on_default_stream
-// and ddp_on_default_stream_in_python.
+// communication and hooks are left out, since they play no part in the failure. The real one is in
+// ddp_on_default_stream and ddp_on_default_stream_in_python.
 //
 // Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(ci/libtorch --flags) -o grad_holder_built_on_default_stream
 

@@ -21,8 +21,8 @@ struct Surroundings {
 };
 
 // The variables that tests have beside those of every program: where LibTorch lies, the CUDA runtime that is loaded
-// before LibTorch's own, the cache that ci/nemo fills, and those of --env. Throws Stop(Infrastructure) where one of them
-// is not there.
+// before LibTorch's own, the cache that ci/nemo fills, and those of --env. Throws Stop(Infrastructure) where one of
+// them is not there.
 std::map<std::string, std::string> variables_of_tests(const RunOptions& options);
 
 // Reads NAME=VALUE, a variable that tests are to have on purpose. Throws Stop(Usage) for one that is the runner's, the
