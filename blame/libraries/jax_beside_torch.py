@@ -1,10 +1,11 @@
 # api: cu code: 900|906; any thread of XLA's may make the call: then the line where the capturing thread stood
 import os
 
-os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # A cuMemAlloc for each array.
 import jax
 import torch
 
+assert jax.devices()[0].platform == "gpu"
 double = jax.jit(lambda v: v * 2)
 double(jax.numpy.ones(8)).block_until_ready()
 x = torch.ones(1024, device="cuda")

@@ -16,8 +16,7 @@ def poll():
     event.query()  # CULPRIT
 
 
+poller = threading.Thread(target=poll, name="poller")
 with torch.cuda.graph(g):
-    poller = threading.Thread(target=poll, name="poller")
-    poller.start()
-    poller.join()  # CAPTURE
+    poller.start(), poller.join()  # CAPTURE
     y = x + 1
