@@ -1,0 +1,52 @@
+// The two sides of a comparison brought together test by test: what a test did, and what it does now.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/compare/compare.h"
+
+namespace recapture {
+
+// What a test does to the program that meets it.
+enum class State { Works, Warns, Raises, Ends, Silent, Lacking };
+State state_of(const Row& row);
+
+// A result of a test in one run.
+struct Seen {
+  const Judged* run = nullptr;
+  const Row* row = nullptr;
+
+  const TestRecord& test() const { return *run->record.find(row->test); }
+};
+
+// Of one side the runs that have a result of each test, the newest first; and of those that could not run, why not.
+class Results {
+ public:
+  explicit Results(const Side& side);
+
+  const std::vector<Seen>& of(const std::string& test) const;
+  std::string why_not(const std::string& test) const;
+  bool tried(const std::string& test) const { return ran_.count(test) + why_not_.count(test) > 0; }
+  void add_tests(std::set<std::string>& tests) const;
+  const std::string& name() const { return side_.name; }
+
+ private:
+  const Side& side_;
+  std::map<std::string, std::vector<Seen>> ran_;
+  std::map<std::string, std::string> why_not_;
+};
+
+// What stands behind one compared test.
+struct Pair {
+  ComparedTest compared;
+  Seen from, to;            // Without a row where it is unknown for want of one.
+  bool same_error = false;  // But of another C++ type, or from another call.
+  bool partly = false;      // It is gone, and another form of the failure is not.
+};
+
+// Of every test of either side, by case.
+std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background);
+
+}  // namespace recapture
