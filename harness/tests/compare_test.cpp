@@ -9,6 +9,7 @@
 
 #include "harness/compare/format.h"
 #include "harness/compare/policy.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
 
 namespace recapture {
@@ -68,28 +69,15 @@ struct FakeRun {
     Json plan = Json::array(), names = Json::array();
     for (const Json& test : tests) plan.push_back(test.at("test"));
     for (const Json& test : tests) names.push_back(name_of(test.at("test")));
-    std::vector<Json> all = {{{"recapture", format},
-                              {"release", release},
-                              {"gpu", gpu},
-                              {"driver", driver},
-                              {"cuda_runtime", runtime},
-                              {"packed", false},
-                              {"break", broken},
-                              {"volatile", {{"started", started}}}},
+    std::vector<Json> all = {fake_environment({{"recapture", format},
+                                               {"release", release},
+                                               {"gpu", gpu},
+                                               {"driver", driver},
+                                               {"cuda_runtime", runtime},
+                                               {"break", broken},
+                                               {"volatile", {{"started", started}}}}),
                              {{"plan", plan}},
-                             {{"case", "c"},
-                              {"family", "f"},
-                              {"hash", hash},
-                              {"title", "A title"},
-                              {"documented", "D"},
-                              {"nature", "defect"},
-                              {"fidelity", "verbatim"},
-                              {"needs", "gpu"},
-                              {"sources", Json::array()},
-                              {"deadline_s", 60},
-                              {"effect", effect},
-                              {"fixes", {{"FixIt", "Do it."}}},
-                              {"tests", names}}};
+                             fake_case(names, {{"hash", hash}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}})};
     all.insert(all.end(), tests.begin(), tests.end());
     if (!end.empty()) all.push_back({{"end", end}});
     return all;

@@ -15,6 +15,7 @@
 
 #include "harness/history/index.h"
 #include "harness/history/series.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
 
 namespace recapture {
@@ -50,29 +51,17 @@ struct Night {
     Json about = {{"run", run.empty() ? day + driver + gpu + broken + shard : run}, {"started", day + "T03:00:00Z"}};
     about.update(volatile_more);
     const std::string reproduces = id + ".Reproduces", rate = id + ".ReproducesAtRate";
-    std::vector<Json> all = {{{"recapture", 2},
-                              {"release", release},
-                              {"gpu", gpu},
-                              {"driver", driver},
-                              {"cuda_runtime", runtime},
-                              {"packed", false},
-                              {"revision", revision},
-                              {"break", broken},
-                              {"shard", shard},
-                              {"volatile", about}},
+    std::vector<Json> all = {fake_environment({{"release", release},
+                                               {"gpu", gpu},
+                                               {"driver", driver},
+                                               {"cuda_runtime", runtime},
+                                               {"revision", revision},
+                                               {"break", broken},
+                                               {"shard", shard},
+                                               {"volatile", about}}),
                              {{"plan", {id + ".Control", reproduces, rate, id + ".FixIt"}}},
-                             {{"case", id},
-                              {"family", "f"},
-                              {"hash", hash},
-                              {"title", "A title"},
-                              {"sources", Json::array()},
-                              {"documented", "900"},
-                              {"nature", "race"},
-                              {"fidelity", "verbatim"},
-                              {"needs", "gpu"},
-                              {"deadline_s", 60},
-                              {"effect", "raises"},
-                              {"tests", {"Control", "Reproduces", "ReproducesAtRate", "FixIt"}}},
+                             fake_case({"Control", "Reproduces", "ReproducesAtRate", "FixIt"},
+                                       {{"case", id}, {"hash", hash}, {"documented", "900"}, {"nature", "race"}}),
                              test_line(id + ".Control", control)};
     Json documented = test_line(reproduces, seen == "900");
     documented.update({{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"volatile", {{"seconds", hits}}}});

@@ -6,6 +6,7 @@
 #include "harness/night/gather.h"
 #include "harness/night/news.h"
 #include "harness/night/plan.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
 
 namespace recapture {
@@ -34,30 +35,14 @@ struct FakeTask {
     Json planned{{"plan", plan.empty() ? ids : Json(plan)}};
     if (!whole.empty()) planned["whole"] = whole;
     const std::string id = "c" + shard.substr(0, 1);
-    std::vector<Json> all = {{{"recapture", 2},
-                              {"release", release},
-                              {"gpu", gpu},
-                              {"driver", driver},
-                              {"cuda_runtime", "12"},
-                              {"packed", false},
-                              {"host", host},
-                              {"break", "nothing"},
-                              {"shard", shard},
-                              {"volatile", {{"run", run}, {"started", started}}}},
-                             planned,
-                             {{"case", id},
-                              {"family", "f"},
-                              {"hash", hash},
-                              {"title", "A title"},
-                              {"documented", "D"},
-                              {"nature", "defect"},
-                              {"fidelity", "verbatim"},
-                              {"needs", "gpu"},
-                              {"sources", Json::array()},
-                              {"deadline_s", 60},
-                              {"effect", "raises"},
-                              {"fixes", Json::object()},
-                              {"tests", names}}};
+    std::vector<Json> all = {fake_environment({{"release", release},
+                                               {"gpu", gpu},
+                                               {"driver", driver},
+                                               {"cuda_runtime", "12"},
+                                               {"host", host},
+                                               {"shard", shard},
+                                               {"volatile", {{"run", run}, {"started", started}}}}),
+                             planned, fake_case(names, {{"case", id}, {"hash", hash}})};
     for (const auto& [name, what] : seen) {
       all.push_back(line_of(id, name, what));
       if (name != "Reproduces") continue;

@@ -17,6 +17,7 @@
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
 #include "harness/page/data.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -53,31 +54,12 @@ class Page : public ::testing::Test {
   // A run of one case on a day, in which Reproduces saw that.
   std::string run(const std::string& name, const std::string& day, const std::string& saw,
                   const Json& more = Json::object()) const {
-    Json environment = {{"recapture", 2},
-                        {"release", "2.6.0"},
-                        {"gpu", "G"},
-                        {"driver", "1"},
-                        {"cuda_runtime", "12.4"},
-                        {"packed", false},
-                        {"break", "nothing"},
-                        {"volatile", {{"started", day + "T00:00:00Z"}}}};
+    Json environment = fake_environment({{"release", "2.6.0"}, {"volatile", {{"started", day + "T00:00:00Z"}}}});
     environment.update(more);
     const bool documented = saw == "D";
     std::vector<Json> lines = {environment,
                                {{"plan", {"c.Control", "c.Reproduces"}}},
-                               {{"case", "c"},
-                                {"family", "f"},
-                                {"hash", "h"},
-                                {"title", "A title"},
-                                {"documented", "D"},
-                                {"nature", "defect"},
-                                {"fidelity", "verbatim"},
-                                {"needs", "gpu"},
-                                {"sources", Json::array()},
-                                {"deadline_s", 60},
-                                {"effect", "raises"},
-                                {"fixes", Json::object()},
-                                {"tests", {"Control", "Reproduces"}}},
+                               fake_case({"Control", "Reproduces"}),
                                {{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}},
                                {{"test", "c.Reproduces"},
                                 {"ending", "exited"},
