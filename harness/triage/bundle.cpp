@@ -12,8 +12,8 @@
 #include "harness/record/file.h"
 
 // Become part of the program: an installation has no sources of the harness.
-#define EMBED(name, file)       \
-  extern "C" const char name[]; \
+#define EMBED(name, file)                                                                          \
+  extern "C" const char name[]; /* NOLINT(bugprone-macro-parentheses): a name that is declared. */ \
   __asm__(".pushsection .rodata\n" #name ":\n.incbin \"harness/" file "\"\n.byte 0\n.popsection\n")
 EMBED(triage_gtest, "triage/shim/gtest/gtest.h");
 EMBED(triage_gmock, "triage/shim/gmock/gmock.h");
@@ -61,8 +61,9 @@ std::vector<BundleFile> fixtures_of(const std::string& root, const std::string& 
     const std::string name = left.back();
     left.pop_back();
     if (!libtorch && name.rfind("fixtures/torch/", 0) == 0) continue;
-    if (!is_file(root + "/" + name) || !names.insert(name).second) continue;
-    files.push_back({name, contents_of(root + "/" + name)});
+    const std::string path = fs::path(root) / name;
+    if (!is_file(path) || !names.insert(name).second) continue;
+    files.push_back({name, contents_of(path)});
     for (const std::string& next : fixtures_in(files.back().text)) left.push_back(next);
     if (fs::path(name).extension() == ".h") left.push_back(fs::path(name).replace_extension(".cpp").string());
   }
@@ -180,8 +181,9 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
   while (!left.empty()) {
     const std::string name = left.back();
     left.pop_back();
-    if (name == "fixtures/python/python.h" || !is_file(root + "/" + name) || !names.insert(name).second) continue;
-    files.push_back({name, contents_of(root + "/" + name)});
+    const std::string path = fs::path(root) / name;
+    if (name == "fixtures/python/python.h" || !is_file(path) || !names.insert(name).second) continue;
+    files.push_back({name, contents_of(path)});
     for (const std::string& next : fixtures_in(files.back().text)) left.push_back(next);
   }
   return files;
