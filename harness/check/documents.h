@@ -7,7 +7,7 @@
 namespace recapture {
 
 struct DocumentLine {
-  std::string document, lines, heading, kind, says, covered;
+  std::string document, lines, heading, kind, says, covered;  // lines is "-" in a document that has pages.
   int first = 0, last = 0;  // The document's lines that say it, from "12" or "12-20"; 0 where the cell is neither.
   int number = 0;           // Of the line in the file.
 };

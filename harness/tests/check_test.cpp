@@ -77,6 +77,14 @@ TEST_F(Tree, ClaimsStandInTheOrderOfTheirDocumentAndLeaveNothingOut) {
   }
 }
 
+TEST_F(Tree, ADocumentOfPagesHasNoLines) {
+  const auto at = [](const std::string& lines) {
+    return "CUDA graph guide\t" + lines + "\tMemory Issues\titem\tit grows\ta.Reproduces\n";
+  };
+  EXPECT_THAT(documents(good + at("-")), IsEmpty());
+  EXPECT_THAT(documents(good + at("1")), ElementsAre(HasSubstr(":3: its document has no lines; write '-'")));
+}
+
 TEST_F(Tree, ACaseMustStandAtALineOfItsDocument) {
   EXPECT_THAT(documents("freeze race\t1-170\tDescription\titem\tit fails\tnot covered: why\n"),
               ElementsAre(HasSubstr("a stands at no line")));
