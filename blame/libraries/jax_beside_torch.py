@@ -1,4 +1,4 @@
-# api: cu code: 900|906; any thread of XLA's may make the call: then the line where the capturing thread stood
+# api: cu code: 900|906 silent: any; any thread of XLA's may make the call: then the line where the capturing thread stood
 import os
 
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # A cuMemAlloc for each array.
@@ -13,4 +13,4 @@ y = x + 1
 torch.cuda.synchronize()
 with torch.cuda.graph(torch.cuda.CUDAGraph()):
     y = x + 1
-    double(jax.numpy.ones(1 << 24)).block_until_ready()  # CULPRIT
+    double(jax.numpy.ones(1 << 24)).block_until_ready()  # SILENT CULPRIT

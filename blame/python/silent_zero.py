@@ -1,4 +1,4 @@
-# api: none silent: cuMemset
+# api: none silent: cuLaunchKernel
 import torch
 
 g = torch.cuda.CUDAGraph()
