@@ -92,6 +92,7 @@ if str(seen) == "ok > ok":
 import os
 os.environ["NCCL_SOCKET_IFNAME"] = "lo"
 import torch
+import torch.distributed._functional_collectives  # 2.6 uses it in forward() and does not import it.
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.nn.parallel.distributed import _MixedPrecision
 torch.cuda.set_device(0)

@@ -2,11 +2,12 @@
 //
 // LibTorch's streams do not wait for the legacy default stream. A program that uploads its input there, with
 // non_blocking=True, and replays on another stream has an upload that is still pending when the replay reads. From
-// pageable memory the call returns once the bytes are staged, so it can't be taken for a wait either. A kernel that
-// spins keeps the default stream busy here; in a program that is whatever was launched before.
+// pageable memory the call returns once the bytes are staged, so it can't be taken for a wait either. A host
+// function holds the default stream here; in a program whatever was launched before does.
 //
 // Alone:  g++ cases/replay/copy_on_another_stream.cpp $(ci/libtorch --flags) -o copy_on_another_stream
 
+#include "fixtures/cuda/gate.h"
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"
 
@@ -24,22 +25,18 @@ RECAPTURE_CASE = {
               {"FixCopyOnTheReplayStream", "Copy on the stream that the graph is replayed on."}},
 };
 
-namespace {
-constexpr int64_t kCycles = 1'000'000'000;  // Half a second, and much longer than the host takes for a step.
-}  // namespace
-
 class CopyOnAnotherStream : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     x = at::full({1}, 3.0, at::kCUDA);
-    at::cuda::sleep(1);  // Loads the kernel.
     graph->capture_begin();
     y = x * 2;
     EXPECT_GT(captured_nodes(stream), 0);
     graph->capture_end();
     graph->replay();
+    values(y);  // Loads what reading launches.
     ASSERT_CUDA(cudaDeviceSynchronize());
   }
 
@@ -49,15 +46,19 @@ class CopyOnAnotherStream : public GpuTest {
     for (const int value : {5, 7, 9}) {
       const at::Tensor source = at::full({1}, 1.0 * value, at::TensorOptions().pinned_memory(pinned));
       at::cuda::CUDAEvent uploaded;
+      gate.close();
+      EXPECT_EQ(gate.hold(uploading), cudaSuccess);
       {
         const c10::cuda::CUDAStreamGuard guard(uploading);
-        at::cuda::sleep(kCycles);
         x.copy_(source, /*non_blocking=*/true);
         uploaded.record(uploading);
       }
       if (waits) uploaded.block(stream);
       graph->replay();
+      const bool stands_behind_the_gate = waits || uploading == stream;
+      if (stands_behind_the_gate) gate.open();
       all.push_back(values(y)[0]);
+      gate.open();
       EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     }
     return all;
@@ -65,6 +66,7 @@ class CopyOnAnotherStream : public GpuTest {
 
   static c10::cuda::CUDAStream legacy() { return c10::cuda::getDefaultCUDAStream(0); }
 
+  Gate gate;
   at::Tensor x, y;
   const std::vector<double> stale{6, 10, 14}, right{10, 14, 18};
 };

@@ -39,8 +39,9 @@ class NothingCaptured : public GpuTest {
     ASSERT_CUDA(cudaDeviceSynchronize());
   }
 
-  // What a replay makes of a 5.
+  // What a replay makes of a 5, once all is done that was launched before.
   std::string replay() {
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     x.fill_(5);
     graph->replay();
     return std::to_string(std::lround(values(x)[0]));

@@ -92,8 +92,8 @@ TEST_F(Triage, IsWrittenOnceItDidWhatItClaims) {
   EXPECT_THAT(report, HasSubstr("## Versions\n"));
   EXPECT_THAT(report, HasSubstr("graphed_model = torch.cuda.make_graphed_callables(model, (sample_x,))\n"));
   EXPECT_THAT(report, HasSubstr("https://github.com/pytorch/pytorch/issues/181723"));
-  EXPECT_THAT(report, HasSubstr("It shows in LibTorch 2.11.0"));
-  EXPECT_THAT(report, HasSubstr("holds: 2.11.0, NVIDIA H100 80GB HBM3; 2.11.0, NVIDIA H200"));
+  EXPECT_THAT(report, ContainsRegex("It shows (in|from) LibTorch 2[.]"));
+  EXPECT_THAT(report, ContainsRegex("holds: .*2[.]11[.]0, NVIDIA H100 80GB HBM3; 2[.]11[.]0, NVIDIA H200"));
   const std::string program = files.at(kPython + "/Reproduces.py");
   EXPECT_THAT(program, HasSubstr("\nmodel.weight.grad = None\n"));
   EXPECT_THAT(program, HasSubstr("documented = \"[22.0, 44.0, 66.0, 88.0]\""));
@@ -144,10 +144,10 @@ TEST_F(Triage, WritesDownTheCallsBetweenThePrograms) {
   const size_t object = program.find("object_1 = c_api.PyBytes_FromStringAndSize(b\" \", 1)\n");
   const size_t log =
       program.find("nvrtc.nvrtcGetProgramLog(program, ctypes.c_void_p(c_api.PyBytes_AsString(object_1)))");
-  const size_t load = program.find("seen_1 = run(PROGRAM_1, count=\"3\"");
+  const size_t load = program.find("seen_2 = run(PROGRAM_1, count=\"3\"");
   EXPECT_LT(object, log);
   EXPECT_LT(log, load);
-  EXPECT_LT(load, program.find("\nseen = seen_2\n"));
+  EXPECT_LT(load, program.find("\nseen = seen_3\n"));
   // A program cannot show what lies in the memory of another library.
   EXPECT_EQ(files.count(test + "/ControlLogIsNulAlone.py"), 0U);
   const std::string report = files.at(test + "/REPORT.md");
@@ -453,7 +453,7 @@ TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
     }
     EXPECT_EQ(sent.size(), today.size());
   }
-  EXPECT_GE(count, 1U);
+  EXPECT_GE(count, 4U);
 }
 
 }  // namespace
