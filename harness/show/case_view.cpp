@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "harness/case/events.h"
+#include "harness/judge/bounds.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/record/visible.h"
@@ -279,6 +280,9 @@ std::string expectations_text(const CaseView& view) {
       text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), e.result,
                           e.seen.empty() ? "" : ", " + e.seen);
       text += "    " + wrapped(e.why, 4) + "\n";
+      if (const std::string bounds = bounds_of(e); !bounds.empty()) {
+        text += fmt::format("    on record for {}; beyond that a guess\n", bounds);
+      }
       const std::string since = change.since.empty() ? "" : ", since " + change.since;
       const auto cited = sources_in(view, e.source);
       if (cited.empty()) text += "    " + wrapped(e.source + since, 4) + "\n";
