@@ -107,12 +107,12 @@ Course Courses::from(size_t first, Course course) {
   for (size_t now = 0; now < sides_.size(); ++now) {
     if (now == first || course.stands[now].result.empty()) continue;
     const Pair* both = now < first ? pair(now, first, test) : pair(before, now, test);
-    if (now < first || both == nullptr) {
-      leave_out(now, both == nullptr ? "not comparable" : both->compared.sentence);
+    if (both == nullptr || both->from.row == nullptr || both->to.row == nullptr || now < first) {
+      const std::string why = both == nullptr ? "" : both->compared.sentence;
+      leave_out(now, why.empty() ? "not comparable" : why);
       continue;
     }
-    const bool comparable = both->from.row != nullptr && both->to.row != nullptr;
-    const bool lacks = comparable && is_lacking(both->from), lacks_now = comparable && is_lacking(both->to);
+    const bool lacks = is_lacking(both->from), lacks_now = is_lacking(both->to);
     std::string sentence = both->compared.sentence;
     if (lacks && lacks_now) {
       sentence.clear();
@@ -206,8 +206,9 @@ std::string answer_of(const MachineCourse& one) {
 }  // namespace
 
 std::string as_text(const MachineCourse& one) {
-  const auto& [machine, sides, course] = one;
-  std::string text = machine + "\n";
+  const std::vector<Side>& sides = one.sides;
+  const Course& course = one.course;
+  std::string text = one.machine + "\n";
   // What follows each other and is alike is one line.
   auto border = course.borders.begin();
   std::vector<std::string> alike;
@@ -224,15 +225,13 @@ std::string as_text(const MachineCourse& one) {
       end_line();
       text += fmt::format("    {}\n", border->sentence);
       std::string since;
-      for (const UpstreamChange& change : border->upstream) {
-        const bool is_change = !border->upstream.front().what.empty();
-        if (is_change) since = change.since;
-        text += fmt::format("    {}: {}{}{}{}\n",
-                            is_change && change.what.empty() ? "and"
-                            : is_change                      ? change.what
-                                                             : "see " + change.title,
-                            change.number, change.since.empty() ? "" : ", since " + change.since,
-                            change.url.empty() ? "" : ", ", change.url);
+      // A change of cases/changes.toml, with the numbers that it has; or threads that the case cites.
+      const bool is_change = !border->upstream.empty() && !border->upstream.front().what.empty();
+      for (const UpstreamChange& its : border->upstream) {
+        const std::string what = !is_change ? "see " + its.title : its.what.empty() ? "and" : its.what;
+        text += fmt::format("    {}: {}{}{}{}\n", what, its.number, its.since.empty() ? "" : ", since " + its.since,
+                            its.url.empty() ? "" : ", ", its.url);
+        if (is_change) since = its.since;
       }
       text += fmt::format("    {}\n", bounds_of(since, *border, sides));
       if (!border->is_tight()) text += fmt::format("    between lie {}\n", between(*border, sides));

@@ -171,6 +171,7 @@ std::string upstream_cell(const Course& course, const std::vector<Side>& sides) 
 
 std::string names_of(const std::vector<std::string>& tests) {
   std::vector<std::string> names;
+  names.reserve(tests.size());
   for (const std::string& test : tests) names.push_back(name_of(test));
   return fmt::format("{}", fmt::join(names, ", "));
 }

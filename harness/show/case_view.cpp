@@ -280,15 +280,15 @@ std::string expectations_text(const CaseView& view) {
       text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), e.result,
                           e.seen.empty() ? "" : ", " + e.seen);
       text += "    " + wrapped(e.why, 4) + "\n";
-      if (const std::string bounds = bounds_of(e); !bounds.empty()) {
-        text += fmt::format("    on record for {}; beyond that a guess\n", bounds);
-      }
       const std::string since = change.since.empty() ? "" : ", since " + change.since;
       const auto cited = sources_in(view, e.source);
       if (cited.empty()) text += "    " + wrapped(e.source + since, 4) + "\n";
       for (const CitedSource* source : cited) {
         text += fmt::format("    {}{}: {}\n", source->id, since, source->title);
         text += "    " + source->url + "\n";
+      }
+      if (const std::string bounds = bounds_of(e); !bounds.empty()) {
+        text += fmt::format("    on record for {}; beyond that a guess\n", bounds);
       }
     }
   }
