@@ -98,12 +98,13 @@ Exit command_line(int argc, char** argv) {
   bool asks_version = false;
   app.add_flag("--version", asks_version, "The version, and the revision of the tree");
   require_values(argc, argv);
-  const Verb verbs[] = {
-      list_verb(app, root),    show_verb(app, root),      run_verb(app, root),    merge_verb(app),
-      tables_verb(app),        catalogue_verb(app, root), test_verb(app, root),   explain_verb(app, root),
-      blame_verb(app, root),   compare_verb(app, root),   gate_verb(app, root),   good_verb(app, root),
-      history_verb(app, root), page_verb(app, root),      expect_verb(app, root), ci_verb(app, root),
-      gather_verb(app, root),  news_verb(app, root),      triage_verb(app, root), help_verb(app)};
+  const Verb verbs[] = {list_verb(app, root),    show_verb(app, root),    run_verb(app, root),
+                        merge_verb(app),         tables_verb(app, root),  catalogue_verb(app, root),
+                        test_verb(app, root),    explain_verb(app, root), blame_verb(app, root),
+                        compare_verb(app, root), gate_verb(app, root),    good_verb(app, root),
+                        bisect_verb(app, root),  history_verb(app, root), page_verb(app, root),
+                        expect_verb(app, root),  ci_verb(app, root),      gather_verb(app, root),
+                        news_verb(app, root),    triage_verb(app, root),  help_verb(app)};
   if (const std::string word = verb_in(argc, argv); !word.empty()) require_verb(app, word);
   for (const Verb& verb : verbs) {
     for (CLI::Option* option : verb.command->get_options()) {
@@ -138,7 +139,7 @@ int main(int argc, char** argv) {
   // Only what starts processes has to end them before it ends itself.
   const std::string verb = recapture::verb_in(argc, argv);
   if (verb == "show" || verb == "merge" || verb == "compare" || verb == "gate" || verb == "history" || verb == "page" ||
-      verb == "gather" || verb == "news" || verb == "ci") {
+      verb == "gather" || verb == "bisect" || verb == "tables" || verb == "news" || verb == "ci") {
     std::signal(SIGPIPE, SIG_IGN);
   } else if (verb != "blame") {  // Its program's signals are as they were.
     recapture::own_the_processes();

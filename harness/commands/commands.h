@@ -12,6 +12,8 @@
 
 namespace recapture {
 
+struct MachineChoice;
+
 struct Verb {
   CLI::App* command;
   std::function<Exit()> act;
@@ -22,11 +24,12 @@ Verb list_verb(CLI::App& app, const std::string& root);
 Verb run_verb(CLI::App& app, const std::string& root);
 Verb show_verb(CLI::App& app, const std::string& root);
 Verb merge_verb(CLI::App& app);
-Verb tables_verb(CLI::App& app);
+Verb tables_verb(CLI::App& app, const std::string& root);
 Verb catalogue_verb(CLI::App& app, const std::string& root);
 Verb explain_verb(CLI::App& app, const std::string& root);
 Verb compare_verb(CLI::App& app, const std::string& root);
 Verb gate_verb(CLI::App& app, const std::string& root);
+Verb bisect_verb(CLI::App& app, const std::string& root);
 Verb good_verb(CLI::App& app, const std::string& root);
 Verb history_verb(CLI::App& app, const std::string& root);
 Verb page_verb(CLI::App& app, const std::string& root);
@@ -44,5 +47,15 @@ std::vector<Row> telling_rows(const Places& places, const std::string& release);
 // Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
 // be there yet, or a file that is no XML.
 void require_place_for_junit(const std::string& path, const std::string& record);
+
+// For what runs cases itself: this machine, or none if that was chosen. Throws Stop if there is no GPU, and that was not.
+void choose_this_machine(const Places& places, MachineChoice& choice);
+
+// A record below that folder of its own for each run, also of those that begin in the same second.
+std::string new_record(const std::string& folder);
+
+// Where the index of a folder's records may be: beside them, so that all who ask share it, or else where this user's
+// caches are.
+std::vector<std::string> places_for_index(const std::string& folder);
 
 }  // namespace recapture

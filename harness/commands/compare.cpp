@@ -5,7 +5,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <ctime>
 #include <filesystem>
@@ -64,25 +63,6 @@ Exit compare_sides(const Places& places, const Options& options) {
   return exit;
 }
 
-// While it lives, what is printed goes to standard error.
-class PrintedAside {
- public:
-  PrintedAside() : kept_(dup(STDOUT_FILENO)) {
-    flush_output();
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-  }
-  ~PrintedAside() {
-    flush_output();
-    dup2(kept_, STDOUT_FILENO);
-    close(kept_);
-  }
-  PrintedAside(const PrintedAside&) = delete;
-  PrintedAside& operator=(const PrintedAside&) = delete;
-
- private:
-  int kept_;
-};
-
 // "2.6.0" of "2.6": the newest that is built.
 std::string built_release(const Places& places, const std::string& word) {
   std::string found = word;
@@ -128,23 +108,10 @@ std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so
   return cases;
 }
 
-// Of its own for each run, also of those that begin in the same second.
-std::string new_record(const std::string& folder) {
-  const std::string first = fmt::format("{}/{:%Y%m%d-%H%M%S}", folder, fmt::gmtime(std::time(nullptr)));
-  std::string path = first + ".jsonl";
-  for (int n = 2; std::filesystem::exists(path); ++n) path = fmt::format("{}.{}.jsonl", first, n);
-  return path;
-}
-
 // Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
 void run_missing(const Places& places, Options& options, const Policy& policy, const Background& background) {
   for (std::string* side : {&options.from, &options.to}) *side = built_release(places, *side);
-  own_the_processes();
-  const Machine machine = ask_machine(places);
-  if (machine.gpus == 0 && options.machine.gpu != "none") {
-    throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
-  }
-  if (machine.gpus > 0) options.machine = {machine.gpu, machine.driver, options.machine.cuda_runtime};
+  choose_this_machine(places, options.machine);
   const auto cases = missing(comparison_so_far(places, options, background), policy, background);
   if (cases && cases->empty()) return;
   const PrintedAside aside;
@@ -193,6 +160,22 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, Options
 }
 
 }  // namespace
+
+std::string new_record(const std::string& folder) {
+  const std::string first = fmt::format("{}/{:%Y%m%d-%H%M%S}", folder, fmt::gmtime(std::time(nullptr)));
+  std::string path = first + ".jsonl";
+  for (int n = 2; std::filesystem::exists(path); ++n) path = fmt::format("{}.{}.jsonl", first, n);
+  return path;
+}
+
+void choose_this_machine(const Places& places, MachineChoice& choice) {
+  own_the_processes();
+  const Machine machine = ask_machine(places);
+  if (machine.gpus == 0 && choice.gpu != "none") {
+    throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
+  }
+  if (machine.gpus > 0) choice = {machine.gpu, machine.driver, choice.cuda_runtime};
+}
 
 Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();

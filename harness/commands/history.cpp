@@ -26,17 +26,6 @@ struct Options {
   bool json = false;
 };
 
-// Beside the records, so that all who ask share it, or else where this user's caches are.
-std::vector<std::string> places_for_index(const std::string& folder) {
-  std::error_code error;
-  const std::string real = fs::canonical(folder, error).string();
-  std::vector<std::string> places = {real + "/.recapture.sqlite"};
-  if (cache_folder().empty()) return places;
-  const fs::path caches = fs::weakly_canonical(cache_folder() + "/history", error);
-  if (!error) places.push_back((caches / (hash_of(real) + ".sqlite")).string());
-  return places;
-}
-
 // By case the tests that are named; no tests for all that the records have of it.
 using Named = std::map<std::string, std::vector<std::string>>;
 
@@ -162,6 +151,16 @@ Exit history(const Places& places, const Options& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> places_for_index(const std::string& folder) {
+  std::error_code error;
+  const std::string real = fs::canonical(folder, error).string();
+  std::vector<std::string> places = {real + "/.recapture.sqlite"};
+  if (cache_folder().empty()) return places;
+  const fs::path caches = fs::weakly_canonical(cache_folder() + "/history", error);
+  if (!error) places.push_back((caches / (hash_of(real) + ".sqlite")).string());
+  return places;
+}
 
 Verb history_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();

@@ -285,6 +285,10 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
     if (read.left_out > 0) {
       print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
     }
+    if (everything && fs::exists(catalogue_path(places.root))) {
+      const std::string text = gaps(all, read_matrix(places.root), read_catalogue(places.root));
+      if (!text.empty()) print("no record\n{}\n", text);
+    }
     print_last_words(all);
   }
   wrong.tell();

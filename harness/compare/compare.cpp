@@ -32,34 +32,6 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
   return all;
 }
 
-// The entry of cases/changes.toml that holds on one side alone; else the threads that the case itself cites.
-std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
-  const Change* found = nullptr;
-  for (const Change& change : background.changes) {
-    for (const Expectation& e : change.expectations) {
-      if (e.test != pair.compared.test) continue;
-      const bool before = e.where.covers(pair.from.run->record), now = e.where.covers(pair.to.run->record);
-      if (before != now && (found == nullptr || now)) found = &change;
-    }
-  }
-  if (found != nullptr) {
-    auto all = named_sources(found->number, background.sources);
-    if (all.empty()) all.push_back({"", found->number, "", "", ""});
-    for (UpstreamChange& one : all) one.since = found->since;
-    all.front().what = found->what;
-    return all;
-  }
-  std::vector<UpstreamChange> all;
-  if (pair.same_error) return all;  // Which none of the case's threads is about.
-  if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
-    for (const Json& source : one->sources) {
-      if (text_at(source, "document") != "upstream") continue;
-      for (UpstreamChange& cited : named_sources(text_at(source, "heading"), background.sources)) all.push_back(cited);
-    }
-  }
-  return all;
-}
-
 // What to do: the remedies that hold now; where the failure is gone, those that nobody needs any more.
 std::vector<std::string> fixes_of(const Pair& pair, const Results& to, const Background& background) {
   std::vector<std::string> fixes;
@@ -163,6 +135,33 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
 }
 
 }  // namespace
+
+std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
+  const Change* found = nullptr;
+  for (const Change& change : background.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (e.test != pair.compared.test) continue;
+      const bool before = e.where.covers(pair.from.run->record), now = e.where.covers(pair.to.run->record);
+      if (before != now && (found == nullptr || now)) found = &change;
+    }
+  }
+  if (found != nullptr) {
+    auto all = named_sources(found->number, background.sources);
+    if (all.empty()) all.push_back({"", found->number, "", "", ""});
+    for (UpstreamChange& one : all) one.since = found->since;
+    all.front().what = found->what;
+    return all;
+  }
+  std::vector<UpstreamChange> all;
+  if (pair.same_error) return all;  // Which none of the case's threads is about.
+  if (const CatalogueCase* one = background.find(case_of(pair.compared.test))) {
+    for (const Json& source : one->sources) {
+      if (text_at(source, "document") != "upstream") continue;
+      for (UpstreamChange& cited : named_sources(text_at(source, "heading"), background.sources)) all.push_back(cited);
+    }
+  }
+  return all;
+}
 
 std::string_view word(Consequence consequence) { return kWords.at(static_cast<size_t>(consequence)); }
 bool hurts(Consequence consequence) { return consequence <= Consequence::ErrorChanged; }

@@ -29,21 +29,6 @@ constexpr std::array<std::array<Consequence, 5>, 5> kTable = {{
     {{kGone, kGone, kError, kSame, kSilent}},  // Ends
     {{kGone, kLoud, kLoud, kLoud, kSame}},     // Silent
 }};
-// Drivers add a version to the names of their calls, and another one in the next release.
-std::string without_versions(const std::string& text) {
-  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
-  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
-  return std::regex_replace(text, kVersioned, "$1");
-}
-
-std::string cut(const std::string& text, size_t most = 100) {
-  std::string line = visible(text.substr(0, text.find('\n')));
-  if (line.size() <= most) return line;
-  size_t end = most - 3;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
-  return line.substr(0, end) + "...";
-}
-
 // "CUDA error 900", or the text of what was raised.
 std::string failure_words(const std::string& failure) {
   if (const int code = code_of_failure(failure); code != 0) return fmt::format("CUDA error {}", code);
@@ -358,6 +343,20 @@ class Comparer {
   const Background& background_;
 };
 }  // namespace
+
+std::string without_versions(const std::string& text) {
+  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
+  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
+  return std::regex_replace(text, kVersioned, "$1");
+}
+
+std::string cut(const std::string& text, size_t most) {
+  std::string line = visible(text.substr(0, text.find('\n')));
+  if (line.size() <= most) return line;
+  size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
+  return line.substr(0, end) + "...";
+}
 
 State state_of(const Row& row) {
   if (row.result == Result::Inapplicable) return State::Lacking;

@@ -35,6 +35,12 @@ std::string machine_words(const Json& environment) {
   return visible(words + (axis.empty() ? "" : ", " + axis));
 }
 
+// Of a run that put another in the place of LibTorch's own: ", CUDA runtime 12.9"; else "".
+std::string runtime_words(const Json& environment) {
+  return environment.contains("cuda_runtime_by") ? visible(", CUDA runtime " + text_at(environment, "cuda_runtime"))
+                                                 : "";
+}
+
 bool is_broken(const Json& environment) {
   return break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
 }
@@ -334,8 +340,10 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
   });
   std::map<std::string, MachineSides> machines;  // By key.
   for (Record& record : records) {
-    MachineSides& here = machines[machine_key(record.environment)];
-    here.name = machine_words(record.environment);
+    const std::string chosen_runtime = runtime_words(record.environment);
+    MachineSides& here = machines[machine_key(record.environment) + chosen_runtime];
+    if (here.name.empty()) here.environment = record.environment;
+    here.name = machine_words(record.environment) + chosen_runtime;
     const std::string release = record.where("release"), runtime = record.where("cuda_runtime");
     const auto is_it = [&](const Side& side) { return side.name == release; };
     auto side = std::find_if(here.releases.begin(), here.releases.end(), is_it);

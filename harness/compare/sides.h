@@ -29,9 +29,10 @@ struct BothSides {
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const Background& background);
 
-// One machine (GPU, driver, variables) with all that ran on it, each judged by its own code.
+// One machine (GPU, driver, variables, a chosen CUDA runtime) with all that ran on it, each judged by its own code.
 struct MachineSides {
   std::string name;                  // "NVIDIA H200, driver 580.159.04"
+  Json environment;                  // Of its newest run.
   std::vector<Side> releases;        // What `compare` compares: a side a release, the oldest first.
   std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes, all but the newest run's.
 };

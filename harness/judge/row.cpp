@@ -8,6 +8,7 @@
 
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
+#include "harness/judge/bounds.h"
 
 namespace recapture {
 namespace {
@@ -162,8 +163,8 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     row.source = expected->source;
     if (row.verdict == Verdict::AsExpected && expected->guessed_for(record.where("release"))) {
       row.verdict = Verdict::Inconclusive;
-      row.seen += fmt::format("{}what is expected of {} is a guess: no record shows it", row.seen.empty() ? "" : "; ",
-                              row.release);
+      row.seen += fmt::format("{}what is expected of {} is a guess: it is on record for {} alone",
+                              row.seen.empty() ? "" : "; ", row.release, bounds_of(*expected));
     }
     if (expected->open_question() && row.verdict == Verdict::AsExpected && !twice_confirmed(record, test)) {
       row.verdict = Verdict::Inconclusive;  // The run was killed before it could ask again.

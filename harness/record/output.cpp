@@ -22,6 +22,17 @@ void print_text(const std::string& text) { note(std::fwrite(text.data(), 1, text
 
 void flush_output() { note(std::fflush(stdout) != 0); }
 
+PrintedAside::PrintedAside() : kept_(dup(STDOUT_FILENO)) {
+  flush_output();
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+PrintedAside::~PrintedAside() {
+  flush_output();
+  dup2(kept_, STDOUT_FILENO);
+  close(kept_);
+}
+
 int output_error() {
   flush_output();
   return first_error == EPIPE ? 0 : first_error;

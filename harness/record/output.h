@@ -17,6 +17,18 @@ void print(fmt::format_string<T...> format, T&&... values) {
 
 void flush_output();
 
+// While it lives, what is printed goes to standard error.
+class PrintedAside {
+ public:
+  PrintedAside();
+  ~PrintedAside();
+  PrintedAside(const PrintedAside&) = delete;
+  PrintedAside& operator=(const PrintedAside&) = delete;
+
+ private:
+  int kept_;
+};
+
 // The first error of all of that; 0 if there was none, or if only the reader has gone.
 int output_error();
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "harness/case/events.h"
+#include "harness/judge/bounds.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/record/visible.h"
@@ -285,6 +286,9 @@ std::string expectations_text(const CaseView& view) {
       for (const CitedSource* source : cited) {
         text += fmt::format("    {}{}: {}\n", source->id, since, source->title);
         text += "    " + source->url + "\n";
+      }
+      if (const std::string bounds = bounds_of(e); !bounds.empty()) {
+        text += fmt::format("    on record for {}; beyond that a guess\n", bounds);
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "harness/show/overview.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -107,6 +108,43 @@ std::string surprises(const std::vector<OnMachine>& all) {
     if (!lines.empty()) text += name_of_machine(one) + "\n" + lines;
   }
   return text;
+}
+
+std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::string>& matrix,
+                 const Catalogue& catalogue) {
+  std::map<std::string, std::set<std::string>> releases;  // By GPU.
+  std::string tests;
+  for (const OnMachine& one : all) {
+    const Record& record = one.newest->record;
+    const std::string gpu = record.where("gpu"), release = record.where("release");
+    const bool is_all = !record.environment.contains("cuda_runtime_by") && axis_of(record.environment).empty();
+    if (one.broken != Break::Nothing || gpu.empty() || !is_version(release) || !is_all) continue;
+    releases[gpu].insert(release);
+    std::set<std::string> planned;
+    for (const Latest& latest : one.rows) planned.insert(latest.row->test);
+    std::vector<std::string> cases;
+    size_t lacking = 0;
+    for (const CatalogueCase& its : catalogue) {
+      const auto lacks = [&](const CatalogueTest& test) { return planned.count(its.id + "." + test.name) == 0; };
+      const auto count = static_cast<size_t>(std::count_if(its.tests.begin(), its.tests.end(), lacks));
+      if (count > 0) cases.push_back(its.id);
+      lacking += count;
+    }
+    if (lacking == 0) continue;
+    constexpr size_t kFewCases = 3;
+    const size_t more = cases.size() > kFewCases ? cases.size() - kFewCases : 0;
+    cases.resize(cases.size() - more);
+    tests += fmt::format("  {}: {} {} of {}{}\n", one.machine, lacking, lacking == 1 ? "test" : "tests",
+                         fmt::join(cases, ", "), more == 0 ? "" : fmt::format(" and {} more cases", more));
+  }
+  std::string text;
+  for (const auto& [gpu, known] : releases) {
+    std::vector<std::string> missing;
+    std::copy_if(matrix.begin(), matrix.end(), std::back_inserter(missing),
+                 [&, &its = known](const std::string& release) { return its.count(release) == 0; });
+    if (!missing.empty()) text += fmt::format("  {}: {}\n", gpu, fmt::join(missing, ", "));
+  }
+  return text + tests;
 }
 
 std::string last_line(const std::vector<OnMachine>& all) {

@@ -1,0 +1,297 @@
+#include "harness/compare/bisect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "harness/judge/rate.h"
+#include "harness/judge/version.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace {
+
+constexpr const char* kNotOnRecord = "not on record";
+
+bool is_lacking(const Seen& seen) { return state_of(*seen.row) == State::Lacking; }
+
+// What pairs_of() calls the same, as nobody is harmed by it, and is another result.
+std::string better(const Pair& pair, const std::string& from, const std::string& to) {
+  const bool now_works = state_of(*pair.to.row) == State::Works;
+  if (now_works == (state_of(*pair.from.row) == State::Works)) return "";
+  if (!now_works) return fmt::format("held in {}; in {} it does not", from, to);
+  return fmt::format("{} in {}; in {} it holds", is_lacking(pair.from) ? "was not there" : "did not hold", from, to);
+}
+
+}  // namespace
+
+std::vector<size_t> Course::known() const {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < stands.size(); ++i) {
+    if (!stands[i].result.empty()) all.push_back(i);
+  }
+  return all;
+}
+
+std::vector<Side> with_gaps(std::vector<Side> releases, const std::vector<std::string>& matrix) {
+  releases.erase(
+      std::remove_if(releases.begin(), releases.end(), [](const Side& side) { return !is_version(side.name); }),
+      releases.end());
+  for (const std::string& release : matrix) {
+    const auto is_it = [&](const Side& side) { return side.name == release; };
+    if (std::none_of(releases.begin(), releases.end(), is_it)) releases.push_back({release, {}});
+  }
+  std::stable_sort(releases.begin(), releases.end(),
+                   [](const Side& a, const Side& b) { return older(a.name, b.name); });
+  return releases;
+}
+
+Background observed(Background background) {
+  background.rules.expectations.clear();
+  return background;
+}
+
+Courses::Courses(const std::vector<Side>& sides, const Background& background)
+    : sides_(sides), background_(background) {
+  results_.reserve(sides.size());
+  for (const Side& side : sides) results_.emplace_back(side);
+}
+
+const Pair* Courses::pair(size_t from, size_t to, const std::string& test) {
+  const auto [known, is_new] = pairs_.emplace(std::pair(from, to), std::map<std::string, Pair>());
+  if (is_new) {
+    for (Pair& pair : pairs_of(sides_[from], sides_[to], background_)) {
+      const std::string id = pair.compared.test;
+      known->second.emplace(id, std::move(pair));
+    }
+  }
+  const auto found = known->second.find(test);
+  return found == known->second.end() ? nullptr : &found->second;
+}
+
+Stand Courses::stand(size_t side, const std::string& test) const {
+  Stand stand;
+  if (sides_[side].runs.empty()) {
+    stand.why_not = kNotOnRecord;
+    return stand;
+  }
+  const auto& seen = results_[side].of(test);
+  if (seen.empty()) {
+    stand.why_not = results_[side].why_not(test);
+    return stand;
+  }
+  const Row& row = *seen.front().row;
+  stand.record = seen.front().run->record.path;
+  stand.seen = cut(row.seen);
+  const auto occurred = [](const Seen& one) { return one.row->result != Result::Unseen; };
+  if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
+    stand.why_not = fmt::format("{}: {}", word(row.verdict), stand.seen);
+  } else if (std::none_of(seen.begin(), seen.end(), occurred) && seen.size() < kFewestRuns) {
+    stand.why_not = fmt::format("insufficient data: a race that did not occur in {} run{}, and {} would be needed",
+                                seen.size(), seen.size() == 1 ? "" : "s", kFewestRuns);
+  } else {
+    stand.result = word(row.result);
+  }
+  return stand;
+}
+
+// From that side on, over all that can be compared with the one before.
+Course Courses::from(size_t first, Course course) {
+  const std::string& test = course.test;
+  const auto leave_out = [&](size_t side, const std::string& why) {
+    course.stands[side].result.clear();
+    course.stands[side].why_not = why;
+  };
+  size_t before = first;
+  for (size_t now = 0; now < sides_.size(); ++now) {
+    if (now == first || course.stands[now].result.empty()) continue;
+    const Pair* both = now < first ? pair(now, first, test) : pair(before, now, test);
+    if (both == nullptr || both->from.row == nullptr || both->to.row == nullptr || now < first) {
+      const std::string why = both == nullptr ? "" : both->compared.sentence;
+      leave_out(now, why.empty() ? "not comparable" : why);
+      continue;
+    }
+    const bool lacks = is_lacking(both->from), lacks_now = is_lacking(both->to);
+    std::string sentence = both->compared.sentence;
+    if (lacks && lacks_now) {
+      sentence.clear();
+    } else if (both->compared.consequence == Consequence::Same) {
+      const bool is_failure = both->to.row->kind == Kind::Reproduces;
+      sentence = is_failure ? "" : better(*both, sides_[before].name, sides_[now].name);
+    } else if (both->compared.consequence == Consequence::Unknown && lacks == lacks_now) {
+      leave_out(now, sentence);
+      continue;
+    }
+    if (!sentence.empty()) {
+      course.borders.push_back({before, now, both->compared.consequence, sentence, upstream_of(*both, background_)});
+    }
+    before = now;
+  }
+  return course;
+}
+
+Course Courses::of(const std::string& test) {
+  Course all{test, {}, {}};
+  for (size_t i = 0; i < sides_.size(); ++i) all.stands.push_back(stand(i, test));
+  // Not all need be comparable: some ran other code. Of those that are, the most.
+  Course most = all;
+  const std::vector<size_t> clear = all.known();
+  for (size_t i = 0; i < clear.size(); ++i) {
+    if (i > 0 && most.known().size() >= clear.size() - i) break;
+    Course course = from(clear[i], all);
+    if (i == 0 || course.known().size() > most.known().size()) most = std::move(course);
+  }
+  return most;
+}
+
+std::string between(const Border& border, const std::vector<Side>& sides) {
+  std::vector<std::string> names;
+  for (size_t i = border.from + 1; i < border.to; ++i) names.push_back(sides[i].name);
+  constexpr size_t kFew = 3;
+  return names.size() <= kFew ? fmt::format("{}", fmt::join(names, ", ")) : names.front() + " to " + names.back();
+}
+
+std::string bounds_of(const std::string& since, const Border& border, const std::vector<Side>& sides) {
+  const std::string &from = sides[border.from].name, &to = sides[border.to].name;
+  const bool can_tell = is_version(from) && is_version(to);
+  if (can_tell && !since.empty() && !older(from, since)) {
+    return fmt::format("the records contradict {}: {} does not have it yet", since, from);
+  }
+  if (can_tell && !since.empty() && older(to, since)) {
+    return fmt::format("the records contradict {}: {} has it already", since, to);
+  }
+  if (border.is_tight()) return "bounded by records on both sides";
+  return fmt::format("{} is a guess: the records say after {} and not after {}", since.empty() ? "the release" : since,
+                     from, to);
+}
+
+std::optional<size_t> next_to_run(const Course& course, const std::vector<bool>& can_run) {
+  const std::vector<size_t> known = course.known();
+  std::vector<size_t> left;
+  for (size_t i = 0; i < can_run.size(); ++i) {
+    if (can_run[i] && course.stands[i].result.empty()) left.push_back(i);
+  }
+  if (left.empty()) return std::nullopt;
+  if (known.empty() || left.front() < known.front()) return left.front();
+  if (left.back() > known.back()) return left.back();
+  for (const Border& border : course.borders) {
+    std::vector<size_t> inside;
+    std::copy_if(left.begin(), left.end(), std::back_inserter(inside),
+                 [&](size_t i) { return i > border.from && i < border.to; });
+    if (!inside.empty()) return inside[inside.size() / 2];
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// "no change from 2.6.0 to 2.15.0", and what else is known at the end.
+std::string answer_of(const MachineCourse& one) {
+  const auto known = one.course.known();
+  if (known.empty()) return "nothing is known of any release";
+  const auto name = [&](size_t side) { return one.sides[side].name; };
+  if (known.size() == 1) return fmt::format("nothing to compare {} with", name(known.front()));
+  if (one.course.borders.empty())
+    return fmt::format("no change from {} to {}", name(known.front()), name(known.back()));
+  std::vector<std::string> answers;
+  for (const Border& border : one.course.borders) {
+    answers.push_back(border.is_tight()
+                          ? fmt::format("{} changed it", name(border.to))
+                          : fmt::format("it changed after {} and not after {}", name(border.from), name(border.to)));
+  }
+  return fmt::format("{}", fmt::join(answers, "; "));
+}
+
+}  // namespace
+
+std::string as_text(const MachineCourse& one) {
+  const std::vector<Side>& sides = one.sides;
+  const Course& course = one.course;
+  std::string text = one.machine + "\n";
+  // What follows each other and is alike is one line.
+  auto border = course.borders.begin();
+  std::vector<std::string> alike;
+  std::optional<size_t> last;
+  const auto end_line = [&]() {
+    if (!last) return;
+    const Stand& stand = course.stands[*last];
+    text +=
+        fmt::format("  {}: {}{}{}\n", fmt::join(alike, ", "), stand.result, stand.seen.empty() ? "" : "  ", stand.seen);
+    alike.clear();
+  };
+  for (const size_t side : course.known()) {
+    if (border != course.borders.end() && side == border->to) {
+      end_line();
+      text += fmt::format("    {}\n", border->sentence);
+      std::string since;
+      // A change of cases/changes.toml, with the numbers that it has; or threads that the case cites.
+      const bool is_change = !border->upstream.empty() && !border->upstream.front().what.empty();
+      for (const UpstreamChange& its : border->upstream) {
+        const std::string what = !is_change ? "see " + its.title : its.what.empty() ? "and" : its.what;
+        text += fmt::format("    {}: {}{}{}{}\n", what, its.number, its.since.empty() ? "" : ", since " + its.since,
+                            its.url.empty() ? "" : ", ", its.url);
+        if (is_change) since = its.since;
+      }
+      text += fmt::format("    {}\n", bounds_of(since, *border, sides));
+      if (!border->is_tight()) text += fmt::format("    between lie {}\n", between(*border, sides));
+      ++border;
+    }
+    alike.push_back(sides[side].name);
+    last = side;
+  }
+  end_line();
+  std::vector<std::pair<std::string, std::vector<std::string>>> unknown;  // By why.
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const Stand& stand = course.stands[i];
+    if (!stand.result.empty()) continue;
+    const auto known =
+        std::find_if(unknown.begin(), unknown.end(), [&](const auto& u) { return u.first == stand.why_not; });
+    (known == unknown.end() ? unknown.emplace_back(stand.why_not, std::vector<std::string>()) : *known)
+        .second.push_back(sides[i].name);
+  }
+  for (const auto& [why, names] : unknown) text += fmt::format("  {}: {}\n", fmt::join(names, ", "), why);
+  return text + fmt::format("  {}\n", answer_of(one));
+}
+
+Json as_json(const MachineCourse& one) {
+  const auto& [machine, sides, course] = one;
+  Json json = {
+      {"machine", machine}, {"releases", Json::array()}, {"changes", Json::array()}, {"answer", answer_of(one)}};
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const Stand& stand = course.stands[i];
+    Json side = {{"release", sides[i].name}};
+    if (stand.result.empty()) {
+      side["why_not"] = stand.why_not;
+    } else {
+      side.update({{"result", stand.result}, {"seen", stand.seen}, {"record", stand.record}});
+    }
+    json["releases"].push_back(side);
+  }
+  for (const Border& border : course.borders) {
+    Json change = {{"from", sides[border.from].name},
+                   {"to", sides[border.to].name},
+                   {"between", Json::array()},
+                   {"sentence", border.sentence},
+                   {"upstream", Json::array()}};
+    for (size_t i = border.from + 1; i < border.to; ++i) change["between"].push_back(sides[i].name);
+    for (const UpstreamChange& its : border.upstream) {
+      change["upstream"].push_back(
+          {{"number", its.number}, {"what", its.what}, {"since", its.since}, {"url", its.url}});
+    }
+    json["changes"].push_back(change);
+  }
+  return json;
+}
+
+Exit exit_for(const std::vector<MachineCourse>& all) {
+  bool any = false, open = false;
+  for (const MachineCourse& one : all) {
+    any = any || one.course.known().size() > 1;
+    open = open || std::any_of(one.course.borders.begin(), one.course.borders.end(),
+                               [](const Border& border) { return !border.is_tight(); });
+  }
+  return any && !open ? Exit::AsExpected : Exit::Inconclusive;
+}
+
+}  // namespace recapture

@@ -1,0 +1,395 @@
+#include "harness/page/tables.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "harness/compare/bisect.h"
+#include "harness/compare/sides.h"
+#include "harness/judge/version.h"
+#include "harness/page/markdown.h"
+
+namespace recapture {
+namespace {
+
+// One machine's releases, with those that it has no record of.
+struct Column {
+  std::string machine;
+  std::vector<Side> sides;
+};
+
+// Without its driver, where no other machine has that GPU with another one.
+std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::vector<std::string>& matrix) {
+  static const std::regex kDriver(", driver [^,]*");
+  std::map<std::string, std::set<std::string>> drivers;  // By GPU.
+  for (const MachineSides& machine : machines) {
+    drivers[text_at(machine.environment, "gpu")].insert(text_at(machine.environment, "driver"));
+  }
+  std::vector<Column> columns;
+  for (MachineSides& machine : machines) {
+    const bool one_driver = drivers.at(text_at(machine.environment, "gpu")).size() == 1;
+    columns.push_back({one_driver ? std::regex_replace(machine.name, kDriver, "") : machine.name,
+                       with_gaps(std::move(machine.releases), matrix)});
+  }
+  return columns;
+}
+
+std::vector<Column> columns_of(TableInput& input) {
+  return columns_of(sides_by_machine(std::move(input.records), input.background), input.matrix);
+}
+
+// What a test shows on one machine, and on those that have no more to tell.
+struct Told {
+  const std::vector<Side>* sides;
+  Course course;
+  std::string on;  // "NVIDIA H200; NVIDIA H100 80GB HBM3 for 2.11.0"
+
+  const std::string& release(size_t side) const { return (*sides)[side].name; }
+};
+
+class Machines {
+ public:
+  explicit Machines(TableInput& input) : columns_(columns_of(input)) {
+    courses_.reserve(columns_.size());
+    for (const Column& column : columns_) courses_.emplace_back(column.sides, input.background);
+  }
+
+  // Those that know most releases come first.
+  std::vector<Told> of(const std::string& test) {
+    std::vector<Told> all, kept;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      Told told{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
+      if (!told.course.known().empty()) all.push_back(std::move(told));
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Told& a, const Told& b) { return a.course.known().size() > b.course.known().size(); });
+    for (Told& told : all) {
+      const auto more = std::find_if(kept.begin(), kept.end(), [&](const Told& known) { return says(known, told); });
+      if (more == kept.end()) {
+        kept.push_back(std::move(told));
+        continue;
+      }
+      more->on += "; " + told.on;
+      if (told.course.known().size() == more->course.known().size()) continue;
+      std::vector<std::string> releases;
+      for (const size_t side : told.course.known()) releases.push_back(told.release(side));
+      more->on += fmt::format(" for {}", fmt::join(releases, ", "));
+    }
+    return kept;
+  }
+
+  // Which releases each of them has records of.
+  std::string on_record() const {
+    std::string text;
+    for (const Column& column : columns_) {
+      std::vector<std::string> releases;
+      for (const Side& side : column.sides) {
+        if (!side.runs.empty()) releases.push_back(side.name);
+      }
+      if (!releases.empty()) text += fmt::format("* {}: {}\n", escaped(column.machine), fmt::join(releases, ", "));
+    }
+    return text;
+  }
+
+ private:
+  // Whether the one says all that the other does.
+  static bool says(const Told& one, const Told& other) {
+    const auto known = other.course.known();
+    return std::all_of(known.begin(), known.end(), [&](size_t its) {
+      for (size_t i = 0; i < one.sides->size(); ++i) {
+        if (one.release(i) != other.release(its)) continue;
+        const Stand &a = one.course.stands[i], &b = other.course.stands[its];
+        return a.result == b.result && a.seen == b.seen;
+      }
+      return false;
+    });
+  }
+
+  const std::vector<Column> columns_;
+  std::vector<Courses> courses_;
+};
+
+// "reproduced from 2.6.0 (older: a guess) to 2.9.1; healthy from 2.10.0 to 2.15.0": what follows each other and is
+// alike, with what is a guess: what no record bounds.
+std::string history_of(const Course& course, const std::vector<Side>& sides) {
+  const std::vector<size_t> known = course.known();
+  if (known.empty()) return "";
+  std::vector<std::string> parts;
+  const auto part = [&](size_t first, size_t last) {
+    const bool is_older_guess = first == known.front() && first > 0;
+    const bool is_newer_guess = last == known.back() && last + 1 < sides.size();
+    const std::string result = course.stands[first].result;
+    const char* guess = is_older_guess && is_newer_guess ? " (older, newer: a guess)"
+                        : is_older_guess                 ? " (older: a guess)"
+                        : is_newer_guess                 ? " (newer: a guess)"
+                                                         : "";
+    parts.push_back(first == last
+                        ? fmt::format("{} in {}{}", result, sides[first].name, guess)
+                        : fmt::format("{} from {} to {}{}", result, sides[first].name, sides[last].name, guess));
+  };
+  size_t first = known.front();
+  for (const Border& border : course.borders) {
+    part(first, border.from);
+    if (!border.is_tight()) parts.push_back(between(border, sides) + ": a guess");
+    first = border.to;
+  }
+  part(first, known.back());
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string link(const std::string& number, const std::string& url) {
+  return url.empty() ? escaped(number) : fmt::format("[{}]({})", escaped(number), url);
+}
+
+// The changes upstream of all borders, and how sure their first release is where the records do not bound it.
+std::string upstream_cell(const Course& course, const std::vector<Side>& sides) {
+  std::vector<std::string> words;
+  for (const Border& border : course.borders) {
+    std::vector<std::string> numbers;
+    std::string since;
+    for (const UpstreamChange& one : border.upstream) {
+      const bool is_change = !border.upstream.front().what.empty();
+      numbers.push_back((is_change ? "" : "see ") + link(one.number, one.url));
+      if (is_change && !one.since.empty()) since = one.since;
+    }
+    std::string its = fmt::format("{}", fmt::join(numbers, ", "));
+    if (!since.empty()) {
+      its += " since " + since;
+      const std::string bounds = bounds_of(since, border, sides);
+      if (bounds.rfind("the records contradict", 0) == 0) its += ": " + bounds;
+    }
+    if (!its.empty()) add_once(words, its);
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+std::string names_of(const std::vector<std::string>& tests) {
+  std::vector<std::string> names;
+  names.reserve(tests.size());
+  for (const std::string& test : tests) names.push_back(name_of(test));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Tests by what is alike of them.
+using Alike = std::map<std::vector<std::string>, std::vector<std::string>>;
+
+std::string how_it_changed(const Course& course) {
+  std::vector<std::string> sentences;
+  for (const Border& border : course.borders) sentences.push_back(escaped(border.sentence));
+  return fmt::format("{}", fmt::join(sentences, "; "));
+}
+
+// The first release that differs, the worst consequence.
+std::pair<std::string, Consequence> gist_of(const Course& course, const std::vector<Side>& sides) {
+  Consequence worst = Consequence::Same;
+  for (const Border& border : course.borders) worst = std::min(worst, border.consequence);
+  return {sides[course.borders.front().to].name, worst};
+}
+
+constexpr const char* kGuess =
+    "A range goes from the oldest to the newest release on record that shows it. *A guess* is what no record bounds:\n"
+    "the releases between two that differ, and what is older or newer than all on record. Releases on record:\n\n";
+
+}  // namespace
+
+std::string failures_as_markdown(TableInput input) {
+  Machines machines(input);
+  const Background& background = input.background;
+  struct Failures {
+    std::vector<std::string> cases, with_tests;
+    size_t tests = 0;
+    std::pair<std::string, Consequence> gist;
+  };
+  std::map<std::vector<std::string>, Failures> changes, same;  // By all that is told of them.
+  std::vector<std::string> single;                             // Cases without two releases that can be compared.
+  for (const CatalogueCase& one : background.catalogue) {
+    bool compared = false;
+    Alike alike;
+    for (const CatalogueTest& test : one.tests) {
+      const std::string id = one.id + "." + test.name;
+      for (const auto& [sides, course, on] : machines.of(id)) {
+        if (course.known().size() < 2) continue;
+        compared = true;
+        const std::string history = history_of(course, *sides);
+        if (!course.borders.empty()) {
+          const std::vector<std::string> cells = {history, how_it_changed(course), upstream_cell(course, *sides), on};
+          changes[cells].gist = gist_of(course, *sides);
+          alike[cells].push_back(id);
+        } else if (kind_of_id(id) == Kind::Reproduces) {
+          alike[{history, on}].push_back(id);
+        }
+      }
+    }
+    const std::string link = case_link(one.id, background);
+    if (!compared) single.push_back(link);
+    for (const auto& [cells, tests] : alike) {
+      const auto known = changes.find(cells);
+      Failures& its = known == changes.end() ? same[cells] : known->second;
+      its.tests += tests.size();
+      its.cases.push_back(tests.size() == 1 ? link : fmt::format("{} ({})", link, tests.size()));
+      its.with_tests.push_back(fmt::format("{} ({})", link, names_of(tests)));
+    }
+  }
+  std::vector<Line> changed;
+  for (const auto& [cells, its] : changes) {
+    constexpr size_t kFewCases = 3;
+    const std::string cases =
+        fmt::format("{}", fmt::join(its.cases.size() > kFewCases ? its.cases : its.with_tests, ", "));
+    const std::string brief = its.cases.size() <= kFewCases
+                                  ? cases
+                                  : fmt::format("{}, {} and {} more", its.cases[0], its.cases[1], its.cases.size() - 2);
+    changed.push_back({{static_cast<size_t>(its.gist.second), SIZE_MAX - its.tests},
+                       cells[2].empty() ? cells[1] : cells[2],
+                       its.gist.first,
+                       {cases, cells[0], cells[1], cells[2], escaped(cells[3])},
+                       {brief, cells[0], cells[1], cells[2]}});
+  }
+  std::stable_sort(changed.begin(), changed.end(),
+                   [](const Line& a, const Line& b) { return older(a.group, b.group); });
+  const std::string head = head_of({"failures", "since when, until when", "changed how", "change upstream", "on"});
+  std::string text;
+  if (input.top > 0) {
+    text = head_of({"failures", "since when, until when", "changed how", "change upstream"});
+    for (const Line* line : top_of(changed, input.top)) text += from_the_root(row_of(line->brief));
+    return text;
+  }
+  text =
+      "# Since when, until when\n\n"
+      "Each failure by LibTorch release. This file is generated from the records in this folder, with\n"
+      "`recapture tables failures > reports/failures.md`; `recapture bisect TEST` says the same of one test.\n\n" +
+      std::string(kGuess) + machines.on_record() + "\n## What changed\n\n" + head;
+  for (const Line& line : changed) text += row_of(line.cells);
+  text += "\n## What did not change\n\nFailures, with the number of their tests where there are several.\n\n" +
+          head_of({"since when, until when", "tests", "failures", "on"});
+  for (const auto& [key, its] : same) {
+    text +=
+        row_of({key[0], fmt::format("{}", its.tests), fmt::format("{}", fmt::join(its.cases, ", ")), escaped(key[1])});
+  }
+  if (!single.empty()) {
+    text +=
+        fmt::format("\nNo two releases on record can be compared for {}: {}\n",
+                    single.size() == 1 ? "one case" : fmt::format("{} cases", single.size()), fmt::join(single, ", "));
+  }
+  return text;
+}
+
+namespace {
+
+// What a test must show for its document to be right; other words than these and the other are neither.
+bool is_documented(const std::string& test, const std::string& result) {
+  return result == word(kind_of_id(test) == Kind::Reproduces ? Result::Reproduced : Result::Holds);
+}
+bool contradicts(const std::string& test, const std::string& result) {
+  return !result.empty() && !is_documented(test, result) && result != word(Result::Unseen) &&
+         result != word(Result::Inapplicable);
+}
+
+// "never", "no longer", "not yet", or "not always" of a course that contradicts its document somewhere; "" of one that
+// does not. And the side that shows it: the first after the last that agrees, or the newest.
+std::pair<std::string, size_t> contradiction_of(const Course& course) {
+  std::vector<size_t> right, wrong;
+  for (const size_t side : course.known()) {
+    const std::string& result = course.stands[side].result;
+    if (is_documented(course.test, result)) right.push_back(side);
+    if (contradicts(course.test, result)) wrong.push_back(side);
+  }
+  if (wrong.empty()) return {"", 0};
+  if (right.empty()) return {"never", wrong.back()};
+  if (wrong.back() < right.front()) return {"not yet", wrong.back()};
+  if (right.back() < wrong.front()) return {"no longer", wrong.front()};
+  return {"not always", wrong.back()};
+}
+
+// What cases/changes.toml expects there.
+std::string expected_there(const std::string& test, const Side& side, const Background& background) {
+  for (const Change& change : background.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (e.test != test || !e.where.covers(side.runs.front().record)) continue;
+      const auto is_it = [&](const CitedSource& source) { return source.id == change.number; };
+      const auto found = std::find_if(background.sources.begin(), background.sources.end(), is_it);
+      return fmt::format("{}: {}",
+                         found == background.sources.end() ? escaped(change.number) : link(found->id, found->url),
+                         escaped(e.why));
+    }
+  }
+  return "nothing in `cases/changes.toml`";
+}
+
+std::vector<std::string> tests_in(const std::string& covered, const std::set<std::string>& known) {
+  std::vector<std::string> tests;
+  std::istringstream words(covered);
+  for (std::string test; words >> test;) {
+    if (known.count(test) != 0) tests.push_back(test);
+  }
+  return tests;
+}
+
+}  // namespace
+
+std::string documents_as_markdown(TableInput input) {
+  Machines machines(input);
+  const Background& background = input.background;
+  std::set<std::string> known;
+  for (const CatalogueCase& one : background.catalogue) {
+    for (const CatalogueTest& test : one.tests) known.insert(one.id + "." + test.name);
+  }
+  const std::vector<std::string> kOrder = {"never", "no longer", "not yet", "not always"};
+  std::vector<Line> lines;
+  for (const DocumentLine& claim : input.documents) {
+    const auto tests = tests_in(claim.covered, known);
+    Alike found;
+    for (const std::string& test : tests) {
+      for (const auto& [sides, course, on] : machines.of(test)) {
+        const auto& [holds, side] = contradiction_of(course);
+        if (holds.empty()) continue;
+        std::string record = course.stands[side].record;
+        if (record.rfind(input.folder + "/", 0) == 0) record.erase(0, input.folder.size() + 1);
+        found[{holds, history_of(course, *sides), expected_there(test, (*sides)[side], background),
+               fmt::format("[{0}](../reports/{0})", escaped(record)), on}]
+            .push_back(escaped(test));
+      }
+    }
+    for (const auto& [cells, some] : found) {
+      const std::string count = some.size() == tests.size() ? "" : fmt::format("{} of {}: ", some.size(), tests.size());
+      const auto order = static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), cells[0]) - kOrder.begin());
+      const std::string heading = escaped(claim.heading), says = escaped(claim.says);
+      lines.push_back({{count.empty() ? 0 : 1, order},
+                       cells[2],
+                       claim.document,
+                       {claim.lines, heading, says, cells[0], cells[1],
+                        count + fmt::format("{}", fmt::join(some, ", ")), cells[2], cells[3], escaped(cells[4])},
+                       {fmt::format("{}, {}, {}", escaped(claim.document), claim.lines, heading), says, cells[0],
+                        cells[1], cells[2], cells[3]}});
+    }
+  }
+  if (input.top > 0) {
+    std::string text =
+        head_of({"document, line, heading", "claim", "holds", "since when, until when", "why", "record"});
+    for (const Line* line : top_of(lines, input.top)) text += from_the_root(row_of(line->brief));
+    return text;
+  }
+  const std::string head =
+      head_of({"line", "heading", "claim", "holds", "since when, until when", "by", "why", "record", "on"});
+  std::string text =
+      "# What the documents say that does not hold\n\n"
+      "Claims of the four documents, by their lines, that a test shows otherwise on some release: *never* on any on\n"
+      "record, *no longer* on newer ones, *not yet* on older ones. Where some of a claim's tests agree with it, the\n"
+      "others are counted: \"1 of 3\". This file is generated from the records in this folder, with\n"
+      "`recapture tables documents > reports/documents.md`.\n\n" +
+      std::string(kGuess) + machines.on_record();
+  std::string document;
+  for (const Line& line : lines) {
+    if (line.group != document) text += fmt::format("\n## {}\n\n{}", escaped(line.group), head);
+    document = line.group;
+    text += row_of(line.cells);
+  }
+  return text;
+}
+
+}  // namespace recapture

@@ -1,0 +1,30 @@
+// What all records say together, as tables in Markdown: since and until when each failure, by which calls, and which
+// claims of the documents do not hold. reports/ has them; `recapture tables` makes them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/check/documents.h"
+#include "harness/compare/compare.h"
+
+namespace recapture {
+
+struct TableInput {
+  std::vector<Record> records;  // No runs broken on purpose.
+  Background background;
+  std::vector<std::string> matrix;  // Releases that there are.
+  std::vector<DocumentLine> documents;
+  std::string folder;  // Where the records lie. They are named from there.
+  size_t top = 0;      // Only so many lines, those that say most; 0: the whole page.
+};
+
+// Failure × release: since when, until when, changed how, with the change upstream.
+std::string failures_as_markdown(TableInput input);
+
+// Calls and codes by mode of the capture, thread and CUDA runtime.
+std::string calls_as_markdown(TableInput input);
+
+// What each document says that no record, or no longer any, shows.
+std::string documents_as_markdown(TableInput input);
+
+}  // namespace recapture

@@ -1,0 +1,314 @@
+// Which release changed it: from records of every kind, and by running what they lack.
+#include "harness/compare/bisect.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/compare/sides.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kReproduced = "D > active > ok", kHealthy = "ok > active > ok";
+const std::vector<std::string> kMatrix = {"2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1"};
+
+// What is to be read of a record with this line of c.Reproduces beside a Control that holds.
+class Bisect : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::create_directories(folder + "/cases");
+    fs::create_directories(folder + "/reports");
+    std::ofstream matrix(folder + "/ci/matrix.toml");
+    for (const std::string& release : kMatrix) matrix << "[[release]]\nversion = '" << release << "'\n";
+    CatalogueCase one;
+    one.id = "c";
+    one.family = "f";
+    one.title = "A title";
+    one.nature = "defect";
+    one.documented = "D";
+    one.fidelity = "verbatim";
+    one.needs = "gpu";
+    one.effect = "raises";
+    one.deadline_s = 60;
+    one.tests = {{"Control", "control", "", ""},
+                 {"Reproduces", "reproduces", "raises", ""},
+                 {"ReproducesAtRate", "reproduces", "raises", ""},
+                 {"FixIt", "fix", "", "Do it."}};
+    std::ofstream(folder + "/cases/catalogue.json") << as_text(Catalogue{one});
+  }
+
+  static Json line(const std::string& test, const Json& more) {
+    Json line = {{"test", "c." + test}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+    line.update(more);
+    return line;
+  }
+  static Json saw(const std::string& seen) {
+    const bool as_documented = seen.rfind('D', 0) == 0;
+    return line("Reproduces", {{"seen", seen},
+                               {"documented", "D*"},
+                               {"healthy", kHealthy},
+                               {"code", as_documented ? 0 : 1},
+                               {"ended", as_documented ? "passed" : "failed"}});
+  }
+  static Json rate(int hits, int tries) {
+    return line(
+        "ReproducesAtRate",
+        {{"hits", hits}, {"tries", tries}, {"code", hits > 0 ? 0 : 1}, {"ended", hits > 0 ? "passed" : "failed"}});
+  }
+  static Json unavailable() {
+    return line("Reproduces", {{"code", 77}, {"ended", "skipped"}, {"skipped", "no Python"}});
+  }
+
+  void record(const std::string& release, const std::vector<Json>& lines, const Json& environment = Json::object(),
+              const std::string& hash = "h") {
+    static int number = 0;
+    Json more = {{"release", release}, {"volatile", {{"started", fmt::format("2026-01-01T00:00:{:02}Z", number)}}}};
+    more.update(environment);
+    const std::string path = fmt::format("{}/reports/{}/{}.jsonl", folder, release, ++number);
+    fs::create_directories(fs::path(path).parent_path());
+    Json plan = {"c.Control"}, names = {"Control"};
+    for (const Json& one : lines) {
+      if (one.contains("confirms")) continue;
+      plan.push_back(one.at("test"));
+      names.push_back(name_of(one.at("test")));
+    }
+    std::ofstream file(path);
+    for (const Json& one : {fake_environment(more), Json{{"plan", plan}}, fake_case(names, {{"hash", hash}}),
+                            line("Control", Json::object())}) {
+      file << one << "\n";
+    }
+    for (const Json& one : lines) file << one << "\n";
+    file << Json{{"end", "complete"}} << "\n";
+  }
+  void change(const std::string& since, const std::string& where) const {
+    std::ofstream(folder + "/cases/changes.toml")
+        << "[[change]]\nwhat = 'it was mended'\nnumber = 'pytorch#1'\nsince = '" << since
+        << "'\n[[change.expect]]\ntests = ['c.Reproduces']\nwhere = { release = '" << where
+        << "' }\nresult = 'healthy'\nrecords = ['2.6.0/g.jsonl']\n";
+  }
+  Json answer(const std::string& more = "") const {
+    return Json::parse(shell(command("bisect c.Reproduces --json " + more + " 2>/dev/null")).out);
+  }
+};
+
+TEST_F(Bisect, NamesTheReleaseBetweenTwoNeighbours) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.6.0", {saw(kHealthy)});
+  record("2.9.1", {saw(kHealthy)});
+  change("2.6", ">=2.6");
+  const Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_EQ(said.out,
+            "c.Reproduces: A title\n\n"
+            "G, driver 1\n"
+            "  2.5.1: reproduced  D > active > ok\n"
+            "    raised D in 2.5.1; in 2.6.0 it works\n"
+            "    it was mended: pytorch#1, since 2.6\n"
+            "    bounded by records on both sides\n"
+            "  2.6.0, 2.9.1: healthy  ok > active > ok\n"
+            "  2.7.1, 2.8.0: not on record\n"
+            "  2.6.0 changed it\n");
+}
+
+TEST_F(Bisect, CallsAGuessWhatNoRecordBounds) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.8.0", {saw(kHealthy)});
+  change("2.6", ">=2.6");
+  const Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("    2.6 is a guess: the records say after 2.5.1 and not after 2.8.0\n"),
+                              HasSubstr("    between lie 2.6.0, 2.7.1\n"),
+                              HasSubstr("  it changed after 2.5.1 and not after 2.8.0\n")));
+  EXPECT_EQ(answer().at("machines")[0].at("changes")[0].at("between"), Json({"2.6.0", "2.7.1"}));
+}
+
+TEST_F(Bisect, SaysWhereTheRecordsContradictWhatIsExpected) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.6.0", {saw(kReproduced)});
+  record("2.7.1", {saw(kHealthy)});
+  change("2.6", ">=2.7");
+  EXPECT_THAT(recapture("bisect c.Reproduces").out,
+              HasSubstr("the records contradict 2.6: 2.6.0 does not have it yet"));
+  change("2.8", ">=2.7");
+  EXPECT_THAT(recapture("bisect c.Reproduces").out, HasSubstr("the records contradict 2.8: 2.7.1 has it already"));
+}
+
+TEST_F(Bisect, FindsWhatVanishedAndCameBack) {
+  record("2.5.1", {saw(kReproduced), line("FixIt", {{"code", 1}, {"ended", "failed"}, {"assertions", {"x"}}})});
+  record("2.6.0", {saw(kHealthy), line("FixIt", Json::object())});
+  record("2.7.1", {saw("900 > invalidated > 901"), line("FixIt", {{"code", 1}, {"ended", "failed"}})});
+  const Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("raised D in 2.5.1; in 2.6.0 it works"),
+                              HasSubstr("worked in 2.6.0; in 2.7.1 it raises CUDA error 900, invalidating the capture"),
+                              HasSubstr("2.6.0 changed it; 2.7.1 changed it")));
+  const Said fix = recapture("bisect c.FixIt");
+  EXPECT_EQ(fix.code, 0) << fix.out;
+  EXPECT_THAT(fix.out, AllOf(HasSubstr("did not hold in 2.5.1; in 2.6.0 it holds"),
+                             HasSubstr("the remedy \"Do it.\" held in 2.6.0, and does not in 2.7.1")));
+}
+
+TEST_F(Bisect, TakesNothingUnclearForASide) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.6.0", {unavailable()});
+  Json again = saw("other");
+  again["confirms"] = 1;
+  record("2.7.1", {saw(kHealthy), again});
+  record("2.8.0", {saw(kHealthy)}, Json::object(), "other");
+  record("2.9.1", {saw(kReproduced)});
+  const Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("  2.6.0: cannot run in 2.6.0: no Python\n"), HasSubstr("  2.7.1: inconclusive: "),
+                    HasSubstr("  2.8.0: not comparable: 2.5.1 and 2.8.0 ran different code of the case\n"),
+                    HasSubstr("  no change from 2.5.1 to 2.9.1\n")));
+}
+
+TEST_F(Bisect, TakesWhatWasNotExpectedForWhatItIs) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.6.0", {saw(kHealthy)});
+  change("2.6", ">=2.5");  // Of 2.5.1 the entry is false, and of 2.9.1 a guess.
+  record("2.9.1", {saw(kHealthy)});
+  EXPECT_EQ(recapture("bisect c.Reproduces").code, 0);
+}
+
+TEST_F(Bisect, OfARaceNeedsAHitOrFiveRuns) {
+  record("2.5.1", {rate(3, 10)});
+  for (int i = 0; i < 4; ++i) record("2.6.0", {rate(0, 10)});
+  Said said = recapture("bisect c.ReproducesAtRate");
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("2.6.0: insufficient data: a race that did not occur in 4 runs, and 5 would be"));
+  record("2.6.0", {rate(0, 10)});
+  said = recapture("bisect c.ReproducesAtRate");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("a race that occurred in 1 of 1 runs of 2.5.1, and in 0 of 5 of 2.6.0"));
+}
+
+TEST_F(Bisect, KeepsMachinesApartAndAChosenRuntimeToo) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.6.0", {saw(kHealthy)});
+  record("2.6.0", {saw(kReproduced)}, {{"cuda_runtime", "12.9"}, {"cuda_runtime_by", "preload"}});
+  record("2.5.1", {saw(kReproduced)}, {{"gpu", "H"}});
+  record("2.6.0", {saw(kReproduced)}, {{"gpu", "H"}});
+  record("2.6.0", {saw(kHealthy)}, {{"break", "trigger"}});
+  const auto answers = [&](const std::string& more) {
+    std::vector<std::string> all;
+    const Json json = answer(more);
+    for (const Json& one : json.at("machines"))
+      all.push_back(one.at("machine").get<std::string>() + ": " + one.at("answer").get<std::string>());
+    return all;
+  };
+  EXPECT_THAT(answers(""), ElementsAre("G, driver 1: 2.6.0 changed it",
+                                       "G, driver 1, CUDA runtime 12.9: nothing to compare 2.6.0 with",
+                                       "H, driver 1: no change from 2.5.1 to 2.6.0"));
+  EXPECT_THAT(answers("--gpu h"), ElementsAre("H, driver 1: no change from 2.5.1 to 2.6.0"));
+  EXPECT_THAT(answers("--cuda-runtime 12.9"), ElementsAre(HasSubstr("nothing to compare")));
+  EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
+}
+
+TEST_F(Bisect, BadInputIsALineAndACode) {
+  record("2.5.1", {saw(kReproduced)});
+  for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"c.Reprodces", 2, "did you mean c.Reproduces?"},
+           {"c", 2, "bisect takes one test, such as c.Reproduces"},
+           {"f", 2, "bisect takes one test, such as c.Reproduces"},
+           {"c.FixIt", 4, "no run as asked for has c.FixIt"},
+           {"c.Reproduces --records /nowhere", 2, "/nowhere is no folder"},
+           {"c.Reproduces --run", 7, "no GPU to run on: no driver"},
+           {"c.Reproduces --gpu none --libtorch /nowhere", 2, "/nowhere has no torch/version.py"}}) {
+    const Said said = recapture("bisect " + arguments);
+    EXPECT_EQ(said.code, code) << arguments << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+  std::ofstream(folder + "/reports/2.5.1/broken.jsonl") << "{\n";
+  const Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 6);
+  EXPECT_THAT(said.out, AllOf(HasSubstr("broken.jsonl"), HasSubstr("nothing to compare 2.5.1 with")));
+}
+
+// The same case built for every release, with a failure that the last of them do not have.
+class BisectRuns : public Bisect {
+ protected:
+  void SetUp() override {
+    Bisect::SetUp();
+    fs::remove(cases + "/twofold");
+    add_case("steady");
+    const Said made = recapture("catalogue --release 2.15.0");
+    std::ofstream(folder + "/cases/catalogue.json") << made.out;
+    for (const std::string& release : kMatrix) build(release, release < "2.8");
+    fs::remove_all(folder + "/build/2.15.0");
+  }
+  std::string binary(const std::string& release) const {
+    return folder + "/build/" + release + "/cases/doubtful/steady";
+  }
+  void build(const std::string& release, bool is_old) const {
+    fs::create_directories(fs::path(binary(release)).parent_path());
+    fs::copy(RECAPTURE_BUILD "/harness/tests/twofold", binary(release));
+    if (is_old) std::ofstream{binary(release) + ".old"};
+  }
+  size_t runs(const std::string& release) const {
+    const fs::path kept = folder + "/build/bisect/" + release;
+    return fs::exists(kept) ? static_cast<size_t>(std::distance(fs::directory_iterator(kept), {})) : 0;
+  }
+  std::vector<size_t> all_runs() const {
+    std::vector<size_t> all;
+    for (const std::string& release : kMatrix) all.push_back(runs(release));
+    return all;
+  }
+  Said bisect(const std::string& more) const {
+    return shell(command("bisect steady.ReproducesInOldReleases --gpu none " + more + " 2>/dev/null"));
+  }
+};
+
+TEST_F(BisectRuns, TheEndsAndThenTheMiddleAndNothingTwice) {
+  const Said said = bisect("--run");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("  2.8.0 changed it\n"), HasSubstr("  2.6.0: not on record\n")));
+  EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1));
+  EXPECT_EQ(bisect("--run").out, said.out);
+  EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1)) << "what is on record was run again";
+}
+
+TEST_F(BisectRuns, WhatCannotRunIsNoSide) {
+  std::ofstream{binary("2.8.0") + ".away"};
+  fs::remove_all(folder + "/build/2.7.1");
+  const Said said = bisect("--run");
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("it changed after 2.6.0 and not after 2.9.1"), HasSubstr("between lie 2.7.1, 2.8.0"),
+                    HasSubstr("  2.7.1: not on record, and not built here\n"),
+                    HasSubstr("  2.8.0: cannot run in 2.8.0: something is away\n")));
+  EXPECT_THAT(all_runs(), ElementsAre(1, 1, 0, 1, 1));
+}
+
+TEST_F(BisectRuns, FoldersOfLibTorchInTheirOrder) {
+  std::string folders;
+  for (const std::string nightly : {"2.16.0.dev20260103", "2.16.0.dev20260101+cu130", "2.16.0.dev20260102"}) {
+    const std::string site = folder + "/" + nightly.substr(0, 18);
+    fs::create_directories(site + "/torch/lib");
+    std::ofstream{site + "/torch/lib/libtorch_cpu.so"};
+    std::ofstream(site + "/torch/version.py") << "__version__ = '" << nightly << "'\n";
+    if (nightly.find('+') != std::string::npos) fs::create_directories(site + "/torch-" + nightly + ".dist-info");
+    if (nightly.back() != '2') build(nightly, nightly.back() == '3');
+    folders += " " + site;
+  }
+  const Said said = bisect("--libtorch" + folders);
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2.16.0.dev20260101+cu130 changed it"),
+                              HasSubstr("2.16.0.dev20260102: its cases are not built; `ci/suite --build " + folder)));
+  EXPECT_EQ(runs("2.16.0.dev20260103"), 1U);
+}
+
+}  // namespace
+}  // namespace recapture

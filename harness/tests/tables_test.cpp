@@ -1,0 +1,238 @@
+// What all records say together: the tables of reports/ and the lines of them in README.md, as the records give them;
+// and what stands in them, of records that are made up.
+#include "harness/page/tables.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/judge/bounds.h"
+#include "harness/show/overview.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/shell.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kRoot = RECAPTURE_ROOT, kRecapture = RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT;
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ReportsTables, AreWhatTheRecordsGive) {
+  for (const std::string table : {"failures", "calls", "documents"}) {
+    const bool same =
+        contents(kRoot + "/reports/" + table + ".md") == shell(kRecapture + " tables " + table + " 2>/dev/null").out;
+    EXPECT_TRUE(same) << "run `ci/tables`";
+  }
+}
+
+TEST(ReportsTables, HaveTheirMostTellingLinesInTheReadme) {
+  const std::string readme = contents(kRoot + "/README.md");
+  const std::string begin = "<!-- recapture tables ", named = " -->\n", end = "<!-- end -->";
+  size_t blocks = 0;
+  for (size_t at = 0; (at = readme.find(begin, at)) != std::string::npos; ++blocks) {
+    const size_t words = at + std::string("<!-- recapture ").size(), text = readme.find(named, at) + named.size();
+    at = readme.find(end, text);
+    ASSERT_NE(at, std::string::npos);
+    const std::string command = readme.substr(words, text - named.size() - words);
+    EXPECT_TRUE(command.size() > 9 && command.compare(command.size() - 9, 9, " --top 10") == 0) << command;
+    EXPECT_TRUE(readme.substr(text, at - text) == shell(kRecapture + " " + command + " 2>/dev/null").out)
+        << "run `ci/tables`";
+  }
+  EXPECT_EQ(blocks, 3U);
+}
+
+// Records of c.Reproduces, c.FixIt and the table of one call.
+class Tables : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder); }
+  void TearDown() override { fs::remove_all(folder); }
+
+  void record(const std::string& release, const std::string& seen, const std::string& runtime = "12.4",
+              const std::string& row =
+                  "global/self=900 global/other=900 thread-local/self=900 thread-local/other=ok "
+                  "relaxed/self=ok relaxed/other=ok",
+              const Json& more = Json::object()) {
+    Json environment = {{"release", release}, {"cuda_runtime", runtime}};
+    environment.update(more);
+    const bool as_documented = seen.rfind('D', 0) == 0;
+    const std::string path = fmt::format("{}/{}.jsonl", folder, ++records);
+    std::ofstream file(path);
+    Json test = {
+        {"test", "c.Reproduces"},
+        {"ending", "exited"},
+        {"code", as_documented ? 0 : 1},
+        {"ended", as_documented ? "passed" : "failed"},
+        {"seen", seen},
+        {"documented", "D*"},
+        {"healthy", "ok > active > ok"},
+        {"facts", {{"table.cudaMalloc", row}, {"table.cudaMalloc.end", row}, {"table.odd", "something else"}}}};
+    if (as_documented) {
+      test["culprit"] = {{"api", "cuMemAlloc_v2"}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}};
+    }
+    for (const Json& line : {fake_environment(environment), Json{{"plan", {"c.Control", "c.Reproduces"}}},
+                             fake_case({"Control", "Reproduces"}),
+                             Json{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}, test,
+                             Json{{"end", "complete"}}}) {
+      file << line << "\n";
+    }
+  }
+  TableInput input(size_t top = 0) const {
+    TableInput input{read_records_below(folder), {}, {"2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1"}, {}, folder, top};
+    CatalogueCase one;
+    one.id = "c";
+    one.family = "f";
+    one.tests = {{"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}};
+    input.background.catalogue = {one};
+    input.background.sources = {{"pytorch#1", "a title", "https://x/1"}};
+    DocumentLine claim;
+    claim.document = "the document";
+    claim.lines = "12-14";
+    claim.heading = "A heading";
+    claim.says = "a call | fails";
+    claim.covered = "c.Reproduces c.Control";
+    input.documents = {claim};
+    return input;
+  }
+  static Change change(const std::string& since, const std::string& where) {
+    Change change;
+    change.what = "it was mended";
+    change.number = "pytorch#1";
+    change.since = since;
+    Expectation e;
+    e.test = "c.Reproduces";
+    e.where.release = where;
+    e.result = "healthy";
+    e.why = "it was mended";
+    e.source = change.number;
+    change.expectations = {e};
+    return change;
+  }
+  const std::string folder = ::testing::TempDir() + "recapture-tables-" + std::to_string(getpid());
+  const std::string kD = "D > active > ok", kOk = "ok > active > ok";
+  int records = 0;
+};
+
+TEST_F(Tables, BoundEachRangeByRecordsAndCallTheRestAGuess) {
+  record("2.6.0", kD);
+  record("2.8.0", kOk);
+  TableInput all = input();
+  all.background.changes = {change("2.7", ">=2.7")};
+  const std::string text = failures_as_markdown(all);
+  EXPECT_THAT(text,
+              HasSubstr("| [c](../cases/f/c.cpp) (Reproduces) | reproduced in 2.6.0 (older: a guess); 2.7.1: a guess; "
+                        "healthy in 2.8.0 (newer: a guess) | raised D in 2.6.0; in 2.8.0 it works | "
+                        "[pytorch#1](https://x/1) since 2.7 | G |\n"));
+  EXPECT_THAT(text, HasSubstr("* G: 2.6.0, 2.8.0\n"));
+}
+
+TEST_F(Tables, LetRecordsWinOverWhatIsExpected) {
+  record("2.5.1", kD);
+  record("2.6.0", kOk);
+  TableInput all = input();
+  all.background.changes = {change("2.7", ">=2.6")};
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("since 2.7: the records contradict 2.7: 2.6.0 has it already"));
+}
+
+TEST_F(Tables, PutWhatIsAlikeOnSeveralMachinesIntoOneLine) {
+  for (const char* gpu : {"G", "H"}) {
+    record("2.5.1", kD, "12.4", "", {{"gpu", gpu}});
+    record("2.9.1", kD, "12.4", "", {{"gpu", gpu}});
+  }
+  record("2.6.0", kD, "12.4", "", {{"gpu", "I"}});
+  record("2.5.1", kD, "12.4", "", {{"gpu", "I"}});
+  record("2.5.1", kOk, "12.4", "", {{"gpu", "J"}});
+  EXPECT_THAT(
+      failures_as_markdown(input()),
+      AllOf(HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 | [c](../cases/f/c.cpp) | G; H |\n"),
+            HasSubstr("| reproduced from 2.5.1 to 2.6.0 (newer: a guess) | 1 | [c](../cases/f/c.cpp) | I |\n")));
+  record("2.6.0", kD);
+  EXPECT_THAT(failures_as_markdown(input()), HasSubstr("| G; H for 2.5.1, 2.9.1; I for 2.5.1, 2.6.0 |\n"));
+}
+
+TEST_F(Tables, NameTheClaimsThatDoNotHold) {
+  record("2.6.0", kD);
+  record("2.7.1", kOk);
+  TableInput all = input();
+  all.background.changes = {change("2.7", ">=2.7")};
+  EXPECT_THAT(
+      documents_as_markdown(all),
+      AllOf(HasSubstr("## the document\n"),
+            HasSubstr("| 12-14 | A heading | a call \\| fails | no longer | reproduced in 2.6.0 (older: a guess); "
+                      "healthy in 2.7.1 (newer: a guess) | 1 of 2: c.Reproduces | [pytorch#1](https://x/1): it was "
+                      "mended | [2.jsonl](../reports/2.jsonl) | G |\n")));
+  EXPECT_THAT(documents_as_markdown(input(1)),
+              HasSubstr("| the document, 12-14, A heading | a call \\| fails | no longer |"));
+  fs::remove(folder + "/1.jsonl");
+  EXPECT_THAT(documents_as_markdown(input()), HasSubstr("| never | healthy in 2.7.1"));
+  fs::remove(folder + "/2.jsonl");
+  record("2.8.0", kD);
+  EXPECT_THAT(documents_as_markdown(input()), Not(HasSubstr("12-14")));
+}
+
+TEST_F(Tables, OfShowNameWhatNoRecordHas) {
+  record("2.6.0", kD);
+  record("2.7.1", kD, "13.0", "", {{"cuda_runtime_by", "preload"}});
+  record("2.8.0", kD, "12.4", "", {{"gpu", ""}});
+  const TableInput all = input();
+  Catalogue catalogue = all.background.catalogue;
+  catalogue.front().tests.push_back({"FixIt", "fix", "", "Do it."});
+  const Board board(all.records, {});
+  EXPECT_EQ(gaps(latest(board), all.matrix, catalogue), "  G: 2.5.1, 2.7.1, 2.8.0, 2.9.1\n  2.6.0, G: 1 test of c\n");
+  catalogue.front().tests.pop_back();
+  EXPECT_EQ(gaps(latest(board), {"2.6.0"}, catalogue), "");
+}
+
+TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
+  Expectation e;
+  e.test = "c.Reproduces";
+  e.result = "healthy";
+  e.where.release = ">=2.8";
+  e.records = {"2.11.0/g.jsonl", "2.9.1/g.jsonl", "cuda13/g.jsonl"};
+  EXPECT_EQ(bounds_of(e), "2.9.1 to 2.11.0");
+  Rules rules;
+  rules.expectations = {e};
+  Record record;
+  record.environment = {{"release", "2.16.0"}};
+  record.cases["c"] = CaseInfo{};
+  record.add({{{"test", "c.Reproduces"},
+               {"ending", "exited"},
+               {"code", 1},
+               {"ended", "failed"},
+               {"seen", "ok"},
+               {"documented", "D"},
+               {"healthy", "ok"}}});
+  EXPECT_THAT(judge_record(record, rules).front().seen,
+              HasSubstr("what is expected of 2.16.0 is a guess: it is on record for 2.9.1 to 2.11.0 alone"));
+  e.records = {"2.9.1/g.jsonl"};
+  EXPECT_EQ(bounds_of(e), "2.9.1");
+  e.records = {"cuda13/g.jsonl"};
+  EXPECT_EQ(bounds_of(e), "");
+}
+
+TEST_F(Tables, HaveCallsByModeThreadAndRuntime) {
+  record("2.5.1", kD, "12.4");
+  record("2.6.0", kD, "12.6");
+  record("2.7.1", kOk, "12.8",
+         "global/self=ok global/other=ok thread-local/self=ok thread-local/other=ok relaxed/self=ok relaxed/other=ok");
+  record("2.7.1", kD, "13.0", "", {{"cuda_runtime_by", "preload"}});
+  const std::string text = calls_as_markdown(input());
+  EXPECT_THAT(text,
+              HasSubstr("| cudaMalloc | 900, end 900 | 900, end 900 | 900, end 900 | ok | ok | ok | 12.4 to 12.6 |\n"));
+  EXPECT_THAT(text, HasSubstr("| cudaMalloc | ok | ok | ok | ok | ok | ok | 12.8 |\n"));
+  EXPECT_THAT(
+      text, HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 to 12.6, 13.0 | 1 | [c](../cases/f/c.cpp) |\n"));
+  EXPECT_THAT(text, Not(HasSubstr("odd")));
+  EXPECT_THAT(calls_as_markdown(input(1)), AllOf(HasSubstr("12.4 to 12.6"), Not(HasSubstr("12.8"))));
+}
+
+}  // namespace
+}  // namespace recapture
