@@ -106,6 +106,13 @@ std::string link(const UpstreamChange& one) {
   return one.url.empty() ? escaped(one.number) + since : fmt::format("[{}]({}){}", escaped(one.number), one.url, since);
 }
 
+// What became of a price, the work first.
+std::string sentence_of(const PriceChange& change, const Comparison& comparison) {
+  const bool is_dearer = price_of(change.now).ratio > price_of(change.before).ratio;
+  return fmt::format("{}, {}: in {} {}; in {} {}", is_dearer ? "dearer" : "cheaper", change.now.what, comparison.from,
+                     words_of(change.before), comparison.to, words_of(change.now));
+}
+
 std::string joined(const std::vector<std::string>& texts, const char* between) {
   return fmt::format("{}", fmt::join(texts, between));
 }
@@ -149,6 +156,10 @@ std::string as_text(const Comparison& comparison) {
     }
     text += group_text(group);
   }
+  if (!comparison.prices.empty()) text += "\nprices of remedies\n";
+  for (const PriceChange& change : comparison.prices) {
+    text += fmt::format("\n  {}\n    {}\n", sentence_of(change, comparison), joined(change.now.fixes, ", "));
+  }
   const auto reasons = reasons_of(comparison);
   if (!reasons.empty()) text += "\nunknown\n";
   for (const auto& [reason, count] : reasons) text += fmt::format("  {}: {}\n", count, reason);
@@ -164,6 +175,11 @@ std::string as_markdown(const Comparison& comparison) {
     if (tail.size() < kMostBytes / 10) tail += fmt::format("| {} | {} |\n", count, escaped(reason));
   }
   if (!tail.empty()) tail = "\n## unknown\n\n| tests | why |\n| --- | --- |\n" + tail;
+  if (!comparison.prices.empty()) text += "\n## prices of remedies\n\n| fixes | what changes |\n| --- | --- |\n";
+  for (const PriceChange& change : comparison.prices) {
+    text +=
+        fmt::format("| {} | {} |\n", escaped(joined(change.now.fixes, ", ")), escaped(sentence_of(change, comparison)));
+  }
   size_t left_out = 0;
   Consequence current = Consequence::Same;
   for (const CaseChange& change : comparison.changes) {
@@ -201,11 +217,12 @@ Json as_json(const Comparison& comparison) {
                        {"fix", joined(change.fixes, " Or: ")},
                        {"upstream", joined(upstream, "; ")}});
   }
-  return {{"from", comparison.from},
-          {"to", comparison.to},
-          {"judged", comparison.judged()},
-          {"unknown", comparison.unknown()},
-          {"changes", changes}};
+  Json prices = Json::array();
+  for (const PriceChange& change : comparison.prices) {
+    prices.push_back({{"before", as_json(change.before)}, {"now", as_json(change.now)}});
+  }
+  return {{"from", comparison.from},         {"to", comparison.to}, {"judged", comparison.judged()},
+          {"unknown", comparison.unknown()}, {"changes", changes},  {"prices", prices}};
 }
 
 std::string as_junit(const Comparison& comparison) {
@@ -240,6 +257,17 @@ std::string as_junit(const Comparison& comparison) {
   for (auto& [id, suite] : by_case) {
     constexpr std::array<const char*, 4> kNames = {"tests", "failures", "errors", "skipped"};
     for (size_t i = 0; i < kNames.size(); ++i) suite.append_attribute(kNames.at(i)) = counts[id].at(i);
+  }
+  if (!comparison.prices.empty()) {
+    auto suite = suites.append_child("testsuite");
+    suite.append_attribute("name") = "prices of remedies";
+    suite.append_attribute("tests") = suite.append_attribute("failures") = comparison.prices.size();
+    for (const PriceChange& change : comparison.prices) {
+      auto test = suite.append_child("testcase");
+      test.append_attribute("classname") = change.now.fixes.front().c_str();
+      test.append_attribute("name") = change.now.what.c_str();
+      test.append_child("failure").append_attribute("message") = sentence_of(change, comparison).c_str();
+    }
   }
   if (too_much_unknown(comparison)) {  // Skipped tests alone would look green.
     auto suite = suites.append_child("testsuite");
