@@ -261,7 +261,7 @@ std::string as_junit(const Comparison& comparison) {
   if (!comparison.prices.empty()) {
     auto suite = suites.append_child("testsuite");
     suite.append_attribute("name") = "prices of remedies";
-    suite.append_attribute("tests") = suite.append_attribute("failures") = comparison.prices.size();
+    for (const char* count : {"tests", "failures"}) suite.append_attribute(count) = comparison.prices.size();
     for (const PriceChange& change : comparison.prices) {
       auto test = suite.append_child("testcase");
       test.append_attribute("classname") = change.now.fixes.front().c_str();

@@ -40,8 +40,8 @@ Json as_json(const Explanation& explanation) {
   for (const RemedyFor& remedy : explanation.remedies) {
     Json prices = Json::array();
     for (const auto& [gpu, price] : remedy.prices) {
-      prices.push_back({{"gpu", gpu}});
-      prices.back().update(as_json(price));
+      prices.push_back(as_json(price));
+      prices.back()["gpu"] = gpu;
     }
     remedies.push_back({{"text", remedy.text},
                         {"holds", remedy.holds ? Json(*remedy.holds) : Json()},

@@ -249,10 +249,9 @@ std::string fixes_text(const CaseView& view) {
       text += "    " + wrapped(line, 6) + "\n";
     }
     for (const Prices& prices : view.prices) {
-      for (const PriceLine* price : prices_of(prices, view.one.id + "." + test.name)) {
-        text += "    " +
-                wrapped(fmt::format("price on {}: {}: {}", prices.machine(), price->what, words_of(*price)), 6) + "\n";
-      }
+      const auto lines = prices_of(prices, view.one.id + "." + test.name);
+      if (!lines.empty()) text += "    price on " + prices.machine() + "\n";
+      for (const PriceLine* line : lines) text += "      " + wrapped(line->what + ": " + words_of(*line), 8) + "\n";
     }
   }
   return text.empty() ? "" : "\nfixes\n" + text;
