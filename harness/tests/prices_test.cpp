@@ -222,8 +222,7 @@ TEST_F(PricesOfRemedies, AreShownWithTheFixAndExplained) {
   Json line = priced(2, 0.001);
   line["price"] = Json::array({id + "." + name});
   prices("2.15.0", {line});
-  const std::string price =
-      "price on {}: a replay of 20 kernels: 20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times";
+  const std::string price = "a replay of 20 kernels: 20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times";
   const auto real = [&](const std::string& words) { return shell("'" RECAPTURE_BUILD "/recapture' " + words); };
   const Said shown = real("show " + id + " --records '" + reports + "'");
   std::string words;  // Long lines are broken.
