@@ -106,15 +106,19 @@ std::string link(const UpstreamChange& one) {
   return one.url.empty() ? escaped(one.number) + since : fmt::format("[{}]({}){}", escaped(one.number), one.url, since);
 }
 
-// What became of a price, the work first.
-std::string sentence_of(const PriceChange& change, const Comparison& comparison) {
-  const bool is_dearer = price_of(change.now).ratio > price_of(change.before).ratio;
-  return fmt::format("{}, {}: in {} {}; in {} {}", is_dearer ? "dearer" : "cheaper", change.now.what, comparison.from,
-                     words_of(change.before), comparison.to, words_of(change.now));
-}
-
 std::string joined(const std::vector<std::string>& texts, const char* between) {
   return fmt::format("{}", fmt::join(texts, between));
+}
+
+// What became of a price: the work, then either side with its spread.
+std::string words_of(const PriceChange& change, const Comparison& comparison, const char* between = "; ") {
+  const Price before = price_of(change.before), now = price_of(change.now);
+  const auto side = [](const std::string& name, const PriceLine& line, const Price& price) {
+    return fmt::format("in {} {}, pairs from {:.2f} to {:.2f}", name, words_of(line), price.smallest, price.largest);
+  };
+  return joined({(now.ratio > before.ratio ? "dearer, " : "cheaper, ") + change.now.what,
+                 side(comparison.from, change.before, before), side(comparison.to, change.now, now)},
+                between);
 }
 
 }  // namespace
@@ -158,7 +162,7 @@ std::string as_text(const Comparison& comparison) {
   }
   if (!comparison.prices.empty()) text += "\nprices of remedies\n";
   for (const PriceChange& change : comparison.prices) {
-    text += fmt::format("\n  {}\n    {}\n", sentence_of(change, comparison), joined(change.now.fixes, ", "));
+    text += fmt::format("\n  {}\n    {}\n", words_of(change, comparison, "\n    "), joined(change.now.fixes, ", "));
   }
   const auto reasons = reasons_of(comparison);
   if (!reasons.empty()) text += "\nunknown\n";
@@ -178,7 +182,7 @@ std::string as_markdown(const Comparison& comparison) {
   if (!comparison.prices.empty()) text += "\n## prices of remedies\n\n| fixes | what changes |\n| --- | --- |\n";
   for (const PriceChange& change : comparison.prices) {
     text +=
-        fmt::format("| {} | {} |\n", escaped(joined(change.now.fixes, ", ")), escaped(sentence_of(change, comparison)));
+        fmt::format("| {} | {} |\n", escaped(joined(change.now.fixes, ", ")), escaped(words_of(change, comparison)));
   }
   size_t left_out = 0;
   Consequence current = Consequence::Same;
@@ -266,7 +270,7 @@ std::string as_junit(const Comparison& comparison) {
       auto test = suite.append_child("testcase");
       test.append_attribute("classname") = change.now.fixes.front().c_str();
       test.append_attribute("name") = change.now.what.c_str();
-      test.append_child("failure").append_attribute("message") = sentence_of(change, comparison).c_str();
+      test.append_child("failure").append_attribute("message") = words_of(change, comparison).c_str();
     }
   }
   if (too_much_unknown(comparison)) {  // Skipped tests alone would look green.
