@@ -221,12 +221,15 @@ Json as_json(const Comparison& comparison) {
                        {"fix", joined(change.fixes, " Or: ")},
                        {"upstream", joined(upstream, "; ")}});
   }
-  Json prices = Json::array();
+  Json json = {{"from", comparison.from},
+               {"to", comparison.to},
+               {"judged", comparison.judged()},
+               {"unknown", comparison.unknown()},
+               {"changes", changes}};
   for (const PriceChange& change : comparison.prices) {
-    prices.push_back({{"before", as_json(change.before)}, {"now", as_json(change.now)}});
+    json["prices"].push_back(Json{{"before", as_json(change.before)}, {"now", as_json(change.now)}});
   }
-  return {{"from", comparison.from},         {"to", comparison.to}, {"judged", comparison.judged()},
-          {"unknown", comparison.unknown()}, {"changes", changes},  {"prices", prices}};
+  return json;
 }
 
 std::string as_junit(const Comparison& comparison) {

@@ -18,7 +18,7 @@ std::string as_text(const Comparison& comparison);
 std::string as_markdown(const Comparison& comparison);
 
 // {"from","to","judged","unknown","changes":[{"consequence","case","tests","sentence","fix","upstream"}],
-//  "prices":[{"before","now"}]}
+//  and where some changed "prices":[{"before","now"}]}
 Json as_json(const Comparison& comparison);
 
 // What hurts is a failure, what is unknown an error, or skipped where a side said that it cannot run it.

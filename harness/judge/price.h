@@ -23,7 +23,7 @@ Json as_json(const PriceLine& line);
 
 // With fewer pairs two spreads can lie apart by chance: with eight on either side once in six thousand times.
 inline constexpr size_t kFewestPairs = 8;
-// A price that differs by less is the same, however narrow its spread: two processes differ by as much.
+// A price that differs by less is the same, however narrow its spread: what differs between two processes is not in it.
 inline constexpr double kLeastChange = 1.05;
 
 // Whether all pairs now lie on one side of all pairs before, and the ratio differs by kLeastChange. False where either
