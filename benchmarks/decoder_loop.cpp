@@ -2,15 +2,13 @@
 // faster with CUDA graphs disabled.
 //
 // The decoder is of the reported model's kind and not that model: an LSTM cell of 640, a joint layer over 1,025
-// symbols, and a loop on the host that reads the best symbol after every step. eager launches each kernel; replay has
-// one step captured and replays it for each symbol; capture_and_replay also makes the graph, as it happens for the
-// first file of a process, or for one of a new shape. range(0) is the number of symbols.
-#include <benchmark/benchmark.h>
+// symbols, and a loop on the host that reads the best symbol after every step. With graphs one step is captured and
+// replayed for each symbol; for the first file of a process, or one of a new shape, it has to be captured as well.
+#include <stdexcept>
 
-#include "fixtures/torch/libtorch.h"
+#include "benchmarks/work.h"
 
-using namespace recapture;
-
+namespace recapture {
 namespace {
 
 constexpr int64_t kHidden = 640, kSymbols = 1025;
@@ -22,12 +20,9 @@ struct Decoder {
   at::Tensor joint_weight = at::randn({kSymbols, kHidden}, at::kCUDA);
   at::Tensor symbol = at::zeros({1}, at::TensorOptions(at::kCUDA).dtype(at::kLong));
   at::Tensor hidden = at::zeros({1, kHidden}, at::kCUDA), cell = at::zeros({1, kHidden}, at::kCUDA);
+  std::shared_ptr<Graph> graph;
+  int64_t expected = -1;  // The sum of the symbols of the first loop.
 
-  void start() {
-    symbol.zero_();
-    hidden.zero_();
-    cell.zero_();
-  }
   void step() {
     const at::Tensor gates =
         at::mm(embedding.index_select(0, symbol), input_weight.t()) + at::mm(hidden, hidden_weight.t());
@@ -36,48 +31,50 @@ struct Decoder {
     hidden.copy_(at::sigmoid(parts[3]) * at::tanh(cell));
     symbol.copy_(at::mm(hidden, joint_weight.t()).argmax(1));
   }
-  std::unique_ptr<Graph> captured() {
-    auto graph = make_graph();
-    graph->capture_begin();
-    step();
-    graph->capture_end();
-    return graph;
+  void capture() {
+    graph = captured([&] { step(); });
+  }
+  void decode(int symbols) {
+    for (at::Tensor* state : {&symbol, &hidden, &cell}) state->zero_();
+    int64_t sum = 0;
+    for (int i = 0; i < symbols; ++i) {
+      graph ? graph->replay() : step();
+      sum += symbol.item<int64_t>();
+    }
+    if (expected < 0) expected = sum;
+    if (sum != expected) throw std::runtime_error("two loops gave different symbols");
   }
 };
 
 enum class How { Eager, Replay, CaptureAndReplay };
 
-void decode(benchmark::State& state, How how) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return state.SkipWithError("no GPU");
+Work decode(int symbols, How how) {
   const c10::InferenceMode no_autograd;
-  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
   at::manual_seed(1234);
-  Decoder decoder;
-  decoder.step();  // cuBLAS makes its workspace.
-  std::unique_ptr<Graph> graph = how == How::Replay ? decoder.captured() : nullptr;
-  int64_t sum = 0, expected = -1;
-  for (auto _ : state) {
-    sum = 0;
-    decoder.start();
-    if (how == How::CaptureAndReplay) graph = decoder.captured();
-    for (int64_t i = 0; i < state.range(0); ++i) {
-      how == How::Eager ? decoder.step() : graph->replay();
-      sum += decoder.symbol.item<int64_t>();
-    }
-    if (expected < 0) expected = sum;
-    if (sum != expected) return state.SkipWithError("two loops gave different symbols");
-  }
-  state.counters["sum_of_symbols"] =
-      static_cast<double>(sum);  // The same in all three, or they differ in more than time.
+  const auto decoder = std::make_shared<Decoder>();
+  decoder->step();  // cuBLAS makes its workspace.
+  if (how == How::Replay) decoder->capture();
+  return [=] {
+    const c10::InferenceMode also_without;
+    if (how == How::CaptureAndReplay) decoder->capture();
+    decoder->decode(symbols);
+  };
 }
 
+const Registered kAll([] {
+  for (const int symbols : {10, 100}) {
+    price(
+        {"kernel_compiled_for_capture.FixNoGraphs"},
+        ("a small decoder's " + std::to_string(symbols) + " symbols, launched in place of replayed").c_str(),
+        Clock::Gpu, [=] { return decode(symbols, How::Replay); }, [=] { return decode(symbols, How::Eager); });
+    price(
+        {"kernel_compiled_for_capture.FixNoGraphs"},
+        ("a small decoder's " + std::to_string(symbols) + " symbols, launched in place of captured and replayed")
+            .c_str(),
+        Clock::Gpu, [=] { return decode(symbols, How::CaptureAndReplay); },
+        [=] { return decode(symbols, How::Eager); });
+  }
+});
+
 }  // namespace
-
-#define DECODE(name, how) \
-  BENCHMARK_CAPTURE(decode, name, how)->Arg(10)->Arg(100)->Arg(1000)->UseRealTime()->Unit(benchmark::kMicrosecond)
-DECODE(eager, How::Eager);
-DECODE(replay, How::Replay);
-DECODE(capture_and_replay, How::CaptureAndReplay);
-
-BENCHMARK_MAIN();
+}  // namespace recapture

@@ -72,12 +72,13 @@ class Explainer {
       : catalogue_(read_catalogue(places.root)),
         causes_(read_causes(places.root, catalogue_)),
         rows_(telling_rows(places, release)),
+        prices_(telling_prices(places, release)),
         release_(std::move(release)) {}
 
   // Only the causes that name the call, if some do: it is known here, and explain goes by words. And of those only the
   // ones of the right thread: a case of another thread says so in its name.
   Explanation operator()(const blame::Failure& failure) const {
-    Explanation explanation = explain(read_pasted(blame::as_log(failure)), causes_, catalogue_, rows_);
+    Explanation explanation = explain(read_pasted(blame::as_log(failure)), causes_, catalogue_, rows_, prices_);
     std::erase_if(explanation.causes, [](const Found& one) { return one.role != "culprit"; });
     if (!failure.culprit) return explanation;
     const auto keep = [&](const auto& condition) {
@@ -105,6 +106,7 @@ class Explainer {
   Catalogue catalogue_;
   std::vector<Cause> causes_;
   std::vector<Row> rows_;
+  std::vector<Prices> prices_;
   std::string release_;
 };
 
@@ -114,7 +116,7 @@ std::string causes(const Explainer& explainer, const blame::Failure& failure) {
   for (const Found& one : explanation.causes) {
     words += fmt::format("  cause    {} ({})\n", one.title, one.id);
     for (const RemedyFor& remedy : explanation.remedies) {
-      if (remedy.cause == one.id) words += fmt::format("           {}\n", in_words(remedy, explainer.release()));
+      if (remedy.cause == one.id) words += in_words(remedy, explainer.release(), 11);
     }
   }
   return words;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/judge/price.h"
 #include "harness/judge/row.h"
 #include "harness/record/exit.h"
 #include "harness/run/places.h"
@@ -43,6 +44,8 @@ Verb triage_verb(CLI::App& app, const std::string& root);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
 std::vector<Row> telling_rows(const Places& places, const std::string& release);
+// And its newest prices.
+std::vector<Prices> telling_prices(const Places& places, const std::string& release);
 
 // Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
 // be there yet, or a file that is no XML.

@@ -14,6 +14,7 @@
 #include "harness/commands/commands.h"
 #include "harness/compare/format.h"
 #include "harness/compare/policy.h"
+#include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
 #include "harness/record/file.h"
 #include "harness/record/output.h"
@@ -51,6 +52,7 @@ Comparison comparison_of(const Places& places, const Options& options, const Bac
   const std::string records = options.records.empty() ? places.reports() : options.records;
   const BothSides sides = sides_of(options.from, options.to, options.machine, records, background);
   Comparison comparison = compare(sides.from, sides.to, background);
+  compare_prices(sides.from, sides.to, comparison);
   for (const std::string& note : sides.notes) comparison.head.push_back("note: " + note);
   return comparison;
 }
@@ -182,7 +184,9 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   auto* command =
       add_command(app, "compare", "What appears, vanishes or changes between two releases or runs", *options);
   command->footer(
-      "Exit codes: 0 nothing that hurts, 1 something does, 5 only better, 6 more than a tenth of the tests unknown.");
+      "Exit codes: 0 nothing that hurts, 1 something does, 3 a remedy's price changed, 5 only better, 6 more than a "
+      "tenth "
+      "of the tests unknown.");
   return {command, [options, &root] { return compare_sides(Places::find(root), *options); }};
 }
 

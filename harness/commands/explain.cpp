@@ -47,7 +47,8 @@ Exit explain_text(const Places& places, const Options& options) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
     throw Stop(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
   }
-  const Explanation explanation = explain(read_pasted(text), causes, catalogue, rows);
+  const Explanation explanation =
+      explain(read_pasted(text), causes, catalogue, rows, telling_prices(places, options.release));
   if (options.json) {
     print("{}\n", as_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
@@ -73,11 +74,22 @@ std::vector<Row> telling_rows(const Places& places, const std::string& release) 
   return rows;
 }
 
+std::vector<Prices> telling_prices(const Places& places, const std::string& release) {
+  std::vector<Prices> all;
+  if (release.empty()) return all;
+  for (const std::string& path : prices_below(places.reports())) {
+    Prices prices = read_prices(path);
+    if (prices.where("release") == release) all.push_back(std::move(prices));
+  }
+  return newest_prices(std::move(all));
+}
+
 Verb explain_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("explain", "Why a capture failed, from an error message or a log");
   command->add_option("file", options->file, "A text file (default: standard input)");
-  command->add_option("--release", options->release, "LibTorch release: which remedies hold there, by its records");
+  command->add_option("--release", options->release,
+                      "LibTorch release: which remedies hold there and what they cost, by its records");
   command->add_flag("--json", options->json, "A JSON object");
   return {command, [options, &root] { return explain_text(Places::find(root), *options); }};
 }

@@ -204,10 +204,19 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const bool has_race = std::any_of(cases.begin(), cases.end(),
                                     [](const CatalogueCase& one) { return one.nature == word(Nature::Race); });
   const auto rates = has_race ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
+  std::vector<Prices> prices;
+  for (const std::string& path : prices_below(folder)) {
+    try {
+      prices.push_back(read_prices(path));
+    } catch (const Stop& stop) {
+      wrong.add(stop.what());
+    }
+  }
+  prices = newest_prices(std::move(prices));
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {
-    const CaseView view{one, sources, changes, all, rates};
+    const CaseView view{one, sources, changes, all, rates, prices};
     if (options.json) {
       json.push_back(as_json(view));
     } else {

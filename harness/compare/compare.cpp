@@ -213,6 +213,11 @@ Comparison restricted(const Comparison& comparison, const std::set<std::string>&
   for (const CaseChange& change : comparison.changes) {
     if (cases.count(change.case_id) != 0) some.changes.push_back(change);
   }
+  for (const PriceChange& change : comparison.prices) {
+    const auto& fixes = change.now.fixes;
+    const auto is_of_them = [&](const std::string& fix) { return cases.count(case_of(fix)) != 0; };
+    if (std::any_of(fixes.begin(), fixes.end(), is_of_them)) some.prices.push_back(change);
+  }
   return some;
 }
 
@@ -227,6 +232,7 @@ Exit exit_for(const Comparison& comparison) {
     return Exit::Changed;
   }
   if (too_much_unknown(comparison)) return Exit::Inconclusive;
+  if (!comparison.prices.empty()) return Exit::PriceChanged;
   return all.empty() ? Exit::AsExpected : Exit::NewlyFixed;
 }
 

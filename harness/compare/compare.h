@@ -10,6 +10,7 @@
 #include "harness/judge/board.h"
 #include "harness/judge/catalogue.h"
 #include "harness/judge/changes.h"
+#include "harness/judge/price.h"
 #include "harness/judge/rules.h"
 
 namespace recapture {
@@ -58,11 +59,17 @@ struct CaseChange {
   std::vector<UpstreamChange> upstream;
 };
 
+// What a remedy costs, where that changed beyond its spread.
+struct PriceChange {
+  PriceLine before, now;
+};
+
 struct Comparison {
   std::string from, to;
   std::vector<std::string> head;  // On what, and what comes bundled; a line each.
   std::vector<ComparedTest> tests;
   std::vector<CaseChange> changes;  // The worst first.
+  std::vector<PriceChange> prices = {};
 
   size_t judged() const;
   size_t unknown() const;
@@ -92,7 +99,7 @@ Comparison restricted(const Comparison& comparison, const std::set<std::string>&
 inline constexpr int kMostUnknown = 10;
 bool too_much_unknown(const Comparison& comparison, int percent = kMostUnknown);
 
-// Something hurts, too much is unknown, it is only better, or none of it.
+// Something hurts, too much is unknown, a price changed, it is only better, or none of it.
 Exit exit_for(const Comparison& comparison);
 
 }  // namespace recapture

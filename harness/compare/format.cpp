@@ -110,6 +110,17 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
   return fmt::format("{}", fmt::join(texts, between));
 }
 
+// What became of a price: the work, then either side with its spread.
+std::string words_of(const PriceChange& change, const Comparison& comparison, const char* between = "; ") {
+  const Price before = price_of(change.before), now = price_of(change.now);
+  const auto side = [](const std::string& name, const PriceLine& line, const Price& price) {
+    return fmt::format("in {} {}, pairs from {:.2f} to {:.2f}", name, words_of(line), price.smallest, price.largest);
+  };
+  return joined({(now.ratio > before.ratio ? "dearer, " : "cheaper, ") + change.now.what,
+                 side(comparison.from, change.before, before), side(comparison.to, change.now, now)},
+                between);
+}
+
 }  // namespace
 
 std::vector<Alike> groups_of(const Comparison& comparison) {
@@ -149,6 +160,10 @@ std::string as_text(const Comparison& comparison) {
     }
     text += group_text(group);
   }
+  if (!comparison.prices.empty()) text += "\nprices of remedies\n";
+  for (const PriceChange& change : comparison.prices) {
+    text += fmt::format("\n  {}\n    {}\n", words_of(change, comparison, "\n    "), joined(change.now.fixes, ", "));
+  }
   const auto reasons = reasons_of(comparison);
   if (!reasons.empty()) text += "\nunknown\n";
   for (const auto& [reason, count] : reasons) text += fmt::format("  {}: {}\n", count, reason);
@@ -164,6 +179,11 @@ std::string as_markdown(const Comparison& comparison) {
     if (tail.size() < kMostBytes / 10) tail += fmt::format("| {} | {} |\n", count, escaped(reason));
   }
   if (!tail.empty()) tail = "\n## unknown\n\n| tests | why |\n| --- | --- |\n" + tail;
+  if (!comparison.prices.empty()) text += "\n## prices of remedies\n\n| fixes | what changes |\n| --- | --- |\n";
+  for (const PriceChange& change : comparison.prices) {
+    text +=
+        fmt::format("| {} | {} |\n", escaped(joined(change.now.fixes, ", ")), escaped(words_of(change, comparison)));
+  }
   size_t left_out = 0;
   Consequence current = Consequence::Same;
   for (const CaseChange& change : comparison.changes) {
@@ -201,11 +221,15 @@ Json as_json(const Comparison& comparison) {
                        {"fix", joined(change.fixes, " Or: ")},
                        {"upstream", joined(upstream, "; ")}});
   }
-  return {{"from", comparison.from},
-          {"to", comparison.to},
-          {"judged", comparison.judged()},
-          {"unknown", comparison.unknown()},
-          {"changes", changes}};
+  Json json = {{"from", comparison.from},
+               {"to", comparison.to},
+               {"judged", comparison.judged()},
+               {"unknown", comparison.unknown()},
+               {"changes", changes}};
+  for (const PriceChange& change : comparison.prices) {
+    json["prices"].push_back(Json{{"before", as_json(change.before)}, {"now", as_json(change.now)}});
+  }
+  return json;
 }
 
 std::string as_junit(const Comparison& comparison) {
@@ -240,6 +264,17 @@ std::string as_junit(const Comparison& comparison) {
   for (auto& [id, suite] : by_case) {
     constexpr std::array<const char*, 4> kNames = {"tests", "failures", "errors", "skipped"};
     for (size_t i = 0; i < kNames.size(); ++i) suite.append_attribute(kNames.at(i)) = counts[id].at(i);
+  }
+  if (!comparison.prices.empty()) {
+    auto suite = suites.append_child("testsuite");
+    suite.append_attribute("name") = "prices of remedies";
+    for (const char* count : {"tests", "failures"}) suite.append_attribute(count) = comparison.prices.size();
+    for (const PriceChange& change : comparison.prices) {
+      auto test = suite.append_child("testcase");
+      test.append_attribute("classname") = change.now.fixes.front().c_str();
+      test.append_attribute("name") = change.now.what.c_str();
+      test.append_child("failure").append_attribute("message") = words_of(change, comparison).c_str();
+    }
   }
   if (too_much_unknown(comparison)) {  // Skipped tests alone would look green.
     auto suite = suites.append_child("testsuite");

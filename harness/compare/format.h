@@ -17,7 +17,8 @@ std::string as_text(const Comparison& comparison);
 // Below the megabyte that GitHub takes as the summary of a job: what is too much is left out and counted.
 std::string as_markdown(const Comparison& comparison);
 
-// {"from","to","judged","unknown","changes":[{"consequence","case","tests","sentence","fix","upstream"}]}
+// {"from","to","judged","unknown","changes":[{"consequence","case","tests","sentence","fix","upstream"}],
+//  and where some changed "prices":[{"before","now"}]}
 Json as_json(const Comparison& comparison);
 
 // What hurts is a failure, what is unknown an error, or skipped where a side said that it cannot run it.

@@ -126,12 +126,17 @@ std::optional<bool> holds_in(const std::vector<Row>& rows, const std::string& te
 }
 
 void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vector<Row>& rows,
-                  std::vector<RemedyFor>& remedies) {
+                  const std::vector<Prices>& prices, std::vector<RemedyFor>& remedies) {
   for (const std::string& fix : cause.fixes) remedies.push_back({cause.id, fix, std::nullopt, false});
   for (const CatalogueCase& one : catalogue) {
     if (one.id != cause.id) continue;
     for (const CatalogueTest& test : one.tests) {
-      if (!test.fix.empty()) remedies.push_back({cause.id, test.fix, holds_in(rows, one.id + "." + test.name), false});
+      if (test.fix.empty()) continue;
+      const std::string id = one.id + "." + test.name;
+      remedies.push_back({cause.id, test.fix, holds_in(rows, id), false});
+      for (const Prices& on : prices) {
+        for (const PriceLine* price : prices_of(on, id)) remedies.back().prices.emplace_back(on.where("gpu"), *price);
+      }
     }
   }
   for (const std::string& advice : cause.useless) remedies.push_back({cause.id, advice, false, true});
@@ -193,7 +198,7 @@ std::string_view word(Answer answer) {
 }
 
 Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
-                    const std::vector<Row>& rows) {
+                    const std::vector<Row>& rows, const std::vector<Prices>& prices) {
   std::vector<Weigh> weights;
   bool capture = text.has_capture_error(), other_says = false;
   for (const Cause& cause : causes) {
@@ -234,7 +239,7 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
   for (const Found& one : found) {
     if (some_culprit && one.role != "culprit") continue;
     const auto cause = std::find_if(causes.begin(), causes.end(), [&](const Cause& c) { return c.id == one.id; });
-    add_remedies(*cause, catalogue, rows, explanation.remedies);
+    add_remedies(*cause, catalogue, rows, prices, explanation.remedies);
   }
   explanation.summary = summary_of(text, explanation);
   if (capture) add_victims(text, by_exception, found);

@@ -7,6 +7,7 @@
 
 #include "harness/explain/causes.h"
 #include "harness/explain/pasted.h"
+#include "harness/judge/price.h"
 #include "harness/judge/row.h"
 
 namespace recapture {
@@ -26,6 +27,7 @@ struct RemedyFor {
   std::string cause, text;
   std::optional<bool> holds;  // In the release, by its records; nothing where none shows it.
   bool useless = false;       // Often advised, and cannot help.
+  std::vector<std::pair<std::string, PriceLine>> prices = {};  // What it costs in the release, by machine.
 };
 
 struct Explanation {
@@ -35,8 +37,9 @@ struct Explanation {
   std::vector<RemedyFor> remedies;  // Of the culprits, in their order.
 };
 
-// `rows` are the newest results of one release, by test; empty where none is asked for or none is on file.
+// `rows` are the newest results of one release, by test, and `prices` its prices; empty where none is asked for or none
+// is on file.
 Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
-                    const std::vector<Row>& rows);
+                    const std::vector<Row>& rows, const std::vector<Prices>& prices = {});
 
 }  // namespace recapture

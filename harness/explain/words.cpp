@@ -6,12 +6,17 @@
 
 namespace recapture {
 
-std::string in_words(const RemedyFor& remedy, const std::string& release) {
+std::string in_words(const RemedyFor& remedy, const std::string& release, size_t indent) {
   const std::string holds = remedy.useless  ? "does not help: "
                             : !remedy.holds ? "try: "
                             : *remedy.holds ? fmt::format("holds in {}: ", release)
                                             : fmt::format("does not hold in {}: ", release);
-  return holds + remedy.text;
+  const std::string space(indent, ' ');
+  std::string words = space + holds + remedy.text + "\n";
+  for (const auto& [gpu, price] : remedy.prices) {
+    words += fmt::format("{}  price on {}: {}: {}\n", space, gpu, price.what, words_of(price));
+  }
+  return words;
 }
 
 std::string in_words(const Explanation& explanation, const std::string& release) {
@@ -21,7 +26,7 @@ std::string in_words(const Explanation& explanation, const std::string& release)
     words += fmt::format("\n{}: {}\n  {}\n  {}\n", one.role, one.id, one.title, one.evidence);
     if (one.healthy_here) words += fmt::format("  does not occur in {}, by its record\n", release);
     for (const RemedyFor& remedy : explanation.remedies) {
-      if (remedy.cause == one.id) words += fmt::format("  {}\n", in_words(remedy, release));
+      if (remedy.cause == one.id) words += in_words(remedy, release, 2);
     }
   }
   return words;
@@ -33,9 +38,14 @@ Json as_json(const Explanation& explanation) {
     causes.push_back({{"id", one.id}, {"role", one.role}, {"evidence", one.evidence}, {"title", one.title}});
   }
   for (const RemedyFor& remedy : explanation.remedies) {
+    Json prices = Json::array();
+    for (const auto& [gpu, price] : remedy.prices) {
+      prices.push_back(as_json(price));
+      prices.back()["gpu"] = gpu;
+    }
     remedies.push_back({{"text", remedy.text},
                         {"holds", remedy.holds ? Json(*remedy.holds) : Json()},
-                        {"price", Json()},
+                        {"price", prices.empty() ? Json() : prices},
                         {"cause", remedy.cause},
                         {"useless", remedy.useless}});
   }

@@ -8,7 +8,8 @@
 namespace recapture {
 
 // `release` is the one whose records say what holds, "" for none.
-std::string in_words(const RemedyFor& remedy, const std::string& release);
+// A line for the remedy, and one for each of its prices, all of them indented.
+std::string in_words(const RemedyFor& remedy, const std::string& release, size_t indent);
 std::string in_words(const Explanation& explanation, const std::string& release);
 Json as_json(const Explanation& explanation);
 

@@ -10,6 +10,7 @@ enum class Exit {
   AsExpected = 0,
   Changed = 1,
   Usage = 2,
+  PriceChanged = 3,
   NothingRan = 4,
   NewlyFixed = 5,
   Inconclusive = 6,
@@ -24,11 +25,12 @@ struct ExitMeaning {
 };
 
 // The one list: --help prints it, and a test compares README's table with it.
-inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
+inline constexpr std::array<ExitMeaning, 10> kExitMeanings = {{
     {Exit::AsExpected, "as expected"},
     {Exit::Changed,
      "behaviour changed: a failure appeared, vanished unexpectedly, or differs; a control or a fix does not hold"},
     {Exit::Usage, "wrong usage, unknown name, malformed input, a record that another run is writing"},
+    {Exit::PriceChanged, "a price changed: a remedy costs more or less than before, beyond its spread"},
     {Exit::NothingRan, "nothing ran"},
     {Exit::NewlyFixed, "newly fixed: a documented failure did not occur"},
     {Exit::Inconclusive, "inconclusive: could not judge, stale, cut short, a shard missing"},

@@ -249,6 +249,11 @@ std::string fixes_text(const CaseView& view) {
       for (const std::string& machine : machines) line += (&machine == &machines.front() ? "" : "; ") + machine;
       text += "    " + wrapped(line, 6) + "\n";
     }
+    for (const Prices& prices : view.prices) {
+      const auto lines = prices_of(prices, view.one.id + "." + test.name);
+      if (!lines.empty()) text += "    price on " + prices.machine() + "\n";
+      for (const PriceLine* line : lines) text += "      " + wrapped(line->what + ": " + words_of(*line), 8) + "\n";
+    }
   }
   return text.empty() ? "" : "\nfixes\n" + text;
 }
@@ -394,6 +399,17 @@ Json as_json(const CaseView& view) {
     rates.push_back(one);
   }
   json["rates"] = rates;
+  Json all_prices = Json::array();
+  for (const Prices& prices : view.prices) {
+    for (const PriceLine& line : prices.lines) {
+      const auto is_its = [&](const std::string& fix) { return has_test(view.one, fix); };
+      if (std::none_of(line.fixes.begin(), line.fixes.end(), is_its)) continue;
+      Json price = {{"machine", prices.machine()}, {"record", prices.path}};
+      price.update(as_json(line));
+      all_prices.push_back(price);
+    }
+  }
+  json["prices"] = all_prices;
   Json expectations = Json::array();
   for (const Change& change : view.changes) {
     for (const Expectation& e : change.expectations) {

@@ -6,6 +6,7 @@
 
 #include "harness/judge/catalogue.h"
 #include "harness/judge/changes.h"
+#include "harness/judge/price.h"
 #include "harness/judge/rate.h"
 #include "harness/show/latest.h"
 
@@ -18,6 +19,7 @@ struct CaseView {
   const std::vector<Change>& changes;
   const std::vector<OnMachine>& latest;
   std::vector<RatePool> rates = {};  // Of all records, not the newest alone.
+  std::vector<Prices> prices = {};   // The newest of each machine.
 };
 
 // What is known of one result beside what was seen. Each is empty where the record does not say.

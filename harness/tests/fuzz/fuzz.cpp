@@ -21,6 +21,7 @@
 #include "harness/judge/board.h"
 #include "harness/judge/catalogue.h"
 #include "harness/judge/index.h"
+#include "harness/judge/price.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/suggest.h"
 #include "harness/judge/tree.h"
@@ -104,6 +105,16 @@ void fuzz_record(std::string_view text) {
   show(read_record(tree().root() + "/records/r.jsonl"));
   newest_records(tree().root() + "/records");
   read_rates_below(tree().root() + "/records");
+}
+
+void fuzz_prices(std::string_view text) {
+  tree().put(text);
+  for (const PriceLine& line : read_prices(tree().root() + "/records/r.jsonl").lines) {
+    const std::string all = line.what + words_of(line);
+    must(visible(all) == all, "a control character is shown");
+    must(!changed(line, line), "a price differs from itself");
+    as_json(line).dump(1, ' ', false, Json::error_handler_t::replace);
+  }
 }
 
 // Lines of a test's events. What the runner writes of them it must be able to read again.
@@ -190,6 +201,7 @@ const std::map<std::string, std::function<void(std::string_view)>>& targets() {
   };
   static const std::map<std::string, std::function<void(std::string_view)>> all = {
       {"record", fuzz_record},
+      {"prices", fuzz_prices},
       {"events", fuzz_events},
       {"description", fuzz_description},
       {"grammars", fuzz_grammars},

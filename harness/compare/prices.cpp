@@ -1,0 +1,64 @@
+#include "harness/compare/prices.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "harness/judge/price.h"
+
+namespace recapture {
+namespace {
+
+// The newest that was measured where the side ran; nothing for runs with variables of their own.
+std::optional<Prices> prices_of_side(const Side& side) {
+  const Record& run = side.runs.front().record;
+  if (!axis_of(run.environment).empty()) return std::nullopt;
+  std::set<std::string> folders;
+  for (const Judged& each : side.runs) {
+    folders.insert(std::filesystem::path(each.record.path).parent_path().string());
+  }
+  std::vector<Prices> found;
+  for (const std::string& folder : folders) {
+    for (const std::string& path : prices_below(folder.empty() ? "." : folder)) {
+      Prices prices = read_prices(path);
+      bool is_its = true;
+      for (const char* key : {"release", "gpu", "driver", "cuda_runtime"}) {
+        is_its = is_its && prices.where(key) == run.where(key);
+      }
+      if (is_its) found.push_back(std::move(prices));
+    }
+  }
+  if (found.empty()) return std::nullopt;
+  return newest_prices(std::move(found)).front();
+}
+
+}  // namespace
+
+void compare_prices(const Side& from, const Side& to, Comparison& comparison) {
+  const auto before = prices_of_side(from), now = prices_of_side(to);
+  if ((!before && !now) || (before && now && before->path == now->path)) return;
+  std::vector<std::string>& head = comparison.head;
+  if (!before || !now) {
+    head.push_back(fmt::format("prices: none on record of {}", before ? to.name : from.name));
+    return;
+  }
+  if (before->where("hash") != now->where("hash")) {
+    head.push_back("prices: not comparable, the two were measured by different benchmarks");
+    return;
+  }
+  size_t compared = 0;
+  for (const PriceLine& line : now->lines) {
+    for (const PriceLine& old : before->lines) {
+      if (old.what != line.what || old.fixes != line.fixes) continue;
+      if (std::min(old.with.size(), line.with.size()) < kFewestPairs) continue;
+      ++compared;
+      if (changed(old, line)) comparison.prices.push_back({old, line});
+    }
+  }
+  head.push_back(fmt::format("prices: {} of {} compared, {} changed beyond their spread", compared, now->lines.size(),
+                             comparison.prices.size()));
+}
+
+}  // namespace recapture

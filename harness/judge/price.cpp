@@ -1,0 +1,105 @@
+#include "harness/judge/price.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "harness/judge/index.h"
+#include "harness/judge/rate.h"
+#include "harness/judge/version.h"
+
+namespace recapture {
+namespace {
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const size_t half = times.size() / 2;
+  return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+}
+
+// Three digits, in the unit that suits it.
+std::string time_words(double us) {
+  const bool is_long = us >= 1000;
+  const double value = is_long ? us / 1000 : us;
+  return fmt::format("{:.{}f} {}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, is_long ? "ms" : "µs");
+}
+
+auto machine_of(const Prices& prices) {
+  return std::tuple(prices.where("gpu"), prices.where("driver"), prices.where("cuda_runtime"));
+}
+
+}  // namespace
+
+Price price_of(const PriceLine& line) {
+  std::vector<double> logs;
+  for (size_t i = 0; i < line.with.size(); ++i) logs.push_back(std::log(line.with[i] / line.without[i]));
+  const auto pairs = static_cast<double>(logs.size());
+  double mean = 0, squares = 0;
+  for (const double log : logs) mean += log / pairs;
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  const double half = t_quantile(logs.size() - 1) * std::sqrt(squares / (pairs - 1) / pairs);
+  const auto [smallest, largest] = std::minmax_element(logs.begin(), logs.end());
+  return {median(line.without),  median(line.with),   std::exp(mean),    std::exp(mean - half),
+          std::exp(mean + half), std::exp(*smallest), std::exp(*largest)};
+}
+
+std::string words_of(const PriceLine& line) {
+  if (!line.why_not.empty()) return "not measured: " + line.why_not;
+  const Price price = price_of(line);
+  const double more = price.with - price.without;
+  const bool can_be_told = price.low > 1 || price.high < 1;
+  return fmt::format("{} instead of {}{}, {:.2f} times as long ({:.2f} to {:.2f})", time_words(price.with),
+                     time_words(price.without),
+                     can_be_told ? fmt::format(" ({} {})", time_words(std::abs(more)), more < 0 ? "less" : "more")
+                                 : ", no difference that can be told",
+                     price.ratio, price.low, price.high);
+}
+
+Json as_json(const PriceLine& line) {
+  Json json = {{"fixes", line.fixes}, {"what", line.what}, {"words", words_of(line)}};
+  if (!line.why_not.empty()) return json;
+  const Price price = price_of(line);
+  json.update({{"clock", line.clock},
+               {"pairs", line.with.size()},
+               {"without_us", price.without},
+               {"with_us", price.with},
+               {"ratio", price.ratio},
+               {"low", price.low},
+               {"high", price.high},
+               {"smallest", price.smallest},
+               {"largest", price.largest}});
+  return json;
+}
+
+bool changed(const PriceLine& before, const PriceLine& now) {
+  if (std::min(before.with.size(), now.with.size()) < kFewestPairs) return false;
+  const Price one = price_of(before), other = price_of(now);
+  const bool is_apart = other.smallest > one.largest || other.largest < one.smallest;
+  return is_apart && std::max(other.ratio / one.ratio, one.ratio / other.ratio) >= kLeastChange;
+}
+
+std::vector<Prices> newest_prices(std::vector<Prices> all) {
+  std::sort(all.begin(), all.end(), [](const Prices& a, const Prices& b) {
+    const std::string one = a.where("release"), other = b.where("release");
+    if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
+    return std::tuple(machine_of(a), started(b.environment), b.path) <
+           std::tuple(machine_of(b), started(a.environment), a.path);
+  });
+  const auto is_older = [](const Prices& a, const Prices& b) {
+    return a.where("release") == b.where("release") && machine_of(a) == machine_of(b);
+  };
+  all.erase(std::unique(all.begin(), all.end(), is_older), all.end());
+  return all;
+}
+
+std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test) {
+  std::vector<const PriceLine*> lines;
+  for (const PriceLine& line : prices.lines) {
+    if (std::find(line.fixes.begin(), line.fixes.end(), test) != line.fixes.end()) lines.push_back(&line);
+  }
+  return lines;
+}
+
+}  // namespace recapture

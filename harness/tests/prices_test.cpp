@@ -1,0 +1,330 @@
+// What remedies cost, from the benchmarks' repetitions to what `show`, `explain` and `compare` say of them.
+#include "harness/check/prices.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/compare/compare.h"
+#include "harness/explain/words.h"
+#include "harness/judge/price.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr const char* kWork = "a replay of 20 kernels";
+
+// Pairs of 10 µs without and `ratio` times as much with the remedy, half of them that much more and half less.
+Json priced(double ratio, double spread, size_t pairs = 12, const char* what = kWork) {
+  Json line = {{"price", Json::array({"c.FixIt"})},
+               {"what", what},
+               {"clock", "gpu"},
+               {"without", Json::array()},
+               {"with", Json::array()}};
+  for (size_t i = 0; i < pairs; ++i) {
+    line["without"].push_back(10);
+    line["with"].push_back(10 * ratio * (i % 2 == 0 ? 1 + spread : 1 / (1 + spread)));
+  }
+  return line;
+}
+
+Json machine_of(const std::string& release, const Json& more = Json::object()) {
+  Json environment = {{"prices", 1},
+                      {"release", release},
+                      {"gpu", "G"},
+                      {"driver", "1"},
+                      {"cuda_runtime", "12.4"},
+                      {"hash", "h"},
+                      {"volatile", {{"started", "2026-01-01T00:00:00Z"}}}};
+  environment.update(more);
+  return environment;
+}
+
+void write(const std::string& path, const std::vector<Json>& lines) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream file(path);
+  for (const Json& line : lines) file << line.dump() << "\n";
+}
+
+class PricesOfRemedies : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    for (const char* release : {"2.6.0", "2.15.0"}) {
+      write(reports + release + "/g.jsonl",
+            {fake_environment({{"release", release}, {"volatile", {{"started", "2026-01-01T00:00:00Z"}}}}),
+             {{"plan", Json::array({"c.Control"})}},
+             fake_case(Json::array({"Control"})),
+             {{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}},
+             {{"end", "complete"}}});
+    }
+  }
+  void prices(const std::string& release, const std::vector<Json>& lines, const Json& more = Json::object()) const {
+    std::vector<Json> all = {machine_of(release, more)};
+    all.insert(all.end(), lines.begin(), lines.end());
+    write(reports + release + "/g.prices", all);
+  }
+  Said compare(const std::string& more = "") const { return recapture("compare 2.6.0 2.15.0 " + more); }
+  PriceLine read(const Json& line) const {
+    write(folder + "/p.prices", {machine_of("2.6.0"), line});
+    return read_prices(folder + "/p.prices").lines.at(0);
+  }
+
+  const std::string reports = folder + "/reports/";
+};
+
+TEST_F(PricesOfRemedies, HaveTheRatioOfPairsWithItsIntervalAndTheirSpread) {
+  const Price price = price_of(read(priced(2, 0.1)));
+  // Of 12 logarithms, six up and six down by log 1.1: their mean, and 2.201 standard errors.
+  const double half = 2.201 * std::log(1.1) * std::sqrt(12.0 / 11) / std::sqrt(12.0);
+  EXPECT_NEAR(price.ratio, 2, 1e-9);
+  EXPECT_NEAR(price.low, 2 * std::exp(-half), 1e-3);
+  EXPECT_NEAR(price.high, 2 * std::exp(half), 1e-3);
+  EXPECT_NEAR(price.smallest, 2 / 1.1, 1e-9);
+  EXPECT_NEAR(price.largest, 2 * 1.1, 1e-9);
+  EXPECT_NEAR(price.without, 10, 1e-9);
+  EXPECT_NEAR(price.with, (20 * 1.1 + 20 / 1.1) / 2, 1e-9) << "the median of an even number";
+}
+
+TEST_F(PricesOfRemedies, AreSaidInWords) {
+  EXPECT_EQ(words_of(read(priced(2, 0.001))),
+            "20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times as long (2.00 to 2.00)");
+  EXPECT_EQ(words_of(read(priced(0.05, 0.001))),
+            "0.50 µs instead of 10.0 µs (9.50 µs less), 0.05 times as long (0.05 to 0.05)");
+  EXPECT_EQ(words_of(read(priced(1.001, 0.01))),
+            "10.0 µs instead of 10.0 µs, no difference that can be told, 1.00 times as long (0.99 to 1.01)");
+  EXPECT_THAT(words_of(read(priced(250, 0.001))), HasSubstr("2.50 ms instead of 10.0 µs"));
+  EXPECT_EQ(words_of(read({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no such member"}})),
+            "not measured: no such member");
+}
+
+TEST_F(PricesOfRemedies, ChangeWhereNoPairOfOneSideIsAmongThoseOfTheOther) {
+  const auto differ = [&](const Json& before, const Json& now) {
+    const bool to = changed(read(before), read(now)), back = changed(read(now), read(before));
+    EXPECT_EQ(to, back);
+    return to;
+  };
+  EXPECT_TRUE(differ(priced(1.0, 0.02), priced(1.2, 0.02)));
+  EXPECT_FALSE(differ(priced(1.0, 0.12), priced(1.2, 0.12))) << "the spreads meet";
+  EXPECT_FALSE(differ(priced(1.0, 0.001), priced(1.04, 0.001))) << "too little";
+  EXPECT_TRUE(differ(priced(1.0, 0.001), priced(1.06, 0.001)));
+  EXPECT_FALSE(differ(priced(1.0, 0.02, 7), priced(2.0, 0.02))) << "too few";
+  EXPECT_TRUE(differ(priced(1.0, 0.02, 8), priced(2.0, 0.02)));
+  EXPECT_FALSE(
+      differ({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no GPU"}}, priced(2.0, 0.02)));
+}
+
+TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
+  EXPECT_EQ(compare().code, 0);
+  EXPECT_THAT(compare().out, Not(HasSubstr("prices")));
+  prices("2.6.0", {priced(1.0, 0.02), priced(3.0, 0.02, 12, "a capture")});
+  EXPECT_EQ(compare().code, 0);
+  EXPECT_THAT(compare().out, HasSubstr("prices: none on record of 2.15.0\n"));
+  prices("2.15.0", {priced(1.2, 0.02), priced(3.0, 0.02, 12, "a capture"), priced(9.0, 0.02, 12, "more work")});
+  const Said said = compare();
+  EXPECT_EQ(said.code, 3) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("prices: 2 of 3 compared, 1 changed beyond their spread\n"));
+  EXPECT_THAT(said.out, HasSubstr("\n  dearer, a replay of 20 kernels\n    in 2.6.0 10.0 µs instead of 10.0 µs"));
+  EXPECT_THAT(said.out, HasSubstr("in 2.15.0 12.0 µs instead of 10.0 µs (2.00 µs more), 1.20 times as long"));
+  EXPECT_THAT(said.out, HasSubstr("times as long (1.18 to 1.22), pairs from 1.18 to 1.22\n    c.FixIt\n"));
+  EXPECT_THAT(recapture("compare 2.15.0 2.6.0").out, HasSubstr("\n  cheaper, a replay of 20 kernels\n    in 2.15.0 "));
+  EXPECT_EQ(recapture("compare 2.15.0 2.6.0").code, 3);
+  EXPECT_EQ(recapture("compare 2.6.0 2.6.0").code, 0) << "one file";
+  EXPECT_EQ(recapture("gate 2.6.0 2.15.0").code, 0) << "no policy blocks a price";
+  EXPECT_THAT(compare("--markdown").out, HasSubstr("## prices of remedies\n\n| fixes | what changes |\n"));
+  const Json json = parse_json(compare("--json").out);
+  ASSERT_THAT(json.at("prices"), SizeIs(1));
+  EXPECT_NEAR(json.at("prices")[0].at("now").at("ratio").get<double>(), 1.2, 1e-9);
+  EXPECT_EQ(json.at("prices")[0].at("before").at("fixes"), Json::array({"c.FixIt"}));
+  compare("--junit '" + folder + "/c.xml'");
+  EXPECT_THAT(text_of(folder + "/c.xml"), HasSubstr(R"(<testsuite name="prices of remedies" tests="1" failures="1">)"));
+}
+
+TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHurtsOrIsUnknown) {
+  Comparison comparison;
+  comparison.tests = {{"c.Reproduces", Consequence::Workaround, ""}};
+  comparison.changes.emplace_back();
+  comparison.changes[0].consequence = Consequence::Workaround;
+  EXPECT_EQ(exit_for(comparison), Exit::NewlyFixed);
+  comparison.prices.push_back({read(priced(1.0, 0.02)), read(priced(2.0, 0.02))});
+  EXPECT_EQ(exit_for(comparison), Exit::PriceChanged);
+  EXPECT_THAT(restricted(comparison, {"d"}).prices, IsEmpty());
+  EXPECT_THAT(restricted(comparison, {"c"}).prices, SizeIs(1));
+  comparison.tests[0].consequence = Consequence::Unknown;
+  EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
+  comparison.changes[0].consequence = Consequence::NewFailure;
+  EXPECT_EQ(exit_for(comparison), Exit::Changed);
+}
+
+TEST_F(PricesOfRemedies, AreComparedOnOneMachineAndOfOneCode) {
+  prices("2.6.0", {priced(1.0, 0.02)});
+  prices("2.15.0", {priced(2.0, 0.02)}, {{"hash", "another"}});
+  EXPECT_EQ(compare().code, 0);
+  EXPECT_THAT(compare().out, HasSubstr("prices: not comparable, the two were measured by different benchmarks\n"));
+  for (const char* key : {"release", "gpu", "driver", "cuda_runtime"}) {
+    prices("2.15.0", {priced(2.0, 0.02)}, {{key, "another"}});
+    EXPECT_EQ(compare().code, 0) << key;
+    EXPECT_THAT(compare().out, HasSubstr("prices: none on record of 2.15.0\n")) << key;
+  }
+  prices("2.15.0", {priced(2.0, 0.02)});
+  EXPECT_EQ(compare().code, 3);
+  std::ofstream(reports + "2.15.0/later.prices")
+      << machine_of("2.15.0", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}}) << "\n"
+      << priced(1.0, 0.02) << "\n";
+  EXPECT_EQ(compare().code, 0) << "the newest counts";
+}
+
+TEST_F(PricesOfRemedies, BadFilesAreALineWithItsPlace) {
+  prices("2.6.0", {priced(1.0, 0.02)});
+  const std::string path = reports + "2.15.0/g.prices";
+  Json no_pairs = priced(1, 0.1), no_time = priced(1, 0.1), no_clock = priced(1, 0.1), nobody = priced(1, 0.1);
+  no_pairs["with"].erase(0);
+  no_time["with"][0] = -1;
+  no_clock["clock"] = "sun";
+  nobody["price"] = Json::array();
+  const std::string head = machine_of("2.15.0").dump() + "\n";
+  for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
+           {"", ": has no prices"},
+           {head, ": has no prices"},
+           {"{\"recapture\":2}\n", ":1: not prices: it does not begin with them"},
+           {"{\"prices\":2}\n", ":1: not prices: it does not begin with them"},
+           {"no JSON\n", ":1: not prices: "},
+           {head + priced(1, 0.1).dump(), ":2: not prices: it is cut"},
+           {head + "[]\n", ":2: not prices: "},
+           {head + "{\"price\":3,\"what\":\"w\"}\n", ":2: not prices: "},
+           {head + no_pairs.dump() + "\n", ":2: not prices: its times are no pairs, or fewer than two"},
+           {head + priced(1, 0.1, 1).dump() + "\n", ":2: not prices: its times are no pairs, or fewer than two"},
+           {head + no_time.dump() + "\n", ":2: not prices: 'with' has what is no time"},
+           {head + no_clock.dump() + "\n", ":2: not prices: its clock is neither gpu nor host"},
+           {head + nobody.dump() + "\n", ":2: not prices: a price without a remedy or without its work"}}) {
+    std::ofstream(path) << text;
+    const Said said = compare();
+    EXPECT_EQ(said.code, 2) << text;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("g.prices" + words)) << text;
+  }
+}
+
+TEST_F(PricesOfRemedies, AreShownWithTheFixAndExplained) {
+  const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
+  const std::string id = "unregistered_generator", name = "FixRegisterBeforeCapture";
+  Json line = priced(2, 0.001);
+  line["price"] = Json::array({id + "." + name});
+  prices("2.15.0", {line});
+  const std::string price = "a replay of 20 kernels: 20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times";
+  const auto real = [&](const std::string& words) { return shell("'" RECAPTURE_BUILD "/recapture' " + words); };
+  const Said shown = real("show " + id + " --records '" + reports + "'");
+  std::string words;  // Long lines are broken.
+  std::istringstream all(shown.out);
+  for (std::string word; all >> word;) words += (words.empty() ? "" : " ") + word;
+  EXPECT_THAT(words, HasSubstr(" price on 2.15.0, G " + price));
+  const Json json = parse_json(real("show " + id + " --json --records '" + reports + "'").out);
+  ASSERT_THAT(json[0].at("prices"), SizeIs(1));
+  EXPECT_EQ(json[0].at("prices")[0].at("machine"), "2.15.0, G");
+  std::ofstream(reports + "2.6.0/bad.prices") << "bad\n";
+  const Said beside = real("show " + id + " --records '" + reports + "'");
+  EXPECT_EQ(beside.code, 2);
+  EXPECT_THAT(beside.out, HasSubstr(shown.out)) << "the rest is shown";
+  EXPECT_THAT(beside.out, HasSubstr("bad.prices:1: not prices: "));
+
+  const auto causes = read_causes(RECAPTURE_ROOT, catalogue);
+  const Pasted text = read_pasted("RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.");
+  const Explanation explanation = explain(text, causes, catalogue, {}, {read_prices(reports + "2.15.0/g.prices")});
+  EXPECT_THAT(in_words(explanation, "2.15.0"), HasSubstr("\n    price on G: " + price));
+  int priced_remedies = 0;
+  const Json json_explained = as_json(explanation);
+  for (const Json& remedy : json_explained.at("remedies")) {
+    if (remedy.at("price").is_null()) continue;
+    ++priced_remedies;
+    EXPECT_EQ(remedy.at("cause"), id);
+    EXPECT_NEAR(remedy.at("price")[0].at("ratio").get<double>(), 2, 1e-9);
+  }
+  EXPECT_EQ(priced_remedies, 1);
+}
+
+TEST_F(PricesOfRemedies, AreOfFixesThatThereAre) {
+  const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
+  EXPECT_THAT(price_errors(RECAPTURE_ROOT, catalogue), IsEmpty());
+  fs::create_directories(folder + "/benchmarks");
+  std::ofstream(folder + "/benchmarks/b.cpp") << "price({\"unregistered_generator.FixRegisterBeforeCapture\",\n"
+                                                 "       \"unregistered_generator.Control\", \"item.FixGone\"});\n";
+  prices("2.6.0", {priced(1, 0.1)});
+  write(reports + "2.15.0/h.prices", {machine_of("2.15.0"), priced(1, 0.1)});
+  EXPECT_THAT(price_errors(folder, catalogue),
+              ElementsAre("benchmarks/b.cpp:2: item.FixGone is no fix of the catalogue",
+                          "reports/2.15.0/h.prices: belongs at reports/2.15.0/g.prices",
+                          "reports/2.15.0/h.prices: no benchmark prices c.FixIt",
+                          "reports/2.6.0/g.prices: no benchmark prices c.FixIt"));
+}
+
+// A stand-in for the program of the benchmarks, which writes what it is told to where Google Benchmark would.
+TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
+  const auto repetition = [](const char* work, double without, double with) -> Json {
+    return {{"name", work},      {"run_name", fmt::format("c.FixIt d.FixIt/{}/iterations:1/manual_time", work)},
+            {"label", "gpu"},    {"run_type", "iteration"},
+            {"real_time", with}, {"without", without}};
+  };
+  Json refused = repetition("other work", 0, 0), mean = repetition("a replay", 9, 9);
+  refused["error_occurred"] = true;
+  refused["error_message"] = "no such member";
+  mean["run_type"] = "aggregate";
+  Json report = {
+      {"context",
+       {{"libtorch", "2.6.0"}, {"gpu", "NVIDIA G1"}, {"driver", "1"}, {"cuda_runtime", "12.4"}, {"hash", "h"}}},
+      {"benchmarks", {repetition("a replay", 10, 20), refused, repetition("a replay", 11, 22), mean}}};
+  const std::string program = folder + "/remedies", out = folder + "/out.prices";
+  const auto measure = [&](const std::string& shell_lines) {
+    std::ofstream(folder + "/report.json") << report;
+    std::ofstream(program) << "#!/bin/sh\n" << shell_lines << "\n";
+    fs::permissions(program, fs::perms::owner_all);
+    return shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --revision r --program '" + program + "' --output '" +
+                 out + "'");
+  };
+  const std::string writes =
+      "for word; do case $word in --benchmark_out=*) cp '" + folder + "/report.json' \"${word#*=}\";; esac; done";
+  const Said said = measure(writes);
+  ASSERT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out,
+              HasSubstr("| a replay | 10.50 | 21.00 | 2.000 [2.000, 2.000] | 2.000 to 2.000 | c.FixIt, d.FixIt |\n"));
+  EXPECT_THAT(said.out, HasSubstr("| other work | not measured: no such member | | | | c.FixIt, d.FixIt |\n"));
+  const Prices prices = read_prices(out);
+  EXPECT_EQ(prices.machine(), "2.6.0, NVIDIA G1");
+  EXPECT_EQ(prices.where("revision"), "r");
+  ASSERT_THAT(prices.lines, SizeIs(2));
+  EXPECT_THAT(prices.lines[0].fixes, ElementsAre("c.FixIt", "d.FixIt"));
+  EXPECT_THAT(prices.lines[0].without, ElementsAre(10, 11));
+  EXPECT_THAT(prices.lines[0].with, ElementsAre(20, 22));
+  EXPECT_EQ(prices.lines[1].why_not, "no such member");
+  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' '" + out + "'").out, said.out) << "the table of a file";
+
+  fs::remove(out);
+  const auto refuses = [&](const std::string& lines, const std::string& words) {
+    const Said refusal = measure(lines);
+    EXPECT_EQ(refusal.code, 7) << refusal.out;
+    EXPECT_EQ(std::count(refusal.out.begin(), refusal.out.end(), '\n'), 1) << refusal.out;
+    EXPECT_THAT(refusal.out, HasSubstr(words));
+    EXPECT_FALSE(fs::exists(out)) << words;
+  };
+  refuses("echo hm >&2; echo it broke >&2; exit 3", "failed: it broke");
+  refuses("exit 3", "failed: exit status 3");
+  report["context"]["libtorch"] = "2.7.0";
+  refuses(writes, "it ran with LibTorch 2.7.0, not 2.6.0");
+  report["context"]["gpu"] = "";
+  refuses(writes, "no GPU");
+  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --program /none").code, 7);
+  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --blame").code, 2);
+}
+
+}  // namespace
+}  // namespace recapture
