@@ -30,6 +30,13 @@ Exit tables(const Places& places, const Options& options) {
   if (options.top < 0) throw Stop(Exit::Usage, "--top takes a number from 1 on");
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!std::filesystem::is_directory(folder)) throw Stop(Exit::Usage, visible(folder) + " is no folder");
+  if (options.which == "records") {
+    if (options.top != 0) throw Stop(Exit::Usage, "--top is for failures, calls and documents");
+    const auto records = read_records_below(folder);
+    if (records.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder));
+    print("{}", records_as_markdown(records, rules_of(places.root), folder));
+    return Exit::AsExpected;
+  }
   TableInput input{
       read_records_below(folder),      observed(background_of(places.root)), read_matrix(places.root), {}, folder,
       static_cast<size_t>(options.top)};
@@ -53,8 +60,8 @@ Verb tables_verb(CLI::App& app, const std::string& root) {
       ->add_option(
           "which", options->which,
           "rules; failures: since and until when each; calls: which is refused with which code; documents: what "
-          "they say that does not hold (default: rules)")
-      ->check(CLI::IsMember({"rules", "failures", "calls", "documents"}));
+          "they say that does not hold; records: each with its verdicts (default: rules)")
+      ->check(CLI::IsMember({"rules", "failures", "calls", "documents", "records"}));
   command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
   command->add_option("--top", options->top, "Only so many lines, those that say most");
   return {command, [options, &root] { return tables(Places::find(root), *options); }};

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <regex>
 #include <set>
@@ -378,7 +379,8 @@ std::string documents_as_markdown(TableInput input) {
       head_of({"line", "heading", "claim", "holds", "since when, until when", "by", "why", "record", "on"});
   std::string text =
       "# What the documents say that does not hold\n\n"
-      "Claims of the four documents, by their lines, that a test shows otherwise on some release: *never* on any on\n"
+      "Claims of the documents, by their lines or pages, that a test shows otherwise on some release: *never* on any "
+      "on\n"
       "record, *no longer* on newer ones, *not yet* on older ones. Where some of a claim's tests agree with it, the\n"
       "others are counted: \"1 of 3\". This file is generated from the records in this folder, with\n"
       "`recapture tables documents > reports/documents.md`.\n\n" +
@@ -388,6 +390,29 @@ std::string documents_as_markdown(TableInput input) {
     if (line.group != document) text += fmt::format("\n## {}\n\n{}", escaped(line.group), head);
     document = line.group;
     text += row_of(line.cells);
+  }
+  return text;
+}
+
+std::string records_as_markdown(const std::vector<Record>& records, const Rules& rules, const std::string& folder) {
+  std::string text =
+      "# The records, and what today's rules make of each\n\n"
+      "`recapture show RECORD` has the tests one by one. This file is generated from the records in this folder, with\n"
+      "`recapture tables records > reports/records.md`.\n\n" +
+      head_of({"record", "on", "CUDA runtime", "driver", "begun", "code", "broken on purpose", "tests", "verdicts"});
+  for (const Record& record : records) {
+    std::map<Verdict, size_t> counts;
+    const std::vector<Row> rows = judge_record(record, rules);
+    for (const Row& row : rows) ++counts[row.verdict];
+    std::vector<std::string> verdicts;
+    for (const auto& [verdict, count] : counts) verdicts.push_back(fmt::format("{} {}", count, word(verdict)));
+    const Json more = record.environment.value("volatile", Json::object());
+    text += row_of({std::filesystem::path(record.path).lexically_relative(folder).string(), escaped(record.machine()),
+                    escaped(record.where("cuda_runtime")), escaped(record.where("driver")),
+                    escaped(text_at(more, "started").substr(0, 10)), escaped(record.where("revision")),
+                    record.broken() == Break::Nothing ? "" : std::string(word(record.broken())),
+                    std::to_string(rows.size()),
+                    (record.whole() ? "" : "cut short: ") + fmt::format("{}", fmt::join(verdicts, ", "))});
   }
   return text;
 }

@@ -27,4 +27,7 @@ std::string calls_as_markdown(TableInput input);
 // What each document says that no record, or no longer any, shows.
 std::string documents_as_markdown(TableInput input);
 
+// Each record, runs broken on purpose as well, and how many of its tests have which verdict today.
+std::string records_as_markdown(const std::vector<Record>& records, const Rules& rules, const std::string& folder);
+
 }  // namespace recapture

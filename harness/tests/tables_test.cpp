@@ -27,7 +27,7 @@ std::string contents(const std::string& path) {
 }
 
 TEST(ReportsTables, AreWhatTheRecordsGive) {
-  for (const std::string table : {"failures", "calls", "documents"}) {
+  for (const std::string table : {"failures", "calls", "documents", "records"}) {
     const bool same =
         contents(kRoot + "/reports/" + table + ".md") == shell(kRecapture + " tables " + table + " 2>/dev/null").out;
     EXPECT_TRUE(same) << "run `ci/tables`";

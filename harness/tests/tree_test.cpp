@@ -212,14 +212,6 @@ TEST_F(Reports, HaveOneWithoutAGpuOfTheNewestRelease) {
   EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl"));
 }
 
-TEST_F(Reports, StillMeanWhatTheVerdictsBesideThemSay) {
-  for (const Record& record : *records) {
-    const fs::path beside = fs::path(record.path).replace_extension(".txt");
-    EXPECT_EQ(contents(beside), output_of(kRecapture + " show '" + record.path + "'"))
-        << "if the change is meant: recapture show " << record.path << " > " << beside;
-  }
-}
-
 TEST_F(Reports, NameTheCallWhereTheCaseDemandsOne) {
   const Rules rules = rules_of(kRoot, {.recorder = true});
   size_t named = 0;
