@@ -144,7 +144,7 @@ void run_missing(const Places& places, Options& options, const Policy& policy, c
   if (machine.gpus == 0 && options.machine.gpu != "none") {
     throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
   }
-  if (machine.gpus > 0) options.machine = {machine.gpu, machine.driver, options.machine.cuda_runtime};
+  if (machine.gpus > 0) options.machine = {machine.gpu, machine.driver, options.machine.libraries};
   const auto cases = missing(comparison_so_far(places, options, background), policy, background);
   if (cases && cases->empty()) return;
   const PrintedAside aside;
@@ -184,7 +184,9 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, Options
   command->add_option("to", options.to, "The same")->required();
   command->add_option("--gpu", options.machine.gpu, "Part of the GPU's name; none for runs without one");
   command->add_option("--driver", options.machine.driver, "The driver's version");
-  command->add_option("--cuda-runtime", options.machine.cuda_runtime, "Of a release that ran with several");
+  for (const Replaceable& library : kReplaceable) {
+    command->add_option(library.option, options.machine.libraries[library.key], "Of a release that ran with several");
+  }
   command->add_option("--records", options.records, "Where the runs lie (default: reports/)");
   command->add_option("--junit", options.junit, "Write JUnit XML to this file too");
   command->add_flag("--json", options.json, "A JSON object");
