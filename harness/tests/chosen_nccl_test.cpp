@@ -171,7 +171,7 @@ TEST_F(ChosenNccl, IsComparedWhereItIsAskedFor) {
          << "\n"
          << Json{{"end", "complete"}}.dump() << "\n";
   };
-  write("2.6.0/g.jsonl", "ok", {});
+  write("2.6.0/g.jsonl", "ok", Json::object());
   write("2.15.0/g.jsonl", "ok", {{"nccl", "2.28.9"}});
   write("2.15.0/g.nccl-2.27.7.jsonl", "D",
         {{"nccl", "2.27.7"}, {"nccl_by", "preload"}, {"volatile", {{"started", "2026-01-02T00:00:00Z"}}}});
