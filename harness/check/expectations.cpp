@@ -15,7 +15,7 @@ namespace recapture {
 namespace {
 
 // Whether there may be a machine on which both apply: a release of the matrix, a GPU whose name has both parts as far
-// as the records know any, and versions of driver and CUDA runtime.
+// as the records know any, and versions of driver, CUDA runtime and NCCL.
 bool both_apply(const Expectation& a, const Expectation& b, const std::vector<std::string>& matrix,
                 const std::set<std::string>& gpus) {
   if (a.test != b.test) return false;
@@ -25,6 +25,7 @@ bool both_apply(const Expectation& a, const Expectation& b, const std::vector<st
   const bool same_gpu =
       has_both(a.where.gpu) || has_both(b.where.gpu) || std::any_of(gpus.begin(), gpus.end(), has_both);
   return same_gpu && can_meet(a.where.driver, b.where.driver) && can_meet(a.where.cuda_runtime, b.where.cuda_runtime) &&
+         can_meet(a.where.nccl, b.where.nccl) &&
          std::any_of(matrix.begin(), matrix.end(), [&](const std::string& release) {
            return in_range(release, a.where.release) && in_range(release, b.where.release);
          });

@@ -34,8 +34,9 @@ std::string quoted(const std::string& text) {
 
 std::string where_line(const Where& where) {
   Lines parts;
-  for (const auto& [key, value] : {std::pair("release", where.release), std::pair("gpu", where.gpu),
-                                   std::pair("driver", where.driver), std::pair("cuda_runtime", where.cuda_runtime)}) {
+  for (const auto& [key, value] :
+       {std::pair("release", where.release), std::pair("gpu", where.gpu), std::pair("driver", where.driver),
+        std::pair("cuda_runtime", where.cuda_runtime), std::pair("nccl", where.nccl)}) {
     if (!value.empty()) parts.push_back(fmt::format("{} = {}", key, Json(value).dump()));
   }
   return fmt::format("  where = {{ {} }}", fmt::join(parts, ", "));
@@ -236,7 +237,8 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
     entry += "  [[change.expect]]\n  tests = [\n";
     for (const std::string& test : tests) entry += fmt::format("    \"{}\",\n", test);
     const std::string gpu = record.where("gpu");
-    entry += fmt::format("  ]\n{}\n  result = \"{}\"\n", where_line({"==" + release, gpu, "", ""}), result);
+    const std::string nccl = record.environment.contains("nccl_by") ? "==" + record.where("nccl") : "";
+    entry += fmt::format("  ]\n{}\n  result = \"{}\"\n", where_line({"==" + release, gpu, "", "", nccl}), result);
     if (!seen.empty()) entry += fmt::format("  seen = {}\n", quoted(seen));
     edited.append(entry + fmt::format("  records = [{}]", Json(name).dump()));
   }

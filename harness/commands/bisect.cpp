@@ -118,14 +118,22 @@ class Question {
     return "item_in_capture.Reproduces";
   }
 
-  // As in compare, and a chosen CUDA runtime is a machine of its own.
+  // The version that was asked for, or nothing.
+  std::string wanted(const Replaceable& library) const {
+    const auto found = options_.machine.libraries.find(library.key);
+    return found == options_.machine.libraries.end() ? "" : found->second;
+  }
+
+  // As in compare, and what was chosen of CUDA's runtime and NCCL makes a machine of its own.
   bool is_wanted(const Json& environment) const {
-    const auto& [gpu, driver, cuda_runtime] = options_.machine;
+    const auto& [gpu, driver, libraries] = options_.machine;
     const std::string its = text_at(environment, "gpu");
     if (gpu == "none" ? !its.empty() : lower_case(its).find(lower_case(gpu)) == std::string::npos) return false;
     if (!driver.empty() && text_at(environment, "driver") != driver) return false;
-    const bool chosen = environment.contains("cuda_runtime_by");
-    return cuda_runtime.empty() || (chosen && text_at(environment, "cuda_runtime") == cuda_runtime);
+    return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+      const std::string version = wanted(library);
+      return version.empty() || (was_chosen(environment, library) && text_at(environment, library.key) == version);
+    });
   }
 
   std::vector<Record> records() const {
@@ -178,7 +186,9 @@ class Question {
       RunOptions options;
       options.release = release;
       options.libtorch = folder;
-      options.cuda_runtime = options_.machine.cuda_runtime;
+      for (const Replaceable& library : kReplaceable) {
+        if (!wanted(library).empty()) options.libraries[library.key] = wanted(library);
+      }
       options.filters = {case_of(test_)};
       options.record = new_record(kept() + "/" + release);
       print("{}:\n", side.name);
@@ -205,8 +215,11 @@ class Question {
     choose_this_machine(places_, machine);
     MachineCourse one{"", {}, {}};
     for (MachineSides& known : sides_by_machine(records(), background_)) {
-      const bool has_runtime = known.environment.contains("cuda_runtime_by") == !machine.cuda_runtime.empty();
-      if (!is_wanted(known.environment) || !has_runtime || !axis_of(known.environment).empty()) continue;
+      const bool has_all_its_own = std::none_of(kReplaceable.begin(), kReplaceable.end(), [&](const auto& library) {
+        return was_chosen(known.environment, library) && wanted(library).empty();
+      });
+      if (!is_wanted(known.environment) || !has_all_its_own) continue;
+      if (!given_variables(known.environment).empty()) continue;
       one.machine = known.name;
       one.sides = std::move(known.releases);
     }
@@ -246,10 +259,12 @@ class Question {
 
   // What has no record yet.
   void name_machine(MachineCourse& one) const {
-    const auto& [gpu, driver, cuda_runtime] = options_.machine;
+    const auto& [gpu, driver, libraries] = options_.machine;
     if (!one.machine.empty()) return;
     one.machine = gpu == "none" ? "no GPU" : fmt::format("{}, driver {}", gpu, driver);
-    if (!cuda_runtime.empty()) one.machine += ", CUDA runtime " + cuda_runtime;
+    for (const Replaceable& library : kReplaceable) {
+      if (!wanted(library).empty()) one.machine += fmt::format(", {} {}", library.name, wanted(library));
+    }
   }
 
   const Places& places_;
@@ -268,7 +283,10 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
   command->add_option("test", options->test, "A test as case.Test")->required();
   command->add_option("--gpu", options->machine.gpu, "Part of the GPU's name; none for runs without one");
   command->add_option("--driver", options->machine.driver, "The driver's version");
-  command->add_option("--cuda-runtime", options->machine.cuda_runtime, "Runs that chose this CUDA runtime");
+  for (const Replaceable& library : kReplaceable) {
+    command->add_option(library.option, options->machine.libraries[library.key],
+                        fmt::format("Runs that chose this {}", library.name));
+  }
   command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
   command->add_flag(
       "--run", options->run,

@@ -153,7 +153,9 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, Options
   command->add_option("to", options.to, "The same")->required();
   command->add_option("--gpu", options.machine.gpu, "Part of the GPU's name; none for runs without one");
   command->add_option("--driver", options.machine.driver, "The driver's version");
-  command->add_option("--cuda-runtime", options.machine.cuda_runtime, "Of a release that ran with several");
+  for (const Replaceable& library : kReplaceable) {
+    command->add_option(library.option, options.machine.libraries[library.key], "Of a release that ran with several");
+  }
   command->add_option("--records", options.records, "Where the runs lie (default: reports/)");
   command->add_option("--junit", options.junit, "Write JUnit XML to this file too");
   command->add_flag("--json", options.json, "A JSON object");
@@ -176,7 +178,7 @@ void choose_this_machine(const Places& places, MachineChoice& choice) {
   if (machine.gpus == 0 && choice.gpu != "none") {
     throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
   }
-  if (machine.gpus > 0) choice = {machine.gpu, machine.driver, choice.cuda_runtime};
+  if (machine.gpus > 0) choice = {machine.gpu, machine.driver, choice.libraries};
 }
 
 Verb compare_verb(CLI::App& app, const std::string& root) {

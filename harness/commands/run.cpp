@@ -31,9 +31,16 @@ struct Typed {
 // What is to be run, as typed.
 RunOptions what_to_run(const Typed& typed) {
   RunOptions options = typed.options;
-  const std::string& runtime = options.cuda_runtime;
-  if (!runtime.empty() && (!is_version(runtime) || runtime.find('.') == std::string::npos)) {
-    throw Stop(Exit::Usage, fmt::format("--cuda-runtime takes a version such as 12.9, not '{}'", runtime));
+  for (const Replaceable& library : kReplaceable) {
+    const auto typed_one = options.libraries.find(library.key);
+    if (typed_one == options.libraries.end()) continue;
+    const std::string& version = typed_one->second;
+    if (version.empty()) {
+      options.libraries.erase(typed_one);
+    } else if (!is_version(version) || version.find('.') == std::string::npos) {
+      throw Stop(Exit::Usage,
+                 fmt::format("{} takes a version such as {}, not '{}'", library.option, library.example, version));
+    }
   }
   if (typed.broken) options.broken = break_of(*typed.broken).value();
   if (typed.shard) options.shard = read_shard(*typed.shard);
@@ -47,8 +54,8 @@ RunOptions what_to_run(const Typed& typed) {
     // What is not typed is as in the run that began the record.
     const Record begun = read_record(options.resume);
     if (options.release.empty()) options.release = begun.where("release");
-    if (options.cuda_runtime.empty() && begun.environment.contains("cuda_runtime_by")) {
-      options.cuda_runtime = begun.where("cuda_runtime");
+    for (const Replaceable& library : kReplaceable) {
+      if (was_chosen(begun.environment, library)) options.libraries.emplace(library.key, begun.where(library.key));
     }
     if (!typed.broken) options.broken = begun.broken();
     const std::string demanded = begun.where("require");
@@ -159,9 +166,11 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--env", typed->env, "NAME=VALUE: a variable that tests are to have; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
-  command->add_option(
-      "--cuda-runtime", options.cuda_runtime,
-      "A CUDA runtime to use instead of LibTorch's own, such as 12.9 (ci/libtorch --cuda-runtime gets it)");
+  for (const Replaceable& library : kReplaceable) {
+    command->add_option(library.option, options.libraries[library.key],
+                        fmt::format("The {} to use instead of LibTorch's own, such as {} (ci/libtorch {} gets it)",
+                                    library.name, library.example, library.option));
+  }
   command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) where it is not there")
       ->delimiter(',')
       ->allow_extra_args(false);

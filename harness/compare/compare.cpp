@@ -102,7 +102,7 @@ std::string bundled(const Record& from, const Record& to) {
 std::vector<std::string> head_of(const Side& from, const Side& to, const std::vector<Pair>& pairs,
                                  const Background& background) {
   const Record &before = from.runs.front().record, &now = to.runs.front().record;
-  const std::string gpu = now.where("gpu"), axis = visible(axis_of(now.environment));
+  const std::string gpu = now.where("gpu"), axis = visible(given_variables(now.environment));
   std::vector<std::string> head = {
       fmt::format("{} -> {}, {}{}", from.name, to.name,
                   gpu.empty() ? "no GPU" : gpu + ", driver " + now.where("driver"), axis.empty() ? "" : ", " + axis),

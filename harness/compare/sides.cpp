@@ -24,21 +24,42 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
-// What must be equal on both sides. The CUDA runtime comes with the release.
+// What must be equal on both sides. The CUDA runtime and NCCL come with the release.
 std::string machine_key(const Json& environment) {
-  return text_at(environment, "gpu") + "|" + text_at(environment, "driver") + "|" + axis_of(environment);
+  return text_at(environment, "gpu") + "|" + text_at(environment, "driver") + "|" + given_variables(environment);
 }
 
 std::string machine_words(const Json& environment) {
-  const std::string gpu = text_at(environment, "gpu"), axis = axis_of(environment);
+  const std::string gpu = text_at(environment, "gpu"), variables = given_variables(environment);
   std::string words = gpu.empty() ? "no GPU" : gpu + ", driver " + text_at(environment, "driver");
-  return visible(words + (axis.empty() ? "" : ", " + axis));
+  return visible(words + (variables.empty() ? "" : ", " + variables));
 }
 
-// Of a run that put another in the place of LibTorch's own: ", CUDA runtime 12.9"; else "".
-std::string runtime_words(const Json& environment) {
-  return environment.contains("cuda_runtime_by") ? visible(", CUDA runtime " + text_at(environment, "cuda_runtime"))
-                                                 : "";
+// A release's own NCCL is not on record of older runs.
+std::string version_in(const Json& environment, const Replaceable& library) {
+  const bool is_told = library.key == std::string_view("cuda_runtime") || was_chosen(environment, library);
+  return is_told ? text_at(environment, library.key) : "its own";
+}
+
+bool chose_any(const Json& environment) {
+  return std::any_of(kReplaceable.begin(), kReplaceable.end(),
+                     [&](const Replaceable& library) { return was_chosen(environment, library); });
+}
+
+bool have_same_libraries(const Json& one, const Json& other) {
+  return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+    return version_in(one, library) == version_in(other, library);
+  });
+}
+
+// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
+std::string chosen_in_words(const Json& environment) {
+  std::string words;
+  for (const Replaceable& library : kReplaceable) {
+    if (!was_chosen(environment, library)) continue;
+    words += fmt::format(", {} {}", library.name, text_at(environment, library.key));
+  }
+  return visible(words);
 }
 
 bool is_broken(const Json& environment) {
@@ -94,12 +115,13 @@ class Finder {
     }
     const std::string machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
-    const auto has_runtime = [&](const Head& head) {
-      return text_at(head.environment, "cuda_runtime") == choice_.cuda_runtime;
-    };
-    if (!choice_.cuda_runtime.empty() && std::none_of(one.heads.begin(), one.heads.end(), has_runtime) &&
-        std::none_of(other.heads.begin(), other.heads.end(), has_runtime)) {
-      throw Stop(Exit::NothingRan, "neither side ran with CUDA runtime " + visible(choice_.cuda_runtime));
+    for (const Replaceable& library : kReplaceable) {
+      const std::string wanted = choice_of(library);
+      const auto has_it = [&](const Head& head) { return version_in(head.environment, library) == wanted; };
+      if (!wanted.empty() && std::none_of(one.heads.begin(), one.heads.end(), has_it) &&
+          std::none_of(other.heads.begin(), other.heads.end(), has_it)) {
+        throw Stop(Exit::NothingRan, fmt::format("neither side ran with {} {}", library.name, visible(wanted)));
+      }
     }
     const bool same_release = release_of(one) == release_of(other);
     return {side(one, same_release), side(other, same_release), notes_};
@@ -111,6 +133,11 @@ class Finder {
     bool counted = false;
     std::vector<Head> heads;  // The newest first.
   };
+
+  std::string choice_of(const Replaceable& library) const {
+    const auto at = choice_.libraries.find(library.key);
+    return at == choice_.libraries.end() ? "" : at->second;
+  }
 
   static bool is_counted(const std::string& word) { return word == "good" || runs_before_latest(word).has_value(); }
   static std::string release_of(const Runs& runs) { return text_at(runs.heads.front().environment, "release"); }
@@ -260,33 +287,33 @@ class Finder {
     return fmt::format("{}", fmt::join(machines, "; "));
   }
 
-  // Of a side's runs those of the machine, of one release and of one CUDA runtime.
+  // Of a side's runs those of the machine, of one release, of one CUDA runtime and one NCCL.
   void keep(Runs& runs, const std::string& machine) {
     const auto drop = [&](const auto& unwanted) {
       runs.heads.erase(std::remove_if(runs.heads.begin(), runs.heads.end(), unwanted), runs.heads.end());
     };
     drop([&](const Head& head) { return machine_key(head.environment) != machine; });
-    std::set<std::string> runtimes, releases;
-    for (const Head& head : runs.heads) {
-      runtimes.insert(text_at(head.environment, "cuda_runtime"));
-      releases.insert(text_at(head.environment, "release"));
-    }
+    std::set<std::string> releases;
+    for (const Head& head : runs.heads) releases.insert(text_at(head.environment, "release"));
     if (releases.size() > 1) {
       throw Stop(Exit::Usage, visible(fmt::format("{} holds records of {}; a side is one release", runs.word,
                                                   fmt::join(releases, ", "))));
     }
-    if (runtimes.size() < 2) return;
-    const auto comes_with_it = [](const Head& head) { return !head.environment.contains("cuda_runtime_by"); };
-    const auto usual = std::find_if(runs.heads.begin(), runs.heads.end(), comes_with_it);
-    const Head& head = usual == runs.heads.end() ? runs.heads.front() : *usual;
-    std::string runtime = text_at(head.environment, "cuda_runtime");
-    if (runtimes.count(choice_.cuda_runtime) != 0) {
-      runtime = choice_.cuda_runtime;
-    } else {
-      notes_.push_back(visible(fmt::format("{} also ran with other CUDA runtimes than {}; --cuda-runtime chooses of {}",
-                                           runs.word, runtime, fmt::join(runtimes, ", "))));
+    for (const Replaceable& library : kReplaceable) {
+      std::set<std::string> versions;
+      for (const Head& head : runs.heads) versions.insert(version_in(head.environment, library));
+      if (versions.size() < 2) continue;
+      const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
+      const auto usual = std::find_if(runs.heads.begin(), runs.heads.end(), comes_with_it);
+      std::string version = version_in((usual == runs.heads.end() ? runs.heads.front() : *usual).environment, library);
+      if (versions.count(choice_of(library)) != 0) {
+        version = choice_of(library);
+      } else {
+        notes_.push_back(visible(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
+                                             library.name, version, library.option, fmt::join(versions, ", "))));
+      }
+      drop([&](const Head& one) { return version_in(one.environment, library) != version; });
     }
-    drop([&](const Head& one) { return text_at(one.environment, "cuda_runtime") != runtime; });
   }
 
   // A side is called by its release; where that is the same, by what the user called it.
@@ -335,21 +362,23 @@ std::string mark_good(const std::string& path, const std::string& records) {
 }
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {
+  // A release is what it comes with, where any run had that.
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
-    return std::tuple(started(a.environment), a.path) > std::tuple(started(b.environment), b.path);
+    return std::tuple(!chose_any(a.environment), started(a.environment), a.path) >
+           std::tuple(!chose_any(b.environment), started(b.environment), b.path);
   });
   std::map<std::string, MachineSides> machines;  // By key.
   for (Record& record : records) {
-    const std::string chosen_runtime = runtime_words(record.environment);
-    MachineSides& here = machines[machine_key(record.environment) + chosen_runtime];
+    const std::string chosen = chosen_in_words(record.environment);
+    MachineSides& here = machines[machine_key(record.environment) + chosen];
     if (here.name.empty()) here.environment = record.environment;
-    here.name = machine_words(record.environment) + chosen_runtime;
-    const std::string release = record.where("release"), runtime = record.where("cuda_runtime");
+    here.name = machine_words(record.environment) + chosen;
+    const std::string release = record.where("release");
     const auto is_it = [&](const Side& side) { return side.name == release; };
     auto side = std::find_if(here.releases.begin(), here.releases.end(), is_it);
     if (side == here.releases.end()) {
       side = here.releases.insert(side, {release, {}});
-    } else if (side->runs.front().record.where("cuda_runtime") != runtime) {
+    } else if (!have_same_libraries(side->runs.front().record.environment, record.environment)) {
       side = here.other_runtimes.insert(here.other_runtimes.end(), {release, {}});
     }
     side->runs.push_back(judged_by_its_own_code(std::move(record), background));

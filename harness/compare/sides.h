@@ -1,5 +1,6 @@
 // What the words `FROM` and `TO` stand for: releases, records, folders, and runs counted from the newest.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,9 +11,9 @@ namespace recapture {
 
 // Which machine, where the records leave a choice.
 struct MachineChoice {
-  std::string gpu;           // Part of its name, whatever the case; "none" for runs without one.
-  std::string driver;        // Exactly.
-  std::string cuda_runtime;  // Of a side that has runs with several.
+  std::string gpu;                               // Part of its name, whatever the case; "none" for runs without one.
+  std::string driver;                            // Exactly.
+  std::map<std::string, std::string> libraries;  // By kReplaceable's key, of a side that has runs with several.
 };
 
 struct BothSides {
@@ -29,12 +30,12 @@ struct BothSides {
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const Background& background);
 
-// One machine (GPU, driver, variables, a chosen CUDA runtime) with all that ran on it, each judged by its own code.
+// One machine (GPU, driver, variables, chosen libraries) with all that ran on it, each judged by its own code.
 struct MachineSides {
   std::string name;                  // "NVIDIA H200, driver 580.159.04"
   Json environment;                  // Of its newest run.
   std::vector<Side> releases;        // What `compare` compares: a side a release, the oldest first.
-  std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes, all but the newest run's.
+  std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes or NCCLs, all but one.
 };
 
 // Machines with a GPU come first. Runs broken on purpose must not be among the records.

@@ -16,13 +16,14 @@ namespace {
 Where where_from(const toml::table& entry, const std::string& place) {
   const auto* table = entry["where"].as_table();
   if (table == nullptr) throw Stop(Exit::Usage, place + ": needs 'where', such as { release = \">=2.8\" }");
-  only_keys(*table, {"release", "gpu", "driver", "cuda_runtime"}, place);
+  only_keys(*table, {"release", "gpu", "driver", "cuda_runtime", "nccl"}, place);
   Where where;
   where.release = text_in(*table, "release", place, false);
   where.gpu = text_in(*table, "gpu", place, false);
   where.driver = text_in(*table, "driver", place, false);
   where.cuda_runtime = text_in(*table, "cuda_runtime", place, false);
-  for (const std::string& range : {where.release, where.driver, where.cuda_runtime}) {
+  where.nccl = text_in(*table, "nccl", place, false);
+  for (const std::string& range : {where.release, where.driver, where.cuda_runtime, where.nccl}) {
     if (!range.empty()) satisfies("2.0.0", range);  // Throws if it cannot be read.
   }
   return where;
@@ -58,7 +59,8 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
 
 bool Where::covers(const Record& record) const {
   return in_range(record.where("release"), release) && record.where("gpu").find(gpu) != std::string::npos &&
-         in_range(record.where("driver"), driver) && in_range(record.where("cuda_runtime"), cuda_runtime);
+         in_range(record.where("driver"), driver) && in_range(record.where("cuda_runtime"), cuda_runtime) &&
+         in_range(record.where("nccl"), nccl);
 }
 
 bool Expectation::guessed_for(const std::string& release) const {

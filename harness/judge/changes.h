@@ -1,4 +1,4 @@
-// Where a release, GPU, driver or CUDA runtime differs from the documents: cases/changes.toml. One entry a change
+// Where a release, GPU, driver, CUDA runtime or NCCL differs from the documents: cases/changes.toml. One entry a change
 // upstream, with its number, and below it what which tests show because of it.
 #pragma once
 #include <string>
@@ -14,6 +14,7 @@ struct Where {
   std::string gpu;           // Part of the GPU's name.
   std::string driver;        // A range, as of releases.
   std::string cuda_runtime;  // A range.
+  std::string nccl = {};     // A range.
 
   bool covers(const Record& record) const;
 };

@@ -41,9 +41,12 @@ Rules rules_of(const std::string& root, const Demands& demands) {
 }
 
 std::string key_of(const Record& record, const std::string& test) {
-  const bool chosen = record.environment.contains("cuda_runtime_by");  // An older one may lack what the usual one has.
-  return fmt::format("{}|{}|{}|{}|{}", record.where("release"), record.where("gpu"),
-                     record.environment.value("packed", false), chosen ? record.where("cuda_runtime") : "", test);
+  std::string chosen;  // An older library may lack what the usual one has.
+  for (const Replaceable& library : kReplaceable) {
+    chosen += (was_chosen(record.environment, library) ? record.where(library.key) : "") + "|";
+  }
+  return fmt::format("{}|{}|{}|{}{}", record.where("release"), record.where("gpu"),
+                     record.environment.value("packed", false), chosen, test);
 }
 
 std::map<std::string, int> available_in(const std::vector<Record>& records) {

@@ -324,6 +324,7 @@ std::string expected_there(const std::string& test, const Side& side, const Back
 
 std::vector<std::string> tests_in(const std::string& covered, const std::set<std::string>& known) {
   std::vector<std::string> tests;
+  if (covered.rfind("not covered", 0) == 0) return tests;  // Which may name tests that do not show it.
   std::istringstream words(covered);
   for (std::string test; words >> test;) {
     if (known.count(test) != 0) tests.push_back(test);

@@ -148,14 +148,24 @@ void note_what_is_missing(Record& record) {
 }  // namespace
 
 std::string lacking_in(std::string_view output) {
-  constexpr std::string_view kBefore = "undefined symbol: ", kRuntime = ", version libcudart.so.";
-  const size_t runtime = output.find(kRuntime);
-  const size_t before = runtime == output.npos ? output.npos : output.rfind(kBefore, runtime);
-  if (before == output.npos) return "";
-  const std::string_view name = output.substr(before + kBefore.size(), runtime - before - kBefore.size());
-  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(),
-                                                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-  return is_name ? fmt::format("the CUDA runtime has no {}", name) : "";
+  constexpr std::string_view kBefore = "undefined symbol: ", kRuntime = ", version libcudart.so.", kNccl = "nccl";
+  for (size_t at = 0; (at = output.find(kBefore, at)) != output.npos;) {
+    at += kBefore.size();
+    size_t end = at;
+    while (end < output.size() && (std::isalnum(static_cast<unsigned char>(output[end])) != 0 || output[end] == '_')) {
+      ++end;
+    }
+    const std::string_view name = output.substr(at, end - at), rest = output.substr(end);
+    if (name.empty()) continue;
+    if (rest.substr(0, kRuntime.size()) == kRuntime) return fmt::format("the CUDA runtime has no {}", name);
+    const bool is_whole = rest.empty() || rest.front() == '\n';  // NCCL's functions have no version.
+    if (is_whole && name.substr(0, kNccl.size()) == kNccl) return fmt::format("NCCL has no {}", name);
+  }
+  return "";
+}
+
+bool was_chosen(const Json& environment, const Replaceable& library) {
+  return environment.contains(std::string(library.key) + "_by");
 }
 
 CaseInfo CaseInfo::from(const Json& json) {
@@ -301,12 +311,22 @@ std::vector<Record> read_rates_below(const std::string& folder) {
   return records;
 }
 
-std::string axis_of(const Json& environment) {
+std::string given_variables(const Json& environment) {
   const auto env = environment.find("env");
-  std::string axis;
-  if (env == environment.end() || !env->is_object()) return axis;
+  std::string variables;
+  if (env == environment.end() || !env->is_object()) return variables;
   for (const auto& [name, value] : env->items()) {
-    axis += (axis.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+    variables +=
+        (variables.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return variables;
+}
+
+std::string axis_of(const Json& environment) {
+  std::string axis = given_variables(environment);
+  for (const Replaceable& library : kReplaceable) {
+    if (library.key == std::string_view("cuda_runtime") || !was_chosen(environment, library)) continue;
+    axis += fmt::format("{}{} {}", axis.empty() ? "" : ", ", library.name, text_at(environment, library.key));
   }
   return axis;
 }
@@ -323,12 +343,15 @@ std::string report_path(const Json& environment) {
   for (char& c : machine) c = is_of_a_name(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
   for (char& c : release) c = is_of_a_name(c) || c == '.' ? c : '-';
   if (machine.empty()) machine = "host";
-  if (const std::string axis = axis_of(environment); !axis.empty()) {
+  if (const std::string variables = given_variables(environment); !variables.empty()) {
     machine += ".";
-    for (char c : axis.substr(0, 60)) machine += is_of_a_name(c) ? c : '-';
-    machine += "-" + hash_of(axis).substr(0, 4);
+    for (char c : variables.substr(0, 60)) machine += is_of_a_name(c) ? c : '-';
+    machine += "-" + hash_of(variables).substr(0, 4);
   }
-  if (environment.contains("cuda_runtime_by")) machine += ".cuda-" + text_at(environment, "cuda_runtime");
+  for (const Replaceable& library : kReplaceable) {
+    if (was_chosen(environment, library))
+      machine += fmt::format(".{}-{}", library.tag, text_at(environment, library.key));
+  }
   const std::string broken = text_at(environment, "break");
   const bool is_broken = !broken.empty() && broken != word(Break::Nothing);
   return fmt::format("{}/{}{}.jsonl", release, machine, is_broken ? "." + broken : "");

@@ -8,6 +8,7 @@
 //
 // A record holds no verdict. What differs from run to run for no reason (times) stands in "volatile", last in its line.
 #pragma once
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,9 +50,25 @@ inline constexpr const char* kNotBuilt = "not built";
 // keeps it as "stub".
 inline constexpr std::string_view kLeftOut = "left out of this pack: ";
 
-// What the loader says of a function that the CUDA runtime which a run chose does not have, in words; "" if its output
-// has no such line. A test's line keeps it as "lacks". Such as
-// "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12".
+// A library that a run may load in the place of the one that comes with LibTorch. The environment has its version, as
+// `key`, and `key`_by if the run chose it.
+struct Replaceable {
+  const char* key;
+  const char* name;
+  const char* option;   // Of `run`, `compare` and ci/libtorch,
+  const char* example;  // and what that takes.
+  const char* file;     // How the name of its file begins.
+  const char* tag;      // In a report's name.
+};
+inline constexpr std::array<Replaceable, 2> kReplaceable = {
+    {{"cuda_runtime", "CUDA runtime", "--cuda-runtime", "12.9", "libcudart.so.", "cuda"},
+     {"nccl", "NCCL", "--nccl", "2.30.7", "libnccl.so.", "nccl"}}};
+
+bool was_chosen(const Json& environment, const Replaceable& library);
+
+// What the loader says of a function that a library which a run chose does not have, in words; "" if its output has no
+// such line. A test's line keeps it as "lacks". Such as
+// "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12", or, of NCCL, without a version.
 std::string lacking_in(std::string_view output);
 
 // One test's line. What is absent reads as "", 0 or false.
@@ -116,6 +133,9 @@ std::vector<Record> read_records_below(const std::string& folder);
 std::vector<Record> read_rates_below(const std::string& folder);
 
 // The variables that tests had on purpose: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"; "" if none.
+std::string given_variables(const Json& environment);
+
+// These, and the NCCL that the run chose: "NCCL 2.30.7". A CUDA runtime is told of every run.
 std::string axis_of(const Json& environment);
 
 // Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
@@ -123,8 +143,8 @@ std::string axis_of(const Json& environment);
 std::string kind_of_machine(const Json& environment);
 
 // Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
-// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". An axis follows the GPU, spelt as
-// a file's name and with a hash of it.
+// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". Variables follow the GPU, spelt as a
+// file's name and with a hash of them, and then what was chosen: "2.11.0/nvidia-h200.cuda-13.2.nccl-2.30.7.jsonl".
 std::string report_path(const Json& environment);
 
 // Further runs of one kind of machine stand beside its first: "2.11.0/nvidia-h200.run-2.jsonl".

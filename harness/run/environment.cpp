@@ -15,6 +15,8 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "harness/case/source_hash.h"
@@ -26,68 +28,98 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
-// The newest libcudart of such a version, 12.9 or 12.9.79, that is among the user's caches.
-std::string cudart_of(const std::string& version) {
-  const fs::path folder = fs::path(cache_folder()) / "cuda-runtime";
-  std::string newest, library;
+// The newest file of a library in such a version, 12.9 or 12.9.79, where ci/libtorch keeps it: NCCL by the major
+// release of CUDA that it is built for, which that of LibTorch must be.
+std::string file_of(const Replaceable& library, const std::string& version, const std::string& cuda,
+                    const std::string& release) {
+  const bool is_nccl = library.key == std::string_view("nccl");
+  const fs::path folder =
+      fs::path(cache_folder()) / (is_nccl ? "nccl-cuda" + cuda.substr(0, cuda.find('.')) : "cuda-runtime");
+  std::string newest, path;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string its = entry.path().filename().string();
     if (its != version && its.rfind(version + ".", 0) != 0) continue;
     if (!newest.empty() && !older(newest, its)) continue;
     for (const auto& file : fs::directory_iterator(entry.path(), error)) {
-      if (file.path().filename().string().rfind("libcudart.so.", 0) != 0) continue;
+      if (file.path().filename().string().rfind(library.file, 0) != 0) continue;
       newest = its;
-      library = fs::absolute(file.path()).string();
+      path = fs::absolute(file.path()).string();
     }
   }
-  if (library.empty()) {
+  if (path.empty()) {
     throw Stop(Exit::Infrastructure,
-               fmt::format("CUDA runtime {0} is not in {1}; `ci/libtorch --cuda-runtime {0}` gets it", version,
-                           folder.string()));
+               fmt::format("{} {} is not in {}; `ci/libtorch {}{} {}` gets it", library.name, version, folder.string(),
+                           is_nccl ? release + " " : "", library.option, version));
   }
-  return library;
+  return path;
 }
 
-// The variables with which a case's LibTorch is loaded. LibTorch's own CUDA runtime is not, if one of the same name
-// already is.
-std::map<std::string, std::string> variables_for_loading(const RunOptions& options) {
-  auto all = libtorch_variables(options.libtorch);
-  if (!options.cuda_runtime.empty()) all["LD_PRELOAD"] = cudart_of(options.cuda_runtime);
-  return all;
+// Of one version, each as exact as it was said.
+bool is_same(const std::string& one, const std::string& other) {
+  return one == other || one.rfind(other + ".", 0) == 0 || other.rfind(one + ".", 0) == 0;
 }
 
 struct Facts {
   Json json;
-  std::string lacks;  // Why nothing can be loaded.
+  std::string lacks;    // Why nothing can be loaded.
+  std::string preload;  // What is loaded before LibTorch. Its own library is not, if one of the same name already is.
 };
 
-// What a case binary says that it runs on.
-Facts facts_of(const std::string& binary, const RunOptions& options) {
+// What a case binary says that it runs on; its last words if it says nothing.
+std::pair<Json, std::string> told_by(const std::string& binary, const RunOptions& options, const std::string& preload) {
   // Without the GPU: with one, LibTorch's account of itself asks libraries that a packed LibTorch lacks.
-  auto variables = variables_for_loading(options);
+  auto variables = libtorch_variables(options.libtorch);
+  if (!preload.empty()) variables["LD_PRELOAD"] = preload;
   variables["CUDA_VISIBLE_DEVICES"] = "";
   const auto [seen, answer] = ask({binary, {"--environment"}, variables}, 120);
   Json facts = try_parse_json(answer).value_or(Json());
-  if (facts.is_object() && !options.cuda_runtime.empty()) {
-    const std::string loaded = facts.value("cuda_runtime", "");
-    if (options.cuda_runtime != loaded && options.cuda_runtime.rfind(loaded + ".", 0) != 0) {
-      throw Stop(
-          Exit::Infrastructure,
-          fmt::format("LibTorch {} does not use CUDA runtime {}: it loaded {}. Is that of another major release?",
-                      options.release, options.cuda_runtime, loaded));
+  return {facts.is_object() ? facts : Json(), seen.last_words};
+}
+
+Json own_facts_of(const std::string& binary, const RunOptions& options) {
+  const auto [facts, last_words] = told_by(binary, options, "");
+  if (!facts.is_object()) {
+    throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + last_words);
+  }
+  return facts;
+}
+
+Facts facts_of(const std::string& binary, const RunOptions& options) {
+  if (options.libraries.empty()) return {own_facts_of(binary, options), "", ""};
+  Facts facts;
+  std::vector<std::pair<Replaceable, std::string>> chosen;
+  for (const Replaceable& library : kReplaceable) {
+    if (const auto at = options.libraries.find(library.key); at != options.libraries.end()) {
+      chosen.emplace_back(library, at->second);
     }
   }
-  if (facts.is_object()) return {facts, ""};
-  const std::string lacking = options.cuda_runtime.empty() ? "" : lacking_in(seen.last_words);
-  if (lacking.empty()) {
-    throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + seen.last_words);
+  std::string cuda;  // LibTorch's own, or what is to be in its place: that is of the same major release.
+  for (const auto& [library, version] : chosen) {
+    if (library.key == std::string_view("cuda_runtime")) cuda = version;
+    if (cuda.empty()) cuda = own_facts_of(binary, options).value("cuda_runtime", "");
+    facts.preload += (facts.preload.empty() ? "" : ":") + file_of(library, version, cuda, options.release);
   }
-  RunOptions with_its_own = options;
-  with_its_own.cuda_runtime.clear();
-  facts = facts_of(binary, with_its_own).json;
-  facts["cuda_runtime"] = options.cuda_runtime;
-  return {facts, fmt::format("{}, which LibTorch {} needs", lacking, options.release)};
+  std::string last_words;
+  std::tie(facts.json, last_words) = told_by(binary, options, facts.preload);
+  if (facts.json.is_object()) {
+    for (const auto& [library, version] : chosen) {
+      const std::string loaded = facts.json.value(library.key, "");
+      if (!loaded.empty() && is_same(version, loaded)) continue;
+      throw Stop(Exit::Infrastructure,
+                 fmt::format("LibTorch {} does not use {} {}: it {}", options.release, library.name, version,
+                             loaded.empty() ? "has none" : "loaded " + loaded + ". Is that of another major release?"));
+    }
+    return facts;
+  }
+  const std::string lacking = lacking_in(last_words);
+  if (lacking.empty()) {
+    throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + last_words);
+  }
+  facts.json = own_facts_of(binary, options);
+  for (const auto& [library, version] : chosen) facts.json[library.key] = version;
+  facts.lacks = fmt::format("{}, which LibTorch {} needs", lacking, options.release);
+  return facts;
 }
 
 // What a package manager wrote down of the packages in a folder, and what LibTorch's own package and ci/pack say.
@@ -211,8 +243,9 @@ std::string revision_of(const std::string& tree) {
              : "unknown";
 }
 
-std::map<std::string, std::string> variables_of_tests(const RunOptions& options) {
-  auto all = variables_for_loading(options);
+std::map<std::string, std::string> variables_of_tests(const RunOptions& options, const std::string& preload) {
+  auto all = libtorch_variables(options.libtorch);
+  if (!preload.empty()) all["LD_PRELOAD"] = preload;
   // If it is there; tests have another home than we.
   if (const std::string folder = cache_folder(); fs::is_directory(folder) || !variable("RECAPTURE_CACHE").empty()) {
     all["RECAPTURE_CACHE"] = folder;
@@ -236,11 +269,12 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
                            "as the program has it",
                            name));
   }
-  static const std::map<std::string, std::string> kOfOthers = {{"CUDA_VISIBLE_DEVICES", "--gpu chooses among GPUs"},
-                                                               {"LD_LIBRARY_PATH", "--libtorch names a LibTorch"},
-                                                               {"CUDA_INJECTION64_PATH", "the recorder has it"},
-                                                               {"LD_PRELOAD", "--cuda-runtime chooses a CUDA runtime"},
-                                                               {"PATH", "it is the program's own"}};
+  static const std::map<std::string, std::string> kOfOthers = {
+      {"CUDA_VISIBLE_DEVICES", "--gpu chooses among GPUs"},
+      {"LD_LIBRARY_PATH", "--libtorch names a LibTorch"},
+      {"CUDA_INJECTION64_PATH", "the recorder has it"},
+      {"LD_PRELOAD", "--cuda-runtime and --nccl choose a library"},
+      {"PATH", "it is the program's own"}};
   std::string why;
   if (const auto found = kOfOthers.find(name); found != kOfOthers.end()) why = found->second;
   if (belongs_to_scratch(name)) why = "each test has its own";
@@ -254,7 +288,7 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
 Surroundings surroundings_of(const Places& places, const RunOptions& options, const Machine& machine,
                              const std::string& binary) {
   Anonymous anonymous;
-  const auto [facts, lacks] = facts_of(binary, options);
+  const auto [facts, lacks, preload] = facts_of(binary, options);
   const fs::path site = fs::path(facts.value("library", "")).parent_path().parent_path().parent_path();
   anonymous.hide(site.string(), "(site-packages)");
   anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
@@ -263,6 +297,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");
   const Packages packages = packages_in(site);
+  const std::string nccl = facts.value("nccl", "");
   const std::string started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   Json environment = {{"recapture", kRecordFormat},
                       {"release", options.release},
@@ -276,7 +311,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"libtorch_git", packages.git_version},
                       {"headers", facts.value("headers", "")},
                       {"cudnn", packages.cudnn},
-                      {"nccl", packages.nccl},
+                      {"nccl", nccl.empty() ? packages.nccl : nccl},
                       {"nvrtc", packages.nvrtc},
                       {"python", packages.python},
                       {"packed", is_version(options.release) && (packages.packed || !packages.installed)},
@@ -291,12 +326,12 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"variables", recorded(variables_let_through())},
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
   if (packages.packed) environment["left_out"] = packages.left_out;
-  if (!options.cuda_runtime.empty()) environment["cuda_runtime_by"] = "preload";  // Not the one that comes with it.
+  for (const auto& [key, version] : options.libraries) environment[key + "_by"] = "preload";
   if (!options.env.empty()) environment["env"] = recorded(options.env);
   if (machine.others > 0) environment["volatile"]["others"] = machine.others;
   if (options.seed) environment["volatile"]["seed"] = *options.seed;
   if (!options.gpus.empty()) environment["volatile"]["gpus"] = options.gpus;
-  return {environment, anonymous, notes_of(machine), lacks};
+  return {environment, anonymous, notes_of(machine), lacks, preload};
 }
 
 }  // namespace recapture

@@ -17,13 +17,13 @@ struct Surroundings {
   Json environment;
   Anonymous anonymous;             // Hides this machine's folders.
   std::vector<std::string> notes;  // What the user should know of the machine before the run.
-  std::string lacks;               // What the CUDA runtime that was chosen lacks, so that no test can be loaded.
+  std::string lacks;               // What a library that was chosen lacks, so that no test can be loaded.
+  std::string preload;             // The libraries that were chosen, as LD_PRELOAD has them.
 };
 
-// The variables that tests have beside those of every program: where LibTorch lies, the CUDA runtime that is loaded
-// before LibTorch's own, the cache that ci/nemo fills, and those of --env. Throws Stop(Infrastructure) where one of
-// them is not there.
-std::map<std::string, std::string> variables_of_tests(const RunOptions& options);
+// The variables that tests have beside those of every program: where LibTorch lies, what is loaded before it, the cache
+// that ci/nemo fills, and those of --env. Throws Stop(Infrastructure) where LibTorch is not there.
+std::map<std::string, std::string> variables_of_tests(const RunOptions& options, const std::string& preload);
 
 // Reads NAME=VALUE, a variable that tests are to have on purpose. Throws Stop(Usage) for one that is the runner's, the
 // machine's or the test's own.
@@ -36,7 +36,7 @@ std::string cache_folder();
 std::string revision_of(const std::string& tree);
 
 // Asks a case binary for its LibTorch, git for the revision, and the machine for the rest. Throws Stop(Infrastructure)
-// where the binary does not answer.
+// where the binary does not answer, or a library that was chosen is not there or not used.
 Surroundings surroundings_of(const Places& places, const RunOptions& options, const Machine& machine,
                              const std::string& binary);
 

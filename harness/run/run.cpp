@@ -130,6 +130,7 @@ class Run {
   Anonymous anonymous_;
   std::vector<std::string> notes_;  // What the user should know of the machine.
   std::string lacks_;               // Why no test can be loaded; "" if they can.
+  std::string preload_;             // What is loaded before LibTorch.
   RunRecord record_;
   std::optional<Progress> progress_;
   Record case_;                               // In a worker: of the case that it runs, what is known so far,
@@ -147,7 +148,8 @@ void Run::see_gpus(const std::string& visible) const {
 }
 
 Program Run::program_of(const CaseBinary& binary) const {
-  Program program{binary.path, {fmt::format("--break={}", word(options_.broken))}, variables_of_tests(options_)};
+  Program program{
+      binary.path, {fmt::format("--break={}", word(options_.broken))}, variables_of_tests(options_, preload_)};
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While it switches its hearing on and off, for some microseconds it can miss what another thread calls.
@@ -207,6 +209,7 @@ void Run::ask_around() {
   anonymous_ = surroundings.anonymous;
   notes_ = surroundings.notes;
   lacks_ = surroundings.lacks;
+  preload_ = surroundings.preload;
   if (!lacks_.empty()) notes_.push_back(lacks_ + ", so no test can run");
 }
 

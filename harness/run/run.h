@@ -24,8 +24,8 @@ struct RunOptions {
   bool go_on = false;                // `resume` may be complete, or have been cut before its first test.
   bool replace = false;              // Put the record in the place of any other.
   std::string libtorch;              // A site-packages folder to load LibTorch from.
-  std::string cuda_runtime;          // Instead of LibTorch's own: 12.9, or 12.9.79; empty: its own.
-  std::string revision;              // Empty: asked of git.
+  std::map<std::string, std::string> libraries;  // Instead of LibTorch's own, by kReplaceable's key: 12.9, or 12.9.79.
+  std::string revision;                          // Empty: asked of git.
   Break broken = Break::Nothing;
   Demands demands;
   Shard shard;

@@ -138,6 +138,7 @@ std::string where_words(const Where& where) {
   add("GPU", where.gpu);
   add("driver", where.driver);
   add("CUDA runtime", where.cuda_runtime);
+  add("NCCL", where.nccl);
   return words.empty() ? "everywhere" : words;
 }
 

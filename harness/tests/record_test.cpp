@@ -183,6 +183,7 @@ TEST(Lacking, IsReadOffTheLoadersLine) {
   EXPECT_EQ(lacking_in("undefined symbol: a b, version libcudart.so.13"), "") << "no name";
   EXPECT_EQ(lacking_in("undefined symbol: ncclNew, version libnccl.so.2"), "") << "of another library";
   EXPECT_EQ(lacking_in(", version libcudart.so.13"), "");
+  EXPECT_EQ(lacking_in("undefined symbol: other\na: undefined symbol: ncclNew\n"), "NCCL has no ncclNew");
 }
 
 }  // namespace

@@ -1,0 +1,190 @@
+// Another NCCL in the place of the one that comes with LibTorch, as `run --nccl` has it.
+#include "harness/judge/board.h"
+#include "harness/judge/changes.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/stand_in.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A case that is loaded as LibTorch for CUDA 13 would be. It uses an NCCL that is preloaded, but not 2.29.2, and ends
+// in the loader with 2.27.7.
+class ChosenNccl : public StandIn {
+ protected:
+  void SetUp() override {
+    StandIn::SetUp();
+    add("rude", "rude");
+    for (const char* library : {"nccl-cuda13/2.30.4/libnccl.so.2", "nccl-cuda13/2.30.7/libnccl.so.2",
+                                "nccl-cuda13/2.29.2/libnccl.so.2", "nccl-cuda13/2.27.7/libnccl.so.2",
+                                "nccl-cuda12/2.21.5/libnccl.so.2", "cuda-runtime/13.0.96/libcudart.so.13"}) {
+      const std::filesystem::path path = folder + "/cache/" + library;
+      std::filesystem::create_directories(path.parent_path());
+      std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/libslow_disk.so", path);
+    }
+    std::filesystem::rename(cases() + "/rude", folder + "/rude");
+    says(R"(echo "{\"libtorch\":\"2.15.0\",\"cuda_runtime\":\"13.0\",\"nccl\":\"$nccl\"}")");
+  }
+  void says(const std::string& of_its_environment) const {
+    script("build/2.15.0/cases/lies/rude", R"(
+nccl=2.28.9
+case "$1$LD_PRELOAD" in
+  --environment*nccl-cuda13/2.30.7/*) nccl=2.30.7 ;;
+  --environment*nccl-cuda13/2.27.7/*) echo "$0: symbol lookup error: libtorch_cuda.so: undefined symbol: ncclNew" >&2
+                                      exit 127 ;;
+  --environment*) ;;
+  *) exec ')" + folder + R"(/rude' "$@" ;;
+esac
+)" + of_its_environment);
+  }
+  Said chosen(const std::string& options) const {
+    std::filesystem::remove(record());
+    return with_cache("run rude.ControlNamesItsEnvironment --record " + record() + " " + options);
+  }
+  Said with_cache(const std::string& arguments) const {
+    return shell("RECAPTURE_CACHE='" + folder + "/cache' " + command(arguments));
+  }
+  std::string preloaded() const { return fact_of("rude.ControlNamesItsEnvironment", "env.LD_PRELOAD"); }
+};
+
+TEST_F(ChosenNccl, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
+  for (const char* how : {"", " --exec"}) {
+    const Said said = chosen(std::string("--nccl 2.30") + how);
+    EXPECT_EQ(said.code, 0) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(", NCCL 2.30.7"));
+    EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));  // The newest of 2.30.
+    const Record run = read_record(record());
+    EXPECT_EQ(run.where("nccl"), "2.30.7");
+    EXPECT_EQ(run.where("nccl_by"), "preload");
+    EXPECT_EQ(run.machine(), "2.15.0, no GPU, NCCL 2.30.7");
+    EXPECT_EQ(report_path(run.environment), "2.15.0/host.nccl-2.30.7.jsonl");
+  }
+  EXPECT_EQ(chosen("").code, 0);
+  const Record own = read_record(record());
+  EXPECT_EQ(own.where("nccl"), "2.28.9");
+  EXPECT_FALSE(own.environment.contains("nccl_by"));
+  EXPECT_EQ(own.machine(), "2.15.0, no GPU");
+}
+
+TEST_F(ChosenNccl, StandsBesideAChosenCudaRuntime) {
+  const Said said = chosen("--nccl 2.30.7 --cuda-runtime 13.0 --env A=1");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(preloaded(), HasSubstr("cuda-runtime/13.0.96/libcudart.so.13:"));
+  EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));
+  const Record run = read_record(record());
+  EXPECT_EQ(run.machine(), "2.15.0, no GPU, A=1, NCCL 2.30.7");
+  EXPECT_THAT(report_path(run.environment),
+              ::testing::MatchesRegex("2.15.0/host.A-1-....\\.cuda-13.0.nccl-2.30.7.jsonl"));
+}
+
+TEST_F(ChosenNccl, IsThatOfTheRunThatIsResumed) {
+  ASSERT_EQ(with_cache("run rude.ControlNamesItsEnvironment rude.ControlHolds --nccl 2.30.7 --record " + record()).code,
+            0);
+  std::istringstream whole(text_of(record()));
+  std::string cut, line;
+  while (std::getline(whole, line)) {
+    if (line.find(R"("ControlNamesItsEnvironment","ending")") == line.npos &&
+        line.find(R"("test":"rude.ControlNamesItsEnvironment")") == line.npos && line.find(R"({"end")") != 0) {
+      cut += line + "\n";
+    }
+  }
+  std::ofstream(record()) << cut;
+  ASSERT_TRUE(line_of("rude.ControlNamesItsEnvironment").empty());
+  const Said said = with_cache("run --resume " + record());
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));
+}
+
+TEST_F(ChosenNccl, ThatCannotBeLoadedIsUnavailableWithTheMissingSymbol) {
+  const Said said = chosen("--nccl 2.27.7");
+  EXPECT_EQ(said.code, 4) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("NCCL has no ncclNew, which LibTorch 2.15.0 needs"));
+  EXPECT_EQ(line_of("rude.ControlNamesItsEnvironment").value("ending", ""), "not started");
+  EXPECT_EQ(read_record(record()).where("nccl"), "2.27.7");
+}
+
+TEST_F(ChosenNccl, ThatIsWrongIsOneClearLine) {
+  for (const auto& [version, code, words] :
+       {std::tuple{"2.31.2", 7, "nccl-cuda13; `ci/libtorch 2.15.0 --nccl 2.31.2` gets it"},
+        {"2.21.5", 7, "NCCL 2.21.5 is not in "},  // There for CUDA 12, which this LibTorch does not use.
+        {"2.29.2", 7, "LibTorch 2.15.0 does not use NCCL 2.29.2: it loaded 2.28.9"},
+        {"2", 2, "--nccl takes a version such as 2.30.7, not '2'"},
+        {"newest", 2, "not 'newest'"}}) {
+    const Said said = chosen(std::string("--nccl ") + version);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_FALSE(std::filesystem::exists(record()));
+  }
+  says(R"(echo '{"libtorch":"2.15.0","cuda_runtime":"13.0"}')");
+  const Said none = chosen("--nccl 2.30.7");
+  EXPECT_EQ(none.code, 7);
+  EXPECT_THAT(none.out, HasSubstr("LibTorch 2.15.0 does not use NCCL 2.30.7: it has none"));
+}
+
+Record run_with(const Json& more) {
+  Record run;
+  run.environment = fake_environment(more);
+  run.path = more.dump();
+  return run;
+}
+
+TEST(NcclOfARecord, ThatWasChosenIsAnotherKindOfMachineWhateverElseIsOnRecord) {
+  const Record old = run_with(Json::object()), own = run_with({{"nccl", "2.28.9"}}),
+               newer = run_with({{"nccl", "2.30.7"}, {"nccl_by", "preload"}});
+  const Board board({old, own, newer}, {});
+  EXPECT_EQ(board.machine_of(old), "2.15.0, G");
+  EXPECT_EQ(board.machine_of(own), "2.15.0, G") << "older records lack a release's own NCCL";
+  EXPECT_EQ(board.machine_of(newer), "2.15.0, G, NCCL 2.30.7");
+}
+
+TEST(NcclOfARecord, IsARangeOfAnExpectation) {
+  Where where;
+  where.nccl = ">=2.23, <2.28";
+  EXPECT_TRUE(where.covers(run_with({{"nccl", "2.27.7"}})));
+  EXPECT_FALSE(where.covers(run_with({{"nccl", "2.28.9"}})));
+  EXPECT_FALSE(where.covers(run_with(Json::object()))) << "nobody knows which it was";
+}
+
+// Two releases, one of them with another NCCL too.
+TEST_F(ChosenNccl, IsComparedWhereItIsAskedFor) {
+  const auto write = [&](const std::string& name, const std::string& seen, const Json& more) {
+    std::filesystem::create_directories(std::filesystem::path(folder + "/reports/" + name).parent_path());
+    std::ofstream file(folder + "/reports/" + name);
+    const std::string release = name.substr(0, name.find('/'));
+    Json environment = fake_environment({{"release", release}});
+    environment.update(more);
+    file << environment.dump() << "\n"
+         << Json{{"plan", {"c.Reproduces"}}}.dump() << "\n"
+         << fake_case({"Reproduces"}).dump() << "\n"
+         << Json{{"test", "c.Reproduces"},
+                 {"ending", "exited"},
+                 {"code", seen == "D" ? 0 : 1},
+                 {"ended", seen == "D" ? "passed" : "failed"},
+                 {"seen", seen},
+                 {"documented", "D"},
+                 {"healthy", "ok"}}
+                .dump()
+         << "\n"
+         << Json{{"end", "complete"}}.dump() << "\n";
+  };
+  write("2.6.0/g.jsonl", "ok", Json::object());
+  write("2.15.0/g.jsonl", "ok", {{"nccl", "2.28.9"}});
+  write("2.15.0/g.nccl-2.27.7.jsonl", "D",
+        {{"nccl", "2.27.7"}, {"nccl_by", "preload"}, {"volatile", {{"started", "2026-01-02T00:00:00Z"}}}});
+  const std::string line = "compare 2.6.0 2.15.0 --records " + folder + "/reports";
+  const Said own = recapture(line);
+  EXPECT_THAT(own.out, HasSubstr("2.15.0 also ran with another NCCL than its own; --nccl chooses of 2.27.7, its own"));
+  EXPECT_THAT(own.out, Not(HasSubstr("1 new failure")));
+  const Said other = recapture(line + " --nccl 2.27.7");
+  EXPECT_THAT(other.out, HasSubstr("1 new failure"));
+  const Said none = recapture(line + " --nccl 2.31.2");
+  EXPECT_EQ(none.code, 4);
+  EXPECT_THAT(none.out, HasSubstr("neither side ran with NCCL 2.31.2"));
+}
+
+}  // namespace
+}  // namespace recapture
