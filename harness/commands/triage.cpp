@@ -348,7 +348,10 @@ Exit triage(const Places& places, const Options& options) {
   const std::string answer = record.find(id)->text(key::documented);
   const Bundle bundle =
       bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
-  const Story story{*one, test, machines, record, background, bundle};
+  std::vector<Prices> prices;
+  for (const std::string& path : prices_below(folder)) prices.push_back(read_prices(path));
+  prices = newest_prices(std::move(prices));
+  const Story story{*one, test, machines, record, background, bundle, prices};
   std::vector<BundleFile> files = bundle.files;
   files.push_back({"record.jsonl", record_lines(story)});
   require_nothing_private(files, record);

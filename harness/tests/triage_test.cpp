@@ -135,6 +135,24 @@ TEST_F(Triage, IsTheSameBytesForTheSameRecords) {
   EXPECT_LT(bytes.size(), 100'000U);
 }
 
+TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
+  python(kHonest);
+  fs::create_directories(folder + "/records/2.11.0");
+  fs::copy(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl", folder + "/records/2.11.0/nvidia-h200.jsonl");
+  std::ofstream(folder + "/records/2.11.0/nvidia-h200.prices")
+      << R"({"prices":1,"release":"2.11.0","gpu":"NVIDIA H200","driver":"1","cuda_runtime":"13.0","hash":"h"})"
+      << "\n"
+      << R"({"price":["grad_of_python_graphed_callable.FixCloneGradients"],"what":"a clone","clock":"gpu",)"
+      << R"("without":[10,10],"with":[20,20]})"
+      << "\n";
+  const Said said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
+  ASSERT_EQ(said.code, 0) << said.out;
+  const std::string report = unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
+  EXPECT_THAT(report, HasSubstr("\n  costs on 2.11.0, NVIDIA H200"));
+  EXPECT_THAT(report, HasSubstr(", a clone: 20.0 µs instead of 10.0 µs"));
+  EXPECT_THAT(report, Not(HasSubstr("No record has what a remedy costs")));
+}
+
 // The calls between the programs are the case's, in Python's words.
 TEST_F(Triage, WritesDownTheCallsBetweenThePrograms) {
   python(kHonest, "2.15.0");

@@ -343,6 +343,7 @@ std::string where_text(const Story& story) {
 
 std::string remedies_text(const Story& story) {
   std::string text;
+  bool has_price = false;
   for (const CatalogueTest& test : story.one.tests) {
     if (test.kind != word(Kind::Fix)) continue;
     std::map<std::string, std::vector<std::string>> machines;
@@ -354,8 +355,15 @@ std::string remedies_text(const Story& story) {
     const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
     text += fmt::format("* {}{}\n", test.fix, has ? fmt::format(" `sh run.sh fix {}`", test.name) : "");
     for (const auto& [result, those] : machines) text += fmt::format("  {}: {}\n", result, fmt::join(those, "; "));
+    for (const Prices& prices : story.prices) {
+      for (const PriceLine* line : prices_of(prices, story.one.id + "." + test.name)) {
+        text += fmt::format("  costs on {}, {}: {}\n", prices.machine(), line->what, words_of(*line));
+        has_price = true;
+      }
+    }
   }
-  return text.empty() ? "" : "## Remedies that were tried\n\n" + text + "\nNo record has what a remedy costs.\n\n";
+  if (text.empty()) return "";
+  return "## Remedies that were tried\n\n" + text + (has_price ? "\n" : "\nNo record has what a remedy costs.\n\n");
 }
 
 }  // namespace

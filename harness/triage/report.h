@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/judge/price.h"
 #include "harness/show/latest.h"
 #include "harness/triage/bundle.h"
 
@@ -24,6 +25,7 @@ struct Story {
   const Record& record;  // That shows it.
   const Background& background;
   const Bundle& bundle;
+  const std::vector<Prices>& prices;  // Of remedies, the newest of each machine.
 };
 
 // The newest record of a release, or of all, that shows the documented failure of a test. Throws Stop: Usage where it
