@@ -51,7 +51,8 @@ std::vector<Prices> telling_prices(const Places& places, const std::string& rele
 // be there yet, or a file that is no XML.
 void require_place_for_junit(const std::string& path, const std::string& record);
 
-// For what runs cases itself: this machine, or none if that was chosen. Throws Stop if there is no GPU, and that was not.
+// For what runs cases itself: this machine, or none if that was chosen. Throws Stop if there is no GPU, and that was
+// not.
 void choose_this_machine(const Places& places, MachineChoice& choice);
 
 // A record below that folder of its own for each run, also of those that begin in the same second.
