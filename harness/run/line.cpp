@@ -172,6 +172,15 @@ std::string Anonymous::operator()(std::string text) const {
       at += is_it ? as.size() : 1;
     }
   }
+  // A value that was too long, as event_line() has it, may end amid a folder.
+  if (const size_t cut = text.find("[cut]"); cut != std::string::npos) {
+    for (const auto& [folder, as] : folders_) {
+      for (size_t size = std::min(folder.size() - 1, cut); size > 1; --size) {
+        if (text.compare(cut - size, size, folder, 0, size) != 0) continue;
+        return text.erase(cut - size, size);
+      }
+    }
+  }
   return text;
 }
 

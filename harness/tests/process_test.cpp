@@ -366,6 +366,9 @@ TEST(Anonymous, HidesFoldersAndNothingElse) {
   EXPECT_EQ(anonymous("passed /home/ed /home/eddy /home/ed/a -I/home/ed/b"), "passed ~ /home/eddy ~/a -I~/b");
   EXPECT_EQ(anonymous("/home/ed/tree/cases/a.cpp"), "cases/a.cpp") << "the longer folder first";
   EXPECT_EQ(anonymous("/tmp/x/y /tmp/xy /w/y"), "(scratch)/y /tmp/xy (work)/y");
+  EXPECT_EQ(anonymous("in /home/ed/tr[cut]"), "in ~/tr[cut]");
+  EXPECT_EQ(anonymous("in /home/e[cut]"), "in [cut]");
+  EXPECT_EQ(anonymous("in /srv/e[cut]"), "in /srv/e[cut]");
 }
 
 }  // namespace
