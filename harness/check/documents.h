@@ -10,6 +10,9 @@ struct DocumentLine {
   std::string document, lines, heading, kind, says, covered;  // lines is "-" in a document that has pages.
   int first = 0, last = 0;  // The document's lines that say it, from "12" or "12-20"; 0 where the cell is neither.
   int number = 0;           // Of the line in the file.
+
+  // Those that cover it; none where it is not covered, though the reason may name some.
+  std::vector<std::string> tests() const;
 };
 
 std::vector<DocumentLine> read_documents(const std::string& root);

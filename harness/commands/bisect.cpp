@@ -126,14 +126,12 @@ class Question {
 
   // As in compare, and what was chosen of CUDA's runtime and NCCL makes a machine of its own.
   bool is_wanted(const Json& environment) const {
-    const auto& [gpu, driver, libraries] = options_.machine;
-    const std::string its = text_at(environment, "gpu");
-    if (gpu == "none" ? !its.empty() : lower_case(its).find(lower_case(gpu)) == std::string::npos) return false;
-    if (!driver.empty() && text_at(environment, "driver") != driver) return false;
-    return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-      const std::string version = wanted(library);
-      return version.empty() || (was_chosen(environment, library) && text_at(environment, library.key) == version);
-    });
+    return chosen(options_.machine, environment) &&
+           std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+             const std::string version = wanted(library);
+             return version.empty() ||
+                    (was_chosen(environment, library) && text_at(environment, library.key) == version);
+           });
   }
 
   std::vector<Record> records() const {
@@ -297,10 +295,9 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
       "Run it with the LibTorch in each of these site-packages folders, in their order, by binary search");
   command->add_flag("--json", options->json, "A JSON object");
   command->footer(
-      "Exit codes: 0 no change, or each lies between neighbours; 4 no record has the test; 6 releases that nobody "
-      "knows "
-      "lie between, or fewer than two are known; with --run and --libtorch those of run where it does not come to its "
-      "end.");
+      "Exit codes: 0 no change, or each lies between neighbours; 4 no record has the test; 6 releases that "
+      "nobody knows lie between, or fewer than two are known; with --run and --libtorch those of run where it does not "
+      "come to its end.");
   return {command, [options, &root] {
             const Places places = Places::find(root);
             return Question(places, *options).answer();

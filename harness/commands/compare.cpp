@@ -186,9 +186,8 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   auto* command =
       add_command(app, "compare", "What appears, vanishes or changes between two releases or runs", *options);
   command->footer(
-      "Exit codes: 0 nothing that hurts, 1 something does, 3 a remedy's price changed, 5 only better, 6 more than a "
-      "tenth "
-      "of the tests unknown.");
+      "Exit codes: 0 nothing that hurts, 1 something does, 3 a remedy's price changed, 5 only better, 6 more than "
+      "a tenth of the tests unknown.");
   return {command, [options, &root] { return compare_sides(Places::find(root), *options); }};
 }
 

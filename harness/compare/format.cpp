@@ -91,16 +91,6 @@ std::string group_text(const Alike& group) {
   return text + fmt::format("\n    more: recapture show {}\n", first.case_id);
 }
 
-// Text from outside, which must be neither a cell's end nor HTML.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : visible(text)) {
-    const std::string_view instead = c == '|' ? "\\|" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : "";
-    out += instead.empty() ? std::string(1, c) : std::string(instead);
-  }
-  return out;
-}
-
 std::string link(const UpstreamChange& one) {
   const std::string since = one.since.empty() ? "" : ", since " + one.since;
   return one.url.empty() ? escaped(one.number) + since : fmt::format("[{}]({}){}", escaped(one.number), one.url, since);

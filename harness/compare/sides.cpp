@@ -66,14 +66,6 @@ bool is_broken(const Json& environment) {
   return break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
 }
 
-bool chosen(const MachineChoice& choice, const Json& environment) {
-  const std::string gpu = text_at(environment, "gpu");
-  if (choice.gpu == "none" && !gpu.empty()) return false;
-  if (!choice.gpu.empty() && choice.gpu != "none" && lower_case(gpu).find(lower_case(choice.gpu)) == std::string::npos)
-    return false;
-  return choice.driver.empty() || text_at(environment, "driver") == choice.driver;
-}
-
 // How many runs before the newest: of "latest" none, of "latest~2" two.
 std::optional<size_t> runs_before_latest(const std::string& word) {
   if (word == "latest") return 0;
@@ -359,6 +351,14 @@ std::string mark_good(const std::string& path, const std::string& records) {
     if (!file) throw Stop(Exit::Infrastructure, visible(marks_of(records)) + ": cannot write it");
   }
   return name;
+}
+
+bool chosen(const MachineChoice& choice, const Json& environment) {
+  const std::string gpu = text_at(environment, "gpu");
+  if (choice.gpu == "none" && !gpu.empty()) return false;
+  if (!choice.gpu.empty() && choice.gpu != "none" && lower_case(gpu).find(lower_case(choice.gpu)) == std::string::npos)
+    return false;
+  return choice.driver.empty() || text_at(environment, "driver") == choice.driver;
 }
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {

@@ -16,6 +16,9 @@ struct MachineChoice {
   std::map<std::string, std::string> libraries;  // By kReplaceable's key, of a side that has runs with several.
 };
 
+// Whether that GPU and driver were chosen. Libraries are a matter of their own: without a choice a release's own count.
+bool chosen(const MachineChoice& choice, const Json& environment);
+
 struct BothSides {
   Side from, to;
   std::vector<std::string> notes;  // What else there would have been to choose.

@@ -9,15 +9,6 @@
 
 namespace recapture {
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : visible(text)) {
-    const std::string_view instead = c == '|' ? "\\|" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : "";
-    out += instead.empty() ? std::string(1, c) : std::string(instead);
-  }
-  return out;
-}
-
 std::string row_of(const std::vector<std::string>& cells) { return fmt::format("| {} |\n", fmt::join(cells, " | ")); }
 
 std::string head_of(const std::vector<std::string>& names) {

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
-
-// Text from outside, which must be neither a cell's end nor HTML.
-std::string escaped(const std::string& text);
 
 std::string row_of(const std::vector<std::string>& cells);
 std::string head_of(const std::vector<std::string>& names);

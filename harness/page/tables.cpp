@@ -322,29 +322,15 @@ std::string expected_there(const std::string& test, const Side& side, const Back
   return "nothing in `cases/changes.toml`";
 }
 
-std::vector<std::string> tests_in(const std::string& covered, const std::set<std::string>& known) {
-  std::vector<std::string> tests;
-  if (covered.rfind("not covered", 0) == 0) return tests;  // Which may name tests that do not show it.
-  std::istringstream words(covered);
-  for (std::string test; words >> test;) {
-    if (known.count(test) != 0) tests.push_back(test);
-  }
-  return tests;
-}
-
 }  // namespace
 
 std::string documents_as_markdown(TableInput input) {
   Machines machines(input);
   const Background& background = input.background;
-  std::set<std::string> known;
-  for (const CatalogueCase& one : background.catalogue) {
-    for (const CatalogueTest& test : one.tests) known.insert(one.id + "." + test.name);
-  }
   const std::vector<std::string> kOrder = {"never", "no longer", "not yet", "not always"};
   std::vector<Line> lines;
   for (const DocumentLine& claim : input.documents) {
-    const auto tests = tests_in(claim.covered, known);
+    const auto tests = claim.tests();
     Alike found;
     for (const std::string& test : tests) {
       for (const auto& [sides, course, on] : machines.of(test)) {

@@ -61,4 +61,13 @@ std::string visible(std::string_view text) {
   return shown;
 }
 
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : visible(text)) {
+    const std::string_view instead = c == '|' ? "\\|" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : "";
+    out += instead.empty() ? std::string(1, c) : std::string(instead);
+  }
+  return out;
+}
+
 }  // namespace recapture

@@ -46,25 +46,6 @@ constexpr std::string_view kLegend =
     "Where a result differs from the document, `cases/changes.toml` says why. `recapture show CASE` prints everything\n"
     "on record about a case.\n";
 
-// Text from outside, which must be neither a cell's end nor HTML.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : visible(text)) {
-    if (c == '|') {
-      out += "\\|";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 // "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
 std::string short_reason(const std::string& seen) {
   std::string reason = seen.substr(0, seen.find_first_of(":/|"));
