@@ -7,12 +7,12 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/judge/rate.h"
+#include "harness/judge/version.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -343,12 +343,6 @@ class Comparer {
   const Background& background_;
 };
 }  // namespace
-
-std::string without_versions(const std::string& text) {
-  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
-  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
-  return std::regex_replace(text, kVersioned, "$1");
-}
 
 std::string cut(const std::string& text, size_t most) {
   std::string line = visible(text.substr(0, text.find('\n')));

@@ -52,9 +52,6 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
 // The first line of a text from outside, as it may be shown, and no longer than that.
 std::string cut(const std::string& text, size_t most = 100);
 
-// Drivers add a version to the names of their calls, and another one in the next release: cuMemAlloc of cuMemAlloc_v2.
-std::string without_versions(const std::string& text);
-
 // Of every test of either side, by case.
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background);
 

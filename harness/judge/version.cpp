@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
+#include <regex>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -214,6 +215,12 @@ bool can_meet(const std::string& range, const std::string& other) {
   return std::any_of(candidates.begin(), candidates.end(), [&](const Version& version) {
     return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(version); });
   });
+}
+
+std::string without_versions(const std::string& text) {
+  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
+  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
+  return std::regex_replace(text, kVersioned, "$1");
 }
 
 std::vector<std::string> read_matrix(const std::string& root) {

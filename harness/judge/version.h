@@ -29,6 +29,9 @@ bool can_meet(const std::string& range, const std::string& other);
 // Throws Stop(Usage) on what is no version.
 void require_version(const std::string& text);
 
+// Drivers add a version to the names of their calls, and another one in the next release: cuMemAlloc of cuMemAlloc_v2.
+std::string without_versions(const std::string& text);
+
 // The LibTorch releases of ci/matrix.toml, oldest first.
 std::vector<std::string> read_matrix(const std::string& root);
 

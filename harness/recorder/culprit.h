@@ -1,6 +1,7 @@
 // The call that broke a capture, in the words of the runner and in those of people.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,6 +20,9 @@ struct Culprit {
   CaptureMode mode = CaptureMode::None;
   std::vector<std::string> frames;
   std::vector<std::string> python = {};  // Of its thread, innermost first; empty where there is no Python.
+  std::optional<std::string> log =
+      {};                          // The driver's words in its log, "" for none; nothing if the log lacks the call.
+  std::vector<uintptr_t> at = {};  // The frames that lie in the program itself, as offsets; the runner asks where.
 };
 
 // In ASCII: what is no UTF-8, such as a name cut in the middle of a character, is replaced and does not spoil the line.
@@ -32,6 +36,8 @@ inline std::string json(const Culprit& culprit) {
               {"mode", name(culprit.mode)},
               {"frames", culprit.frames}};
   if (!culprit.python.empty()) object["python"] = culprit.python;
+  if (culprit.log) object["log"] = *culprit.log;
+  if (!culprit.at.empty()) object["at"] = culprit.at;
   return object.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 

@@ -24,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "harness/case/cuda_errors.h"
 #include "harness/recorder/calls.h"
@@ -138,6 +139,10 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
     failed.capturing = now.capturing;
     failed.mode = now.mode;
     failed.capture = now.capture;
+  }
+  if (auto words = heard_in_log(failed.api, code)) {
+    failed.in_log = true;
+    failed.sentence = std::move(*words);
   }
   report(failed);
   return true;

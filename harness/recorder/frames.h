@@ -89,6 +89,12 @@ inline const char* symbol_at(const dl_phdr_info& module, uintptr_t address) {
   return best ? strings + best->st_name : nullptr;
 }
 
+inline std::string program_path() {
+  std::array<char, 4096> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  return {path.data(), size > 0 ? static_cast<size_t>(size) : 0};
+}
+
 // dladdr would wait for whoever is loading a library, and that library's constructors may be waiting for the driver
 // that called us; dl_iterate_phdr waits for nobody's code.
 inline Place place_of(const void* address) {
@@ -115,11 +121,7 @@ inline Place place_of(const void* address) {
         return 1;
       },
       &search);
-  if (search.found && search.place.module.empty()) {
-    std::array<char, 4096> program{};
-    const ssize_t size = readlink("/proc/self/exe", program.data(), program.size());
-    if (size > 0) search.place.module.assign(program.data(), static_cast<size_t>(size));
-  }
+  if (search.found && search.place.module.empty()) search.place.module = program_path();
   return search.place;
 }
 
@@ -168,6 +170,14 @@ inline std::vector<std::string> texts(const std::vector<Frame>& frames) {
   return all;
 }
 
-inline std::vector<std::string> callers(const void* recorder) { return texts(frames_above(recorder, 8)); }
+// Of the innermost frames that lie in this module.
+inline std::vector<uintptr_t> offsets_in(std::string_view module, const std::vector<Frame>& frames) {
+  constexpr size_t kMost = 16;
+  std::vector<uintptr_t> all;
+  for (const Frame& frame : frames) {
+    if (frame.module == module && all.size() < kMost) all.push_back(frame.offset);
+  }
+  return all;
+}
 
 }  // namespace recapture

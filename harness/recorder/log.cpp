@@ -6,7 +6,9 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "harness/recorder/driver_log.h"
@@ -26,12 +28,25 @@ std::mutex mutex;  // Over all of the above. What is called under it does not wa
 thread_local std::array<char, 256> sentence;
 thread_local size_t sentence_size = 0;
 
+// The call that the latest line of this thread was about, for heard_in_log().
+thread_local std::array<char, 64> heard_api;
+thread_local size_t heard_size = 0, heard_sentence_size = 0;
+thread_local int heard_code = 0;
+bool is_beside = false;
+
 void hear_line(const driver_log::Line& line) {
   if (line.api.empty()) {
     sentence_size = line.sentence.copy(sentence.data(), sentence.size());
     return;
   }
+  if (is_beside) {
+    heard_size = line.api.copy(heard_api.data(), heard_api.size());
+    heard_code = line.code;
+    heard_sentence_size = std::exchange(sentence_size, 0);
+    return;
+  }
   FailedCall call;
+  call.in_log = true;
   call.sentence.assign(sentence.data(), std::exchange(sentence_size, 0));
   call.part = part_of(line.api, line.code);
   if (call.part == Part::None) return;
@@ -74,6 +89,17 @@ std::string hear_log() {
   void* handle = nullptr;
   const int result = start(on_line, nullptr, &handle);
   return result == 0 ? "" : "cuLogsRegisterCallback returned " + std::to_string(result);
+}
+
+std::string hear_log_beside() {
+  is_beside = true;
+  return hear_log();
+}
+
+std::optional<std::string> heard_in_log(std::string_view api, int code) {
+  const std::string_view heard(heard_api.data(), std::exchange(heard_size, 0));
+  if (heard.empty() || heard != api.substr(0, heard_api.size()) || heard_code != code) return std::nullopt;
+  return std::string(sentence.data(), heard_sentence_size);
 }
 
 }  // namespace recapture

@@ -3,8 +3,9 @@
 // had this place before. Preloaded it works too, where the program is linked to the driver.
 //
 // It hears the driver's own log, or where the driver has none (before R575), CUPTI (log.cpp, cupti.cpp).
-// RECAPTURE_RECORDER chooses: `log`; `cupti`; or `always`, which is CUPTI listening to every call at any time, and
-// leaves Python alone: it serves tests of races.
+// RECAPTURE_RECORDER chooses: `log`; `cupti`; `always`, which is CUPTI listening to every call at any time, with the
+// log beside it for the driver's own words; or `aloof`, which is the same and leaves Python alone: it serves tests of
+// races.
 //
 // RECAPTURE_DEEP, which `recapture blame --deep` sets, has CUPTI heard beside the log: for the captures themselves, and
 // for what silently is not in them.
@@ -108,9 +109,10 @@ struct Caller {
   Caller() { pthread_getname_np(pthread_self(), name.data(), name.size()); }
 };
 
+constexpr size_t kMostFrames = 48;
+
 Json with(const Caller& caller, Json&& call) {
   Json frames = Json::array();
-  constexpr size_t kMostFrames = 48;
   for (const Frame& frame : frames_of(caller.stack, own_begin, kMostFrames)) {
     frames.push_back({{"function", frame.function}, {"module", frame.module}, {"offset", frame.offset}});
   }
@@ -176,20 +178,22 @@ std::string start(std::string& way) {
   backtrace(warm, 4);  // The first call loads the unwinder, which must not happen inside a call.
   const char* chosen = std::getenv("RECAPTURE_RECORDER");
   const std::string_view wanted = chosen ? chosen : "";
-  if (wanted != "always") {
+  const bool always = wanted == "always" || wanted == "aloof";
+  if (wanted != "aloof") {
     python::listen();
     pthread_atfork(nullptr, nullptr, python::forked);
   }
   std::string why_not;
   const bool deep = std::getenv("RECAPTURE_DEEP") != nullptr && for_blame();
-  if (wanted != "cupti" && wanted != "always") {
+  if (wanted != "cupti" && !always) {
     way = "the driver's log";
     why_not = hear_log();
     if (deep && why_not.empty()) why_not_deep = hear_cupti({false, false, true});
     if (why_not.empty() || wanted == "log") return why_not;
   }
   way = "CUPTI";
-  std::string neither = hear_cupti({wanted == "always", true, deep});
+  if (always) hear_log_beside();  // Where there is none, the culprit's line lacks its words and no more.
+  std::string neither = hear_cupti({always, true, deep});
   if (deep) why_not_deep = neither;
   if (!neither.empty() && !why_not.empty()) return why_not + ", and " + neither;
   return neither;
@@ -227,7 +231,11 @@ void report(const FailedCall& call) {
     if (call.with_python) full["python"] = python::frames_of_threads();
     say_to_blame("failed", std::move(full));
   } else if (call.accused) {
-    const Culprit culprit{call.api, call.code, call.capturing, call.mode, callers(own_begin), own_python_frames()};
+    Culprit culprit{call.api, call.code, call.capturing, call.mode, {}, own_python_frames()};
+    if (call.in_log) culprit.log = call.sentence;
+    const std::vector<Frame> frames = frames_above(own_begin, kMostFrames);
+    culprit.frames = texts(frames);
+    culprit.at = offsets_in(program_path(), frames);
     say(culprit_event(culprit), sentence(culprit));
   }
   errno = before;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "harness/recorder/calls.h"
 #include "harness/recorder/captures.h"
@@ -19,7 +20,8 @@ struct FailedCall {
   Part part = Part::Suspect;
   bool with_python = true;
   bool accused = false;           // The one that is named where only one can be.
-  std::string sentence;           // The driver's, in its log.
+  bool in_log = false;            // Whether the driver's log has it, and
+  std::string sentence;           // its sentence there.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.
   CaptureMode mode = CaptureMode::Unknown;
   size_t capture = 0;     // The number of the capture that it is in or beside, where that is known.
@@ -60,7 +62,12 @@ struct Hearing {
 
 // Both start to hear, and return why they cannot, or "".
 std::string hear_log();
+// The same, but only for heard_in_log(): somebody else names the calls.
+std::string hear_log_beside();
 std::string hear_cupti(Hearing what);
+
+// What the log has said of the latest call of this thread that failed, if that is this one; once.
+std::optional<std::string> heard_in_log(std::string_view api, int code);
 
 // Nothing where CUPTI is not heard.
 std::optional<Standing> standing();

@@ -6,8 +6,13 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <optional>
+#include <sstream>
+#include <string_view>
 
+#include "harness/blame/source.h"
 #include "harness/case/events.h"
 #include "harness/record/record.h"
 #include "harness/record/visible.h"
@@ -44,7 +49,7 @@ std::optional<Json> culprit_in(const std::string& text) {
   const Json object = try_parse_json(text).value_or(Json());
   const auto is_text = [](const Json& json) { return json.is_string(); };
   if (!object.is_object()) return std::nullopt;
-  for (const char* member : {"api", "thread", "mode"}) {
+  for (const char* member : {"api", "thread", "mode", "log"}) {
     if (object.contains(member) && !object.at(member).is_string()) return std::nullopt;
   }
   if (object.contains("frames") && !(object.at("frames").is_array() &&
@@ -52,6 +57,48 @@ std::optional<Json> culprit_in(const std::string& text) {
     return std::nullopt;
   }
   return object;
+}
+
+// Without what GoogleTest prints around whatever one test prints.
+std::string without_frame(const std::string& words) {
+  constexpr std::string_view kFrame[] = {"[====",
+                                         "[----",
+                                         "[ RUN ",
+                                         "[       OK ]",
+                                         "[  FAILED  ]",
+                                         "[  PASS",
+                                         "Note: Google Test",
+                                         " 1 FAILED TEST",
+                                         "Running main() from "};
+  std::string kept;
+  std::istringstream lines(words);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_frame = std::any_of(std::begin(kFrame), std::end(kFrame), [&](std::string_view start) {
+      return line.compare(0, start.size(), start) == 0;
+    });
+    const bool is_gap = line.empty() && (kept.empty() || (kept.size() > 1 && kept[kept.size() - 2] == '\n'));
+    if (!is_frame && !is_gap) kept += line + "\n";
+  }
+  if (kept.size() > 1 && kept[kept.size() - 2] == '\n') kept.pop_back();
+  return kept;
+}
+
+// Adds where in the case the call was made, in place of the addresses that the recorder tells; nothing where the case
+// has no line table, or addr2line is not there.
+void say_where(Json& culprit, const std::string& program) {
+  std::vector<Frame> frames;
+  for (const Json& offset : culprit.value("at", Json::array())) {
+    if (offset.is_number_unsigned()) frames.push_back({"", program, offset.get<uintptr_t>()});
+  }
+  culprit.erase("at");
+  if (frames.empty()) return;
+  for (const blame::SourceFrame& frame : blame::native_frames(frames)) {
+    constexpr std::string_view kCases = "/cases/";  // The case's debug information has the tree for root.
+    if (frame.file.compare(0, kCases.size(), kCases) != 0) continue;
+    culprit["file"] = frame.file.substr(1);
+    culprit["line"] = frame.line;
+    return;
+  }
 }
 
 // What a test's events come to, as events.h has it, and the first thing about them that cannot be right.
@@ -199,6 +246,7 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   for (const auto& [member, value] : said.items()) {
     if (value.is_primitive() || member == key::culprit) line[member] = value;
   }
+  if (line.contains(key::culprit)) say_where(line[key::culprit], ran.program);
   for (const char* member : {"probes", "facts", "assertions"}) {
     if (said.contains(member)) line[member] = said[member];
   }
@@ -207,13 +255,12 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   const bool silent =
       seen.ending == Observation::Ending::Exited && line.contains(key::ended) && line[key::ended] != "failed";
   if (!silent && !seen.last_words.empty()) {
-    const std::string words = anonymous(seen.last_words);
+    const std::string words = anonymous(without_frame(seen.last_words));
     line["last_words"] = words.size() > kWordsInRecord ? words.substr(words.size() - kWordsInRecord) : words;
     if (seen.output_bytes > kLastWords) line["output_bytes"] = seen.output_bytes;
   }
   if (line.contains(key::tries) && !ran.stopping.empty()) line["stopping"] = ran.stopping;
   line["how"] = ran.how;
-  line["command"] = anonymous(ran.command);
   line["volatile"] = {{"seconds", std::round(seen.seconds * 100) / 100}};
   return line;
 }

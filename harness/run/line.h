@@ -23,8 +23,8 @@ class Anonymous {
 struct Ran {
   std::string test;
   std::string how;       // "fork" or "exec".
-  std::string command;   // That runs this test alone, by hand.
   std::string stopping;  // Of a rate: what ended its tries.
+  std::string program;   // What ran.
 };
 
 Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous);

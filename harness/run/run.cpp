@@ -152,8 +152,9 @@ Program Run::program_of(const CaseBinary& binary) const {
       binary.path, {fmt::format("--break={}", word(options_.broken))}, variables_of_tests(options_, preload_)};
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
-    // While it switches its hearing on and off, for some microseconds it can miss what another thread calls.
-    program.environment["RECAPTURE_RECORDER"] = "always";
+    // While CUPTI's hearing is switched on and off, for some microseconds it can miss what another thread calls. What
+    // tells Python's frames would take part in a race.
+    program.environment["RECAPTURE_RECORDER"] = binary.info.nature == "race" ? "aloof" : "always";
   }
   return program;
 }
@@ -260,7 +261,7 @@ Observation Run::observe(const CaseBinary& binary, const std::string& test, bool
 
 Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) {
   const CaseInfo& info = binary.info;
-  return {info.id + "." + test, by_exec ? "exec" : "fork", binary.path + " --gtest_filter=*." + test, info.stopping};
+  return {info.id + "." + test, by_exec ? "exec" : "fork", info.stopping, binary.path};
 }
 
 Row Run::judge_line(const CaseBinary& binary, const Json& line) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include "harness/case/events.h"
@@ -154,6 +155,17 @@ std::string machine_line(const Record& record, const std::string& machine) {
   return line;
 }
 
+// "names the same call", or which one instead; "" if the message quotes no line of the driver's log.
+std::string named_by_pytorch(const std::string& message, const std::string& api) {
+  static const std::regex kQuoted(R"(Returning (\d+) \(\w+\) from (\w+))");
+  std::string first;
+  for (std::sregex_iterator at(message.begin(), message.end(), kQuoted), end; at != end; ++at) {
+    if (without_versions((*at)[2]) == without_versions(api)) return "names the same call";
+    if (first.empty()) first = fmt::format("names {} instead, which returned {}", (*at)[2].str(), (*at)[1].str());
+  }
+  return first;
+}
+
 std::string details(const TestRecord& test) {
   const Details known = details_of(test);
   std::string text;
@@ -161,6 +173,8 @@ std::string details(const TestRecord& test) {
     text += fmt::format("      {:<9}{}\n", label, visible(value));
   };
   if (!known.call.empty()) add("call", known.call);
+  if (!known.log.empty()) add("log", known.log);
+  if (!known.pytorch.empty()) add("PyTorch", known.pytorch);
   for (const std::string& frame : known.stack) add(&frame == &known.stack.front() ? "stack" : "", frame);
   if (test.has(key::message)) {
     add("message", first_line(known.message) + (known.exception.empty() ? "" : " (" + known.exception + ")"));
@@ -313,9 +327,15 @@ Details details_of(const TestRecord& test) {
     if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) known.call += ", " + thread + " thread";
     if (const auto rank = int_at(culprit, "rank")) known.call += fmt::format(" of rank {}", *rank);
     if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) known.call += ", capture mode " + mode;
-    for (const Json& frame : culprit.contains("frames") ? culprit.at("frames") : Json::array()) {
-      if (frame.is_string()) known.stack.push_back(frame.get<std::string>());
+    if (const std::string file = text_at(culprit, "file"); !file.empty())
+      known.call += fmt::format(", at {}:{}", file, int_at(culprit, "line").value_or(0));
+    for (const char* frames : {"python", "frames"}) {
+      for (const Json& frame : culprit.contains(frames) ? culprit.at(frames) : Json::array()) {
+        if (frame.is_string()) known.stack.push_back(frame.get<std::string>());
+      }
     }
+    known.log = text_at(culprit, "log");
+    known.pytorch = named_by_pytorch(test.text(key::message), test.culprit("api"));
   }
   if (test.has(key::message)) {
     known.message = test.text(key::message);

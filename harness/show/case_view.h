@@ -24,8 +24,10 @@ struct CaseView {
 
 // What is known of one result beside what was seen. Each is empty where the record does not say.
 struct Details {
-  std::string call;                // "cuStreamSynchronize returned 900, capturing thread, capture mode global"
-  std::vector<std::string> stack;  // The innermost frame first.
+  std::string call;  // "cuStreamSynchronize returned 900, capturing thread, capture mode global, at cases/a/b.cpp:57"
+  std::vector<std::string> stack;  // The innermost frame first, Python's before those of C++.
+  std::string log;                 // What the driver's log says of the call.
+  std::string pytorch;             // Whether PyTorch's own message, where it names a call (since 2.14), names this one.
   std::string message, exception;  // Of what was raised, and its C++ type.
   std::string after;               // What the failure left behind: "stream none, sticky none"
 };

@@ -7,13 +7,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "harness/blame/report.h"
 #include "harness/blame/words.h"
+#include "harness/case/events.h"
 #include "harness/record/json.h"
 #include "harness/recorder/calls.h"
 #include "harness/recorder/captures.h"
+#include "harness/run/line.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -291,6 +294,35 @@ TEST_F(Deep, TellsModeStreamAndBeginningOfACaptureThatFails) {
     EXPECT_EQ(failure.at("begun").at("stack").at(0).at("line"),
               line_with(source, "cuStreamBeginCapture(*failure.captured"));
   }
+}
+
+// What the suite's own runs keep of the call that broke a capture.
+TEST_F(Deep, ATestsLineHasTheCallsLineAndTheDriversWords) {
+  const std::string program = RECAPTURE_BUILD "/harness/tests/case_of_failures";
+  const auto culprit = [&](const std::string& command, const std::string& driver, const std::string& recorder) {
+    shell(environment(driver) + "RECAPTURE_EVENTS=3 RECAPTURE_RECORDER=" + recorder +
+          " CUDA_INJECTION64_PATH='" RECAPTURE_BUILD "/librecorder.so' " + command + " 3>'" + folder + "/events'");
+    Observation seen;
+    seen.ending = Observation::Ending::Exited;
+    std::istringstream events(text_of(folder + "/events"));
+    for (std::string line; std::getline(events, line);) seen.events.push_back(parse_event(line));
+    return line_of({"c.Reproduces", "exec", "", program}, seen, Anonymous()).value("culprit", Json::object());
+  };
+  const Json told = culprit("'" + program + "' malloc", "deep", "aloof");
+  EXPECT_EQ(told.value("api", ""), "cuMemAlloc_v2");
+  EXPECT_EQ(told.value("mode", ""), "global");
+  EXPECT_EQ(told.value("thread", ""), "capturing");
+  EXPECT_EQ(told.value("file", ""), "cases/blame/failures.cpp");
+  EXPECT_EQ(told.value("line", 0), line_with(source, "CULPRIT malloc"));
+  EXPECT_EQ(told.value("log", ""),
+            "API call conflicts with a stream capture sequence initiated from the calling thread");
+  EXPECT_FALSE(told.contains("at"));
+  EXPECT_FALSE(culprit("'" + program + "' malloc", "old", "always").contains("log")) << "a driver without one";
+
+  const std::string script = python("with capture():\n    cu.cuEventQuery(None)  # breaks it\n");
+  const std::string line = fmt::format("{}:{} <module>", script, line_with(script, "breaks it"));
+  EXPECT_EQ(culprit("python3 " + script, "deep", "always").value("python", Json::array()).at(0), line);
+  EXPECT_FALSE(culprit("python3 " + script, "deep", "aloof").contains("python")) << "it would take part in a race";
 }
 
 TEST_F(Deep, SurvivesAKill) {

@@ -143,6 +143,16 @@ TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
   EXPECT_EQ(refusal(known + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"), "");
 }
 
+TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
+  Observation seen;
+  seen.ending = Observation::Ending::Signal;
+  seen.last_words =
+      "Running main() from gtest_main.cc\nNote: Google Test filter = *.Control\n[==========] Running 1 test\n"
+      "[ RUN      ] C.Control\n[rank 0] is here\n\n\nabort\n[  FAILED  ] C.Control (3 ms)\n\n 1 FAILED TEST\n";
+  EXPECT_EQ(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).value("last_words", ""),
+            "[rank 0] is here\n\nabort\n");
+}
+
 TEST_F(Hostile, WhatIsNoFileIsNotWaitedFor) {
   mkfifo((root + "/r.jsonl").c_str(), 0600);
   EXPECT_THAT(refusal_of([this] { read_record(root + "/r.jsonl"); }), HasSubstr("it is not a regular file"));

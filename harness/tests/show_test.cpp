@@ -10,6 +10,7 @@
 
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
+#include "harness/show/case_view.h"
 #include "harness/show/json.h"
 #include "harness/show/junit.h"
 #include "harness/show/markdown.h"
@@ -19,6 +20,7 @@
 namespace recapture {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Record two_tests() {
@@ -122,6 +124,25 @@ TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Missing);
   record.tests[1].line["culprit"] = {{"api", "cuStreamSynchronize"}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsDocumented);
+}
+
+TEST(Show, TellsWhichLineMadeTheCallAndWhomPyTorchNames) {
+  TestRecord test = two_tests().tests[1];
+  test.line["culprit"] = {
+      {"api", "cuStreamEndCapture"}, {"code", 904}, {"thread", "capturing"},  {"mode", "global"},
+      {"file", "cases/c/c.cpp"},     {"line", 57},  {"log", "Unjoined work"}, {"python", {"train.py:3 step"}},
+      {"frames", {"main"}}};
+  const auto known = [&] { return details_of(test); };
+  EXPECT_EQ(known().call,
+            "cuStreamEndCapture returned 904, capturing thread, capture mode global, at cases/c/c.cpp:57");
+  EXPECT_THAT(known().stack, ElementsAre("train.py:3 step", "main"));
+  EXPECT_EQ(known().log, "Unjoined work");
+  EXPECT_EQ(known().pytorch, "") << "its message quotes no log";
+  test.line["message"] =
+      "CUDA error: invalid argument\nReturning 1 (CUDA_ERROR_INVALID_VALUE) from cuStreamWaitEvent\n";
+  EXPECT_EQ(known().pytorch, "names cuStreamWaitEvent instead, which returned 1");
+  test.line["message"] = "Returning 904 (CUDA_ERROR_STREAM_CAPTURE_UNJOINED) from cuStreamEndCapture_v2\n";
+  EXPECT_EQ(known().pytorch, "names the same call");
 }
 
 TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
