@@ -7,6 +7,7 @@
 // Alone:  g++ cases/replay/autocast_cache_across_capture.cpp $(ci/libtorch --flags) -o autocast_cache_across_capture
 
 #include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "fixtures/torch/gpu.h"
@@ -68,7 +69,7 @@ class AutocastCacheAcrossCapture : public GpuTest {
   }
 
   void update_weight(int value) {
-    const at::NoGradGuard guard;
+    const c10::NoGradGuard guard;
     weight.fill_(value);
   }
 
