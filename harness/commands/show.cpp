@@ -133,8 +133,7 @@ class Sorter {
       return true;
     }
     const size_t star = path.find('*');
-    if (star == std::string::npos || (path.find('/') == std::string::npos && file.extension() != ".jsonl"))
-      return false;
+    if (star == std::string::npos || (path.find('/') == std::string::npos && !is_record_name(path))) return false;
     const std::string folder = path.substr(0, path.rfind('/', star) + 1);
     bool found = false;
     for (std::string record : records_below(folder.empty() ? "." : folder)) {
@@ -160,7 +159,7 @@ class Sorter {
   void take_unknown(const std::string& word) {
     const fs::path path = word;
     const bool is_path = word.find('/') != std::string::npos && path.extension() != ".cpp";
-    if (path.extension() == ".jsonl" || (is_path && !is_name(last_part(word)))) {
+    if (is_record_name(word) || (is_path && !is_name(last_part(word)))) {
       std::vector<std::string> known;
       for (const fs::path record : records_below(places_.reports())) {
         known.push_back(record.lexically_relative(places_.reports()).string());

@@ -168,7 +168,7 @@ class Finder {
       }
     }
     if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
-    if (word.find('/') != std::string::npos || fs::path(word).extension() == ".jsonl") read_record(word);  // Says why.
+    if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Says why.
     throw Stop(Exit::Usage, no_such("release", word, releases(),
                                     "there are no records of it; a side is a release, a record, a folder, latest, "
                                     "latest~1 or good"));
@@ -311,7 +311,7 @@ class Finder {
   // A side is called by its release; where that is the same, by what the user called it.
   Side side(const Runs& runs, bool same_release) const {
     const fs::path path = runs.word;
-    const bool is_path = runs.word.find('/') != std::string::npos || path.extension() == ".jsonl";
+    const bool is_path = runs.word.find('/') != std::string::npos || is_record_name(runs.word);
     Side side{visible(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
     for (const Head& head : runs.heads)
       side.runs.push_back(judged_by_its_own_code(read_record(head.path), background_));

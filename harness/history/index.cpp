@@ -181,7 +181,7 @@ void Index::scan(const std::string& below) {
     }
     if (is_folder) {
       scan(its);
-    } else if (fs::path(name).extension() == ".jsonl") {
+    } else if (is_record_name(name)) {
       files_.emplace_back(its, stamp_of(folder_ + "/" + its));
     }
   }

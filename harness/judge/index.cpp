@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <unordered_set>
 
+#include "harness/record/file.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -23,11 +23,8 @@ struct Head {
 
 // Its second line, if that is the plan, as every run and merge writes it.
 std::string plan_line(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  std::getline(file, line);
-  std::getline(file, line);
-  return line.rfind(R"({"plan")", 0) == 0 && !file.eof() ? line : "";
+  const std::string lines = first_lines_of(path, 2), second = lines.substr(lines.find('\n') + 1);
+  return second.rfind(R"({"plan")", 0) == 0 ? second : "";
 }
 
 // Reads those of one kind of machine that count, from the newest on.
@@ -60,10 +57,7 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
 Json environment_of(const std::string& path) {  // read_record() finds the words for what is no record.
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  std::getline(file, line);
-  const auto environment = try_parse_json(line);
+  const auto environment = try_parse_json(first_lines_of(path, 1));
   const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
                       (!environment->contains("packed") || environment->at("packed").is_boolean());
   return is_one ? *environment : read_record(path).environment;

@@ -100,7 +100,7 @@ class Night {
       }
       if (is_ours(at->path())) {
         at.disable_recursion_pending();
-      } else if (at->path().extension() == ".jsonl") {
+      } else if (is_record_name(at->path().string())) {
         paths.push_back(at->path().string());
       }
     }
@@ -185,7 +185,7 @@ class Night {
   void take(const std::string& path) {
     Found found{path, "", {}, ""};
     try {
-      found.text = contents_of(path);
+      found.text = unpacked_contents_of(path);
       if (found.text.empty()) {  // Made by a machine that died at once; whoever ran it again wrote another.
         notes_.push_back(visible(path) + " is empty");
         return;

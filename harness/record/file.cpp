@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <array>
 #include <cerrno>
@@ -36,6 +37,44 @@ std::string contents_of(const std::string& path) {
   if (!is_regular) throw cannot("it is not a regular file");
   if (error != 0) throw cannot(std::strerror(error));
   return text;
+}
+
+std::string unpacked_contents_of(const std::string& path) {
+  const std::string packed = contents_of(path);
+  if (packed.rfind("\x1f\x8b", 0) != 0) return packed;
+  constexpr int kGzip = 15 + 16;
+  constexpr size_t kMost = size_t{1} << 30;
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzip) != Z_OK) throw Stop(Exit::Infrastructure, "zlib cannot start");
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // It is only read.
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  int result = Z_OK;
+  while (result == Z_OK && text.size() <= kMost) {
+    std::array<char, 65536> buffer{};
+    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_out = static_cast<uInt>(buffer.size());
+    result = inflate(&stream, Z_NO_FLUSH);
+    text.append(buffer.data(), buffer.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  if (result != Z_STREAM_END) throw Stop(Exit::Usage, fmt::format("{}: cannot unpack it: it is damaged or cut", path));
+  return text;
+}
+
+std::string first_lines_of(const std::string& path, int lines) {
+  const gzFile file = gzopen(path.c_str(), "rbe");  // It reads what is not packed as it is.
+  std::string text;
+  size_t end = 0;
+  for (bool more = file != nullptr; more && lines > 0;) {
+    std::array<char, 16384> buffer{};
+    const int got = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()));
+    more = got > 0;
+    if (more) text.append(buffer.data(), static_cast<size_t>(got));
+    for (size_t at; lines > 0 && (at = text.find('\n', end)) != text.npos; --lines) end = at + 1;
+  }
+  if (file != nullptr) gzclose(file);
+  return text.substr(0, end);
 }
 
 void write_file(const std::string& path, const std::string& text) {

@@ -8,6 +8,12 @@ namespace recapture {
 // /dev/zero does not.
 std::string contents_of(const std::string& path);
 
+// The same, unpacked if it is packed by gzip, damaged or not; no more than a gigabyte.
+std::string unpacked_contents_of(const std::string& path);
+
+// Its first lines, likewise, each with its end; fewer if it has fewer, or as far as it can be read.
+std::string first_lines_of(const std::string& path, int lines);
+
 // Makes the file, or puts the text in the place of what it had. Throws Stop(Infrastructure) where it cannot.
 void write_file(const std::string& path, const std::string& text);
 

@@ -250,7 +250,7 @@ template <class Wanted>
 Record read_lines(const std::string& path, Wanted&& wanted) {
   Record record;
   record.path = path;
-  const std::string text = contents_of(path);
+  const std::string text = unpacked_contents_of(path);
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     size_t end = text.find('\n', at);
@@ -283,11 +283,18 @@ Record read_record(const std::string& path) {
   return record;
 }
 
+bool is_record_name(const std::string& path) {
+  const auto ends = [&](std::string_view end) {
+    return path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+  };
+  return ends(".jsonl") || ends(".jsonl.gz");
+}
+
 std::vector<std::string> records_below(const std::string& folder) {
   std::vector<std::string> paths;
   if (std::filesystem::is_directory(folder)) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (entry.path().extension() == ".jsonl") paths.push_back(entry.path().string());
+      if (is_record_name(entry.path().string())) paths.push_back(entry.path().string());
     }
   }
   std::sort(paths.begin(), paths.end());
@@ -357,7 +364,10 @@ std::string report_path(const Json& environment) {
   return fmt::format("{}/{}{}.jsonl", release, machine, is_broken ? "." + broken : "");
 }
 
-bool is_report_path(const std::string& path, const Json& environment) {
+bool is_report_path(const std::string& name, const Json& environment) {
+  constexpr std::string_view kPacked = ".gz";
+  const bool packed = name.size() > kPacked.size() && name.compare(name.size() - kPacked.size(), 3, kPacked) == 0;
+  const std::string path = packed ? name.substr(0, name.size() - kPacked.size()) : name;
   const std::string first = report_path(environment),
                     stem = first.substr(0, first.size() - std::string(".jsonl").size());
   if (path == first) return true;

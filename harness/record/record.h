@@ -142,6 +142,9 @@ std::string axis_of(const Json& environment);
 // not, axis.
 std::string kind_of_machine(const Json& environment);
 
+// Whether a file of this name is taken for a record: "a.jsonl", or packed by gzip "a.jsonl.gz".
+bool is_record_name(const std::string& path);
+
 // Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
 // purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". Variables follow the GPU, spelt as a
 // file's name and with a hash of them, and then what was chosen: "2.11.0/nvidia-h200.cuda-13.2.nccl-2.30.7.jsonl".

@@ -72,7 +72,14 @@ RecordWriter RecordWriter::create(const std::string& path) {
   return writer;
 }
 
-RecordWriter RecordWriter::append(const std::string& path) { return {open_regular(path, 0, "go on with it"), path}; }
+RecordWriter RecordWriter::append(const std::string& path) {
+  RecordWriter writer(open_regular(path, 0, "go on with it"), path);
+  std::array<char, 2> start{};
+  const bool is_packed =
+      pread(writer.fd_, start.data(), start.size(), 0) == 2 && start[0] == '\x1f' && start[1] == '\x8b';
+  if (is_packed) throw Stop(Exit::Usage, path + " is packed; `gunzip` it first");
+  return writer;
+}
 
 RecordWriter RecordWriter::replace(const std::string& path) {
   make_folder_of(path);

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
+#include "harness/judge/index.h"
 #include "harness/record/exit.h"
 #include "harness/record/merge.h"
 #include "harness/record/writer.h"
@@ -102,6 +105,31 @@ TEST_F(RecordFile, CutShortKeepsWhatWasWrittenAndSaysSo) {
     writer.write({{"end", "complete"}});
   }
   EXPECT_TRUE(read_record(path()).notes.empty());
+}
+
+TEST_F(RecordFile, PackedByGzipIsReadLikeAnyOther) {
+  write("r.jsonl", {"a", "b"});
+  ASSERT_EQ(std::system(("gzip -9nk '" + path() + "'").c_str()), 0);
+  const Record plain = read_record(path()), packed = read_record(path("r.jsonl.gz"));
+  EXPECT_EQ(packed.plan, plain.plan);
+  EXPECT_EQ(packed.tests.size(), plain.tests.size());
+  EXPECT_EQ(packed.end, "complete");
+  EXPECT_EQ(environment_of(path("r.jsonl.gz")), environment());
+  EXPECT_THAT(records_below(folder), ElementsAre(path("r.jsonl"), path("r.jsonl.gz")));
+  std::filesystem::remove(path());
+  EXPECT_EQ(newest_records(folder).records.size(), 1U);
+
+  std::filesystem::resize_file(path("r.jsonl.gz"), std::filesystem::file_size(path("r.jsonl.gz")) - 9);
+  for (const auto& read : {std::function<void(std::string)>([](const std::string& p) { read_record(p); }),
+                           std::function<void(std::string)>([](const std::string& p) { RecordWriter::append(p); })}) {
+    try {
+      read(path("r.jsonl.gz"));
+      ADD_FAILURE() << "nothing is wrong with it";
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage);
+      EXPECT_THAT(stop.what(), ::testing::AnyOf(HasSubstr("it is damaged or cut"), HasSubstr("is packed")));
+    }
+  }
 }
 
 // Every prefix of a record is a record or is refused with file and line; none is read as more than it holds.
