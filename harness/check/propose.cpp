@@ -160,6 +160,19 @@ bool covers_but_for_release(const Expectation& e, const Record& record) {
   return where.covers(record) && !e.where.covers(record);
 }
 
+// Where the releases lie that an entry is on record for: '<' before this one, '>' after it, ' ' on both sides.
+char side_of_records(const Expectation& e, const std::string& release) {
+  char side = '<';
+  for (const std::string& record : e.records) {  // "2.11.0/nvidia-h200.jsonl"
+    const std::string its = record.substr(0, record.find('/'));
+    if (!is_version(its)) continue;
+    const char its_side = older(release, its) ? '>' : '<';
+    if (&record != &e.records.front() && its_side != side) return ' ';
+    side = its_side;
+  }
+  return side;
+}
+
 }  // namespace
 
 std::string widened(const std::string& range, const std::string& version) {
@@ -209,8 +222,14 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
       continue;
     }
     if (wrong != nullptr) {
+      const char side = side_of_records(*wrong, release);
+      if (side == ' ') {
+        proposal.by_hand.push_back(fmt::format("{} is not as {} says, which releases on either side of {} have shown",
+                                               row.test, wrong->place, release));
+        continue;
+      }
       Where where = wrong->where;
-      where.release += fmt::format("{}<{}", where.release.empty() ? "" : ", ", release);
+      where.release += fmt::format("{}{}{}", where.release.empty() ? "" : ", ", side, release);
       edited.set_where(wrong->place, where);
       ++proposal.narrowed;
       if (row.result == Result::Reproduced || row.result == Result::Holds) continue;  // As the document has it.

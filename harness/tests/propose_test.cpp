@@ -151,6 +151,26 @@ TEST_F(Propose, EndsTheRangeOfAnEntryThatIsNoLongerTrue) {
   EXPECT_EQ(surprises(), 0U);
 }
 
+TEST_F(Propose, BeginsTheRangeOfAnEntryThatIsNotYetTrue) {
+  std::string text = kChanges;
+  text.replace(text.rfind("2.14.0/g.jsonl"), 6, "2.16.0");  // It is on record for a newer release.
+  std::ofstream(changes) << text;
+  record_of({{"ReproducesC", "900"}});
+  EXPECT_THAT(applied(), HasSubstr("0 widened, 1 narrowed, 0 new"));
+  EXPECT_THAT(text_of(changes), HasSubstr("where = { release = \">=2.14, >2.15.0\" }"));
+  EXPECT_EQ(surprises(), 0U);
+}
+
+TEST_F(Propose, LeavesToItsUserWhatReleasesOnBothSidesShow) {
+  std::string text = kChanges;
+  text.insert(text.rfind("2.14.0/g.jsonl\",") - 1, "\"2.16.0/g.jsonl\", ");
+  std::ofstream(changes) << text;
+  record_of({{"ReproducesC", "900"}});
+  const Said said = recapture("expect propose " + record_path);
+  EXPECT_THAT(said.out, HasSubstr("releases on either side of 2.15.0 have shown"));
+  EXPECT_THAT(said.out, Not(HasSubstr("@@")));
+}
+
 TEST_F(Propose, WhatIsWrongGetsOneLineAndItsExitCode) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"expect", "subcommand"},
