@@ -13,6 +13,9 @@
 
 namespace recapture {
 
+// What the driver's log says of a culprit that was named before: "cuEventQuery: its sentence", "" for none.
+inline constexpr char kCulpritLog[] = "culprit_log";
+
 struct Culprit {
   std::string api;
   int code = 0;

@@ -28,10 +28,22 @@ std::mutex mutex;  // Over all of the above. What is called under it does not wa
 thread_local std::array<char, 256> sentence;
 thread_local size_t sentence_size = 0;
 
-// The call that the latest line of this thread was about, for heard_in_log().
-thread_local std::array<char, 64> heard_api;
-thread_local size_t heard_size = 0, heard_sentence_size = 0;
-thread_local int heard_code = 0;
+// The call that the latest line of this thread was about, for heard_in_log(); and the one that is waited for.
+struct LoggedCall {
+  std::array<char, 64> api;
+  size_t size = 0;
+  int code = 0;
+
+  void set(std::string_view name, int its_code) {
+    size = name.copy(api.data(), api.size());
+    code = its_code;
+  }
+  bool is(std::string_view name, int its_code) const {
+    return size > 0 && std::string_view(api.data(), size) == name.substr(0, api.size()) && code == its_code;
+  }
+};
+thread_local LoggedCall heard, awaited;
+thread_local size_t heard_sentence_size = 0;
 bool is_beside = false;
 
 void hear_line(const driver_log::Line& line) {
@@ -40,9 +52,13 @@ void hear_line(const driver_log::Line& line) {
     return;
   }
   if (is_beside) {
-    heard_size = line.api.copy(heard_api.data(), heard_api.size());
-    heard_code = line.code;
-    heard_sentence_size = std::exchange(sentence_size, 0);
+    const size_t size = std::exchange(sentence_size, 0);
+    if (std::exchange(awaited, {}).is(line.api, line.code)) {
+      report_log(std::string(line.api), std::string(sentence.data(), size));
+    } else {
+      heard.set(line.api, line.code);
+      heard_sentence_size = size;
+    }
     return;
   }
   FailedCall call;
@@ -97,9 +113,9 @@ std::string hear_log_beside() {
 }
 
 std::optional<std::string> heard_in_log(std::string_view api, int code) {
-  const std::string_view heard(heard_api.data(), std::exchange(heard_size, 0));
-  if (heard.empty() || heard != api.substr(0, heard_api.size()) || heard_code != code) return std::nullopt;
-  return std::string(sentence.data(), heard_sentence_size);
+  if (std::exchange(heard, {}).is(api, code)) return std::string(sentence.data(), heard_sentence_size);
+  if (is_beside) awaited.set(api, code);
+  return std::nullopt;
 }
 
 }  // namespace recapture

@@ -241,6 +241,12 @@ void report(const FailedCall& call) {
   errno = before;
 }
 
+void report_log(const std::string& api, const std::string& sentence) {
+  const int before = errno;
+  if (has_events()) say(event_line(kCulpritLog, api + ": " + sentence), "");
+  errno = before;
+}
+
 void report(const SilentCall& call) {
   static std::atomic<size_t> reported{0}, others{0};
   constexpr size_t kMostOthers = 16;  // Of which all threads' frames are asked for, which may take a second.

@@ -66,8 +66,10 @@ std::string hear_log();
 std::string hear_log_beside();
 std::string hear_cupti(Hearing what);
 
-// What the log has said of the latest call of this thread that failed, if that is this one; once.
+// What the log has said of the latest call of this thread that failed, if that is this one; once. CUPTI may come first:
+// then the log's words are reported when they come.
 std::optional<std::string> heard_in_log(std::string_view api, int code);
+void report_log(const std::string& api, const std::string& sentence);
 
 // Nothing where CUPTI is not heard.
 std::optional<Standing> standing();

@@ -16,6 +16,7 @@
 #include "harness/case/events.h"
 #include "harness/record/record.h"
 #include "harness/record/visible.h"
+#include "harness/recorder/culprit.h"
 
 namespace recapture {
 namespace {
@@ -245,6 +246,13 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   Json line{{"test", ran.test}, {"ending", ending_word(seen.ending)}, {"code", seen.code}};
   for (const auto& [member, value] : said.items()) {
     if (value.is_primitive() || member == key::culprit) line[member] = value;
+  }
+  if (said.contains("facts") && said["facts"].contains(kCulpritLog)) {
+    const std::string words = said["facts"][kCulpritLog], api = words.substr(0, words.find(": "));
+    said["facts"].erase(kCulpritLog);
+    if (said["facts"].empty()) said.erase("facts");
+    if (line.contains(key::culprit) && text_at(line[key::culprit], "api") == api)
+      line[key::culprit]["log"] = words.substr(api.size() + 2);
   }
   if (line.contains(key::culprit)) say_where(line[key::culprit], ran.program);
   for (const char* member : {"probes", "facts", "assertions"}) {

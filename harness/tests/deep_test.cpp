@@ -299,8 +299,9 @@ TEST_F(Deep, TellsModeStreamAndBeginningOfACaptureThatFails) {
 // What the suite's own runs keep of the call that broke a capture.
 TEST_F(Deep, ATestsLineHasTheCallsLineAndTheDriversWords) {
   const std::string program = RECAPTURE_BUILD "/harness/tests/case_of_failures";
-  const auto culprit = [&](const std::string& command, const std::string& driver, const std::string& recorder) {
-    shell(environment(driver) + "RECAPTURE_EVENTS=3 RECAPTURE_RECORDER=" + recorder +
+  const auto culprit = [&](const std::string& command, const std::string& driver, const std::string& recorder,
+                           const std::string& first = "") {
+    shell(environment(driver) + first + "RECAPTURE_EVENTS=3 RECAPTURE_RECORDER=" + recorder +
           " CUDA_INJECTION64_PATH='" RECAPTURE_BUILD "/librecorder.so' " + command + " 3>'" + folder + "/events'");
     Observation seen;
     seen.ending = Observation::Ending::Exited;
@@ -317,6 +318,7 @@ TEST_F(Deep, ATestsLineHasTheCallsLineAndTheDriversWords) {
   EXPECT_EQ(told.value("log", ""),
             "API call conflicts with a stream capture sequence initiated from the calling thread");
   EXPECT_FALSE(told.contains("at"));
+  EXPECT_EQ(culprit("'" + program + "' malloc", "deep", "always", "FAKE_LOG_LAST=1 "), told) << "whoever hears first";
   EXPECT_FALSE(culprit("'" + program + "' malloc", "old", "always").contains("log")) << "a driver without one";
 
   const std::string script = python("with capture():\n    cu.cuEventQuery(None)  # breaks it\n");

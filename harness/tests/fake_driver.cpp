@@ -5,7 +5,7 @@
 //
 // It has captures, the driver's log of calls that fail, and, for whoever loads it as libcupti.so too, CUPTI; built with
 // FAKE_OLD it is a driver before R575, without the log. FAKE_COST is how many nanoseconds more work takes where a
-// library is injected.
+// library is injected. With FAKE_LOG_LAST CUPTI hears of a call before the log does.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -107,8 +107,12 @@ int end(const char* api, int code, const char* sentence = nullptr, const void* p
 #ifdef FAKE_OLD
   (void)sentence;
 #else
-  if (code != 0 && sentence != nullptr) log(sentence);
-  if (code != 0) log("Returning " + std::to_string(code) + " (" + error_name(code) + ") from " + api);
+  const auto tell_log = [&] {
+    if (code != 0 && sentence != nullptr) log(sentence);
+    if (code != 0) log("Returning " + std::to_string(code) + " (" + error_name(code) + ") from " + api);
+  };
+  const bool log_last = std::getenv("FAKE_LOG_LAST") != nullptr;
+  if (!log_last) tell_log();
 #endif
   for (uint32_t id = 1; subscriber != nullptr && id < std::size(kCalls); ++id) {
     if (!enabled[id] || std::strcmp(kCalls[id], api) != 0) continue;
@@ -120,6 +124,9 @@ int end(const char* api, int code, const char* sentence = nullptr, const void* p
     data.kernel = kernel;
     subscriber(nullptr, recapture::cupti::kDriverApi, id, &data);
   }
+#ifndef FAKE_OLD
+  if (log_last) tell_log();
+#endif
   return code;
 }
 
