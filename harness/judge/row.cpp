@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
+#include <string_view>
 
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
@@ -13,10 +15,21 @@
 namespace recapture {
 namespace {
 
+// In one line: of an exception that nobody caught its first, of anything else all, up to a limit.
 std::string first_assertion(const TestRecord& test) {
   if (!test.has("assertions")) return "";
   const Json& all = test.line.at("assertions");
-  return !all.empty() && all.front().is_string() ? all.front().get<std::string>() : "";
+  const std::string text = !all.empty() && all.front().is_string() ? all.front().get<std::string>() : "";
+  constexpr std::string_view kUncaught = ":-1: C++ exception with description \"";
+  if (text.compare(0, kUncaught.size(), kUncaught) == 0) {
+    const size_t end = std::min(text.find('\n'), text.find("\" thrown in "));
+    return fmt::format("raised \"{}\"", text.substr(kUncaught.size(), end - kUncaught.size()));
+  }
+  constexpr size_t kMost = 240;
+  std::string line;
+  std::istringstream words(text.substr(0, kMost));
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return text.size() > kMost ? line + " ..." : line;
 }
 
 // " of rank 1", where the call's process was one of several.

@@ -145,6 +145,22 @@ TEST(Show, TellsWhichLineMadeTheCallAndWhomPyTorchNames) {
   EXPECT_EQ(known().pytorch, "names the same call");
 }
 
+TEST(Show, AnAssertionIsOneLine) {
+  Record record = two_tests();
+  Json& line = record.tests[0].line;
+  line["ended"] = "failed";
+  line["code"] = 1;
+  const auto seen = [&](const char* assertion) {
+    line["assertions"] = {assertion};
+    return judge_record(record, {})[0].seen;
+  };
+  EXPECT_EQ(seen("c.cpp:7: Expected equality of these values:\n  more()\n    Which is: 80\n  64"),
+            "c.cpp:7: Expected equality of these values: more() Which is: 80 64");
+  EXPECT_EQ(seen(":-1: C++ exception with description \"CUDA error\nframe #0: f()\" thrown in the test body."),
+            "raised \"CUDA error\"");
+  EXPECT_EQ(seen(":-1: C++ exception with description \"no\" thrown in the test body."), "raised \"no\"");
+}
+
 TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
   Record record = two_tests();
   record.environment["break"] = "trigger";
