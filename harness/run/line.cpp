@@ -248,11 +248,14 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
     if (value.is_primitive() || member == key::culprit) line[member] = value;
   }
   if (said.contains("facts") && said["facts"].contains(kCulpritLog)) {
-    const std::string words = said["facts"][kCulpritLog], api = words.substr(0, words.find(": "));
+    const std::string words = said["facts"][kCulpritLog];
+    const size_t end_of_api = words.find(": ");
     said["facts"].erase(kCulpritLog);
     if (said["facts"].empty()) said.erase("facts");
-    if (line.contains(key::culprit) && text_at(line[key::culprit], "api") == api)
-      line[key::culprit]["log"] = words.substr(api.size() + 2);
+    if (end_of_api != words.npos && line.contains(key::culprit) &&
+        text_at(line[key::culprit], "api") == words.substr(0, end_of_api)) {
+      line[key::culprit]["log"] = words.substr(end_of_api + 2);
+    }
   }
   if (line.contains(key::culprit)) say_where(line[key::culprit], ran.program);
   for (const char* member : {"probes", "facts", "assertions"}) {

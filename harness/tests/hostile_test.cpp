@@ -141,6 +141,12 @@ TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
                  {"tries", "x"},         {"hits", ""}};
   const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
   EXPECT_EQ(refusal(known + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"), "");
+
+  for (const char* at : {"5", "{\"a\":-1}", "[18446744073709551615,\"x\",1.5]", "null"}) {
+    seen.events = {{"culprit", std::string("{\"api\":\"cuX\",\"at\":") + at + "}"}, {"culprit_log", "cuX"}};
+    const Json culprit = line_of({"c.Control", "fork", "", "/none"}, seen, Anonymous()).at("culprit");
+    EXPECT_EQ(culprit, Json({{"api", "cuX"}})) << at;
+  }
 }
 
 TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
