@@ -366,7 +366,8 @@ std::string report_path(const Json& environment) {
 
 bool is_report_path(const std::string& name, const Json& environment) {
   constexpr std::string_view kPacked = ".gz";
-  const bool packed = name.size() > kPacked.size() && name.compare(name.size() - kPacked.size(), 3, kPacked) == 0;
+  const bool packed =
+      name.size() > kPacked.size() && name.compare(name.size() - kPacked.size(), kPacked.size(), kPacked) == 0;
   const std::string path = packed ? name.substr(0, name.size() - kPacked.size()) : name;
   const std::string first = report_path(environment),
                     stem = first.substr(0, first.size() - std::string(".jsonl").size());
