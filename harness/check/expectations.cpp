@@ -8,7 +8,7 @@
 
 #include "harness/case/events.h"
 #include "harness/check/propose.h"
-#include "harness/judge/verdict.h"
+#include "harness/judge/row.h"
 #include "harness/judge/version.h"
 
 namespace recapture {
@@ -35,8 +35,10 @@ bool both_apply(const Expectation& a, const Expectation& b, const std::vector<st
 std::string what_is_wrong(const Expectation& e, const Record& record, const std::string& name) {
   const TestRecord* test = record.find(e.test);
   const Kind kind = kind_of_id(e.test);
-  if (test == nullptr || !e.where.covers(record) ||
-      judge(kind, classify(kind, *test), &e, test->text(key::seen)) != Verdict::AsExpected) {
+  const auto as_expected = [&](Result result) {
+    return judge(kind, result, &e, shown(result, *test)) == Verdict::AsExpected;
+  };
+  if (test == nullptr || !e.where.covers(record) || !as_expected(classify(kind, *test))) {
     return ": unused: " + name + " does not show it";
   }
   const auto confirmed = record.confirmations.find(e.test);

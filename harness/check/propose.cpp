@@ -150,7 +150,7 @@ std::string diff(const Lines& a, const Lines& b, const std::string& path) {
 }
 
 bool says(const Expectation& e, const Row& row, const TestRecord& test) {
-  return e.result == word(row.result) && (e.seen.empty() || matches(e.seen, test.text(key::seen)));
+  return e.result == word(row.result) && (e.seen.empty() || matches(e.seen, shown(row.result, test)));
 }
 
 // Whether only its range of releases keeps an entry from the record.
@@ -245,14 +245,15 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
       edited.add_record(known->place, name);
       ++proposal.widened;
     } else {
-      causes[{std::string(word(row.result)), test->text(key::documented), test->text(key::seen)}].push_back(row.test);
+      causes[{std::string(word(row.result)), test->text(key::documented), shown(row.result, *test)}].push_back(
+          row.test);
       ++proposal.added;
     }
   }
   for (const auto& [cause, tests] : causes) {
     const auto& [result, documented, seen] = cause;
     std::string entry = fmt::format("\n[[change]]\nwhat = '{}'\nnumber = '{}'\n\n", kTodo, kTodo);
-    if (!seen.empty()) entry += fmt::format("  # documented: {}\n", visible(documented));
+    if (!documented.empty()) entry += fmt::format("  # documented: {}\n", visible(documented));
     entry += "  [[change.expect]]\n  tests = [\n";
     for (const std::string& test : tests) entry += fmt::format("    \"{}\",\n", test);
     const std::string gpu = record.where("gpu");

@@ -44,7 +44,8 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
   if (*result == Result::Unseen || *result == Result::Invalid) {
     throw Stop(Exit::Usage, fmt::format("{}: nobody can expect '{}': it shows nothing", place, e.result));
   }
-  e.seen = text_in(entry, "seen", place, *result == Result::Different);
+  const bool any_would_do = *result != Result::Different && *result != Result::Broken && *result != Result::Crashed;
+  e.seen = text_in(entry, "seen", place, !any_would_do);
   e.records = texts_in(entry, "records", place);
   if (e.records.empty()) throw Stop(Exit::Usage, place + ": needs 'records', the reports that show it");
   const auto tests = texts_in(entry, "tests", place);

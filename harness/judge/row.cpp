@@ -170,7 +170,7 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     }
   } else {
     const Expectation* expected = find_expectation(rules.expectations, row.test, record);
-    row.verdict = judge(row.kind, row.result, expected, test.text(key::seen));
+    row.verdict = judge(row.kind, row.result, expected, shown(row.result, test));
     if (expected == nullptr) return;
     row.reason = expected->why;
     row.source = expected->source;
@@ -217,6 +217,16 @@ void doubt_without_control(std::vector<Row>& rows) {
 }
 
 }  // namespace
+
+std::string shown(Result result, const TestRecord& test) {
+  if (result == Result::Broken) {
+    const std::string words = first_assertion(test);
+    const size_t place = words.find(' ');  // "cases/memory/x.cpp:153:", which an edit of the case moves.
+    return place != std::string::npos && place > 0 && words[place - 1] == ':' ? words.substr(place + 1) : words;
+  }
+  if (result == Result::Crashed && !test.has(key::seen)) return fmt::format("signal {}", test.code());
+  return test.text(key::seen);
+}
 
 std::vector<Row> judge_record(const Record& record, const Rules& rules) {
   std::vector<std::string> order = record.plan;

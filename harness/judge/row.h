@@ -23,6 +23,10 @@ struct Row {
   double seconds = 0;
 };
 
+// What an expectation's pattern is held against: what the test saw; of a control or a fix that fails its first
+// assertion, without its place; of a crash before anything was seen the signal.
+std::string shown(Result result, const TestRecord& test);
+
 // The rows of one record, in its plan's order. Of a run broken on purpose only whether what was broken failed as it
 // must.
 std::vector<Row> judge_record(const Record& record, const Rules& rules);

@@ -161,6 +161,33 @@ TEST(Judge, AnExpectationMustFitExactly) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, &e, "ok > active > ok"), Verdict::Changed);
 }
 
+TEST(Judge, AFixIsExpectedToFailInOneWayAlone) {
+  const Json uncaught = {{"assertions", {":-1: C++ exception with description \"it waits\nframe #0: f\" thrown"}}};
+  const auto verdict_of = [&](const std::string& result, const std::string& pattern, const Json& facts) {
+    Expectation e;
+    e.test = "c.FixX";
+    e.result = result;
+    e.seen = pattern;
+    e.records = {"2.12.1/g.jsonl"};
+    Rules rules;
+    rules.expectations = {e};
+    Record record;
+    record.environment = {{"release", "2.12.1"}};
+    record.cases["c"] = CaseInfo{};
+    Json all{{"test", "c.FixX"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}};
+    all.update(facts);
+    record.add({all});
+    return judge_record(record, rules).front().verdict;
+  };
+  const Json eighty = {{"assertions", {"cases/memory/c.cpp:153: Expected equality:\n  \"80 MiB\""}}};
+  EXPECT_EQ(verdict_of("broken", "Expected equality: \"80 MiB\"", eighty), Verdict::AsExpected);
+  EXPECT_EQ(verdict_of("broken", "Expected *: \"64 MiB\"", eighty), Verdict::Changed);
+  EXPECT_EQ(verdict_of("broken", "raised \"it waits\"", uncaught), Verdict::AsExpected);
+  const Json aborted = {{"ending", "signal"}, {"code", 6}, {"ended", nullptr}};
+  EXPECT_EQ(verdict_of("crashed", "signal 6", aborted), Verdict::AsExpected);
+  EXPECT_EQ(verdict_of("crashed", "signal 11", aborted), Verdict::Changed);
+}
+
 TEST(ExitCode, TheWorstCounts) {
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::AsExpected, Verdict::Unavailable}), Exit::AsExpected);
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::NewlyFixed);
@@ -379,7 +406,9 @@ TEST_F(ChangesFile, IsRefusedWithItsPlaceWhereItIsWrong) {
   EXPECT_THAT(error_of("[[change]]\nwhat='w'\nnumber='n#1'\nsince='soon'\n"), HasSubstr("'soon' is not a version"));
   EXPECT_THAT(error_of(head + "wy='x'\n" + expect), HasSubstr("unknown key 'wy'"));
   EXPECT_THAT(error_of(head + expect + "result='fixed'\n"), HasSubstr("changes.toml:5: 'fixed' is not a result"));
-  EXPECT_THAT(error_of(head + expect + "result='different'\n"), HasSubstr("needs 'seen'"));
+  for (const char* result : {"different", "broken", "crashed"}) {
+    EXPECT_THAT(error_of(head + expect + "result='" + result + "'\n"), HasSubstr("needs 'seen'")) << result;
+  }
   EXPECT_THAT(error_of(head + "[[change.expect]]\ntests=['c.R']\nresult='healthy'\n"), HasSubstr("needs 'where'"));
   EXPECT_THAT(error_of("[[change]\n"), HasSubstr("changes.toml:1"));
   EXPECT_THAT(error_of("[[expect]]\n"), HasSubstr("unknown key 'expect'"));

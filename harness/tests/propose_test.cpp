@@ -143,6 +143,22 @@ TEST_F(Propose, GroupsTheRestByWhatChangedAndLeavesTheReasonOpen) {
       Contains(HasSubstr("its reason is still to be found: TODO")));
 }
 
+TEST_F(Propose, SaysInWhichWayAFixFails) {
+  record_of({{"FixX", "900"}});
+  std::string text = text_of(record_path);
+  const std::string end = "{\"end\":\"complete\"}\n";
+  const Json failed = {{"test", "c.FixY"},
+                       {"ending", "exited"},
+                       {"code", 1},
+                       {"ended", "failed"},
+                       {"assertions", {"cases/f/c.cpp:7: Expected equality:\n  2\n  3"}}};
+  text.insert(text.size() - end.size(), failed.dump() + "\n");
+  std::ofstream(record_path) << text;
+  EXPECT_THAT(applied(), HasSubstr("0 widened, 0 narrowed, 1 new"));
+  EXPECT_THAT(text_of(changes), HasSubstr("  result = \"broken\"\n  seen = 'Expected equality: 2 3'\n"));
+  EXPECT_EQ(surprises(), 0U);
+}
+
 TEST_F(Propose, EndsTheRangeOfAnEntryThatIsNoLongerTrue) {
   record_of({{"ReproducesC", "900"}});
   ASSERT_EQ(surprises(), 1U);
