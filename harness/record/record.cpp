@@ -239,8 +239,11 @@ bool Record::whole() const {
 
 std::string Record::machine() const {
   const std::string gpu = where("gpu");
+  const Replaceable& runtime = kReplaceable.front();
+  const std::string chosen =
+      was_chosen(environment, runtime) ? fmt::format(", {} {}", runtime.name, where(runtime.key)) : "";
   const std::string axis = visible(axis_of(environment));
-  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + (axis.empty() ? "" : ", " + axis);
+  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + chosen + (axis.empty() ? "" : ", " + axis);
 }
 
 namespace {

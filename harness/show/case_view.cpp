@@ -149,7 +149,7 @@ std::string machine_line(const Record& record, const std::string& machine) {
   std::string line = is_version(machine) ? "LibTorch " + machine : machine;
   const bool has_driver = machine.find(", driver ") != std::string::npos;
   if (!record.where("driver").empty() && !has_driver) line += ", driver " + record.where("driver");
-  line += ", CUDA runtime " + record.where("cuda_runtime");
+  if (machine.find(", CUDA runtime ") == std::string::npos) line += ", CUDA runtime " + record.where("cuda_runtime");
   if (record.environment.value("packed", false)) line += " (packed)";
   if (!date_of(record).empty()) line += ", " + date_of(record);
   return line;

@@ -17,7 +17,8 @@ constexpr std::string_view kHead =
     "# What the records show\n\n"
     "Each row is a documented failure, each column a LibTorch release on one kind of machine, and each cell sums up\n"
     "the newest results of that case there that are not stale. This file is generated from the records in this\n"
-    "folder, with `recapture show --markdown > reports/README.md`.\n\n";
+    "folder, with `recapture show --markdown > reports/README.md`. Runs that put another CUDA runtime or NCCL in the\n"
+    "place of the release's own have no column here; calls.md and `recapture show CASE` have them.\n\n";
 
 constexpr std::string_view kLegend =
     "\n"
@@ -122,8 +123,17 @@ std::string as_markdown(const Board& board) {
   std::stable_sort(cases.begin(), cases.end(),
                    [](const CaseInfo& a, const CaseInfo& b) { return a.family < b.family; });
   std::vector<OnMachine> machines = latest(board);
+  const auto with_another_library = [](const OnMachine& machine) {
+    return std::any_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+      return was_chosen(machine.newest->record.environment, library);
+    });
+  };
+  const bool is_of_others = std::all_of(machines.begin(), machines.end(), with_another_library);
   machines.erase(std::remove_if(machines.begin(), machines.end(),
-                                [](const OnMachine& machine) { return machine.broken != Break::Nothing; }),
+                                [&](const OnMachine& machine) {
+                                  return machine.broken != Break::Nothing ||
+                                         (!is_of_others && with_another_library(machine));
+                                }),
                  machines.end());
   std::string text = fmt::format("{}| case | what happens |", kHead), rule = "\n| --- | --- |";
   for (const OnMachine& machine : machines) {

@@ -58,7 +58,8 @@ std::string machines_text(const std::vector<OnMachine>& all) {
       plain.broken = Break::Nothing;
       text += name_of_machine(plain);
       if (const std::string more = driver_of(one); !more.empty()) text += ", driver " + more;
-      text += ", CUDA runtime " + record.where("cuda_runtime");
+      if (machine.find(", CUDA runtime ") == std::string::npos)
+        text += ", CUDA runtime " + record.where("cuda_runtime");
       if (record.environment.value("packed", false)) text += " (packed)";
       if (const std::string date = started(record.environment).substr(0, 10); !date.empty()) text += ", " + date;
       text += "\n";

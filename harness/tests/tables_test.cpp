@@ -134,6 +134,21 @@ TEST_F(Tables, BoundEachRangeByRecordsAndCallTheRestAGuess) {
   EXPECT_THAT(text, HasSubstr("* G: 2.6.0, 2.8.0\n"));
 }
 
+TEST_F(Tables, CallNothingAGuessForAReleaseThatTheMatrixLacks) {
+  record("2.5.1", kD);
+  record("2.8.0", kOk);
+  std::ofstream file(folder + "/control.jsonl");
+  for (const Json& line : {fake_environment({{"release", "2.4.0"}, {"cuda_runtime", "12.4"}}),
+                           Json{{"plan", {"c.Control"}}}, fake_case({"Control", "Reproduces"}),
+                           Json{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}},
+                           Json{{"end", "complete"}}}) {
+    file << line << "\n";
+  }
+  file.close();
+  EXPECT_THAT(failures_as_markdown(input()),
+              HasSubstr("| reproduced in 2.5.1; 2.6.0, 2.7.1: a guess; healthy in 2.8.0"));
+}
+
 TEST_F(Tables, LetRecordsWinOverWhatIsExpected) {
   record("2.5.1", kD);
   record("2.6.0", kOk);
