@@ -163,8 +163,8 @@ void Said::take(const std::string& name, const std::string& value) {
     case Keep::FirstObject:
       if (const auto object = culprit_in(value); !object) {
         take_one_of_many("facts", name, value);
-      } else if (!line_.contains(member)) {
-        line_[member] = *object;
+      } else if (!line_.contains(member) && !line_.contains(key::probing)) {
+        line_[member] = *object;  // A probe looks at what the failure left, and what it calls broke nothing.
       }
       break;
     case Keep::Each:

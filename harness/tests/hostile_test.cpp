@@ -149,6 +149,26 @@ TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
   }
 }
 
+// A probe asks what a failure left behind, and some of what it calls fails for that reason.
+TEST_F(Hostile, ACallOfAProbeIsNoCulprit) {
+  const std::string call = R"({"api":"cuCtxSynchronize","code":900})";
+  Observation seen;
+  seen.ending = Observation::Ending::Exited;
+  seen.events = {{"probing", "sticky"}, {"culprit", call}, {"probe.sticky", "0, 900"}};
+  EXPECT_FALSE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"));
+  seen.events = {{"culprit", call}, {"probing", "sticky"}, {"probe.sticky", "0, 900"}};
+  EXPECT_TRUE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"));
+
+  Json culprit = Json::parse(call);  // As records had it.
+  for (const char* frame :
+       {"recapture::run_probes(std::vector<recapture::Probe> const&)", "C_Control_Test::TestBody()"}) {
+    culprit["frames"] = {"recapture::sticky_error()", frame};
+    Record record;
+    record.add({{{"test", "c.Control"}, {"ending", "exited"}, {"culprit", culprit}}});
+    EXPECT_EQ(record.tests.front().has("culprit"), std::string_view(frame).front() == 'C') << frame;
+  }
+}
+
 TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
   Observation seen;
   seen.ending = Observation::Ending::Signal;
