@@ -431,6 +431,10 @@ TEST_F(Prices, AreMeasuredInPairsOfProcesses) {
   EXPECT_THAT(said.out, HasSubstr("| torch.profiler | not measured: "));
   const Json report = parse_json(text_of(folder + "/p.json"));
   EXPECT_THAT(report.at("ways").at("CUDA_LOG_FILE").at("pairs"), SizeIs(4));
+  const Said one = shell(prices + " --ways CUDA_LOG --pairs 1");
+  EXPECT_EQ(one.code, 7) << one.out;
+  EXPECT_THAT(one.out, HasSubstr("| CUDA_LOG_FILE | not measured")) << "one pair has no interval";
+  EXPECT_THAT(one.out, Not(HasSubstr("| recapture blame")));
   const Said without = shell("FAKE_INIT=100 " + prices);
   EXPECT_EQ(without.code, 7) << without.out;
 }
