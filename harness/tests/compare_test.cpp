@@ -431,6 +431,13 @@ TEST_F(Sides, AreReleasesRecordsFoldersAndRunsByTime) {
   }
   EXPECT_EQ(compare("2.6.0 2.6.0").code, 0);
   EXPECT_EQ(compare("2.15.0 2.6.0").code, 5);
+  FakeRun blind;
+  blind.release = "2.7.0";
+  blind.not_there("Reproduces", "skipped").write(reports + "/2.7.0/g.jsonl");
+  const Said unknown = compare("2.6.0 2.7.0");
+  EXPECT_EQ(unknown.code, 6) << unknown.out;
+  EXPECT_THAT(unknown.out, HasSubstr("\ntoo much is unknown to say that nothing hurts\n"));
+  EXPECT_THAT(compare("2.6.0 2.15.0").out, Not(HasSubstr("too much")));
 }
 
 TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {

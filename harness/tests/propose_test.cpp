@@ -121,7 +121,20 @@ TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   EXPECT_THAT(now, HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
   EXPECT_THAT(now, Not(HasSubstr(kTodo)));
   EXPECT_EQ(surprises(), 0U);
-  EXPECT_THAT(recapture("expect propose " + record_path).out, Not(HasSubstr("@@")));
+  const Said again = recapture("expect propose " + record_path);
+  EXPECT_EQ(again.code, 0);
+  EXPECT_THAT(again.out, Not(HasSubstr("@@")));
+}
+
+TEST_F(Propose, HasNothingToSayOfARunThatWasBrokenOnPurpose) {
+  record_of({{"ReproducesA", "ok"}});
+  std::string text = text_of(record_path);
+  text.insert(1, R"("break":"trigger",)");
+  std::ofstream(record_path) << text;
+  const Said said = recapture("expect propose " + record_path);
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.out, HasSubstr("was broken on purpose"));
+  EXPECT_TRUE(said.is_one_line()) << said.out;
 }
 
 TEST_F(Propose, NeverWidensForOneTestWhatIsFalseForAnother) {

@@ -26,6 +26,27 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+TEST(TablesVerb, HasAnExitCodeForEachThingAndOneLineForWhatIsWrong) {
+  const std::string empty = ::testing::TempDir() + "recapture-no-tables-" + std::to_string(getpid());
+  fs::create_directories(empty);
+  for (const auto& [arguments, code] :
+       std::vector<std::pair<std::string, int>>{{"rules --top 3", 2},
+                                                {"rules --records '" + empty + "'", 2},
+                                                {"failures --top -1", 2},
+                                                {"failures --records /nowhere", 2},
+                                                {"records --top 3", 2},
+                                                {"records --records '" + empty + "'", 4},
+                                                {"calls --records '" + empty + "'", 4}}) {
+    const Said said = shell(kRecapture + " tables " + arguments);
+    EXPECT_EQ(said.code, code) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+  for (const char* arguments : {"", "records", "calls --top 2"}) {
+    EXPECT_EQ(shell(kRecapture + " tables " + arguments).code, 0) << arguments;
+  }
+  fs::remove_all(empty);
+}
+
 TEST(ReportsTables, AreWhatTheRecordsGive) {
   for (const std::string table : {"failures", "calls", "documents", "records"}) {
     const bool same =
