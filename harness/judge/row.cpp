@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/judge/bounds.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -66,7 +68,8 @@ bool raised(const TestRecord& test) {
   if (const auto signature = Signature::read(test.text(key::seen))) {
     return signature->first != "ok" || signature->end.rfind("ok", 0) != 0;
   }
-  return test.error() != 0 || test.has(key::exception);
+  static const std::regex kException("[A-Z]\\w+: .*");  // "RuntimeError: …", as the cases in Python say it.
+  return test.error() != 0 || test.has(key::exception) || std::regex_match(visible(test.text(key::seen)), kException);
 }
 
 // From the record where it shows it; else what the case declares of its documented outcome.

@@ -26,7 +26,8 @@ struct Column {
 };
 
 // Without its driver, where no other machine has that GPU with another one.
-std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::vector<std::string>& matrix) {
+std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::vector<std::string>& matrix,
+                               const Rules& rules) {
   static const std::regex kDriver(", driver [^,]*");
   std::map<std::string, std::set<std::string>> drivers;  // By GPU.
   for (const MachineSides& machine : machines) {
@@ -34,6 +35,12 @@ std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::ve
   }
   std::vector<Column> columns;
   for (MachineSides& machine : machines) {
+    for (Side& side : machine.releases) {  // What older code of a case showed is no evidence of what it says today.
+      for (Judged& run : side.runs) {
+        const auto is_stale = [&](const Row& row) { return rules.stale(run.record, row.case_id); };
+        run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(), is_stale), run.rows.end());
+      }
+    }
     const bool one_driver = drivers.at(text_at(machine.environment, "gpu")).size() == 1;
     columns.push_back({one_driver ? std::regex_replace(machine.name, kDriver, "") : machine.name,
                        with_gaps(std::move(machine.releases), matrix)});
@@ -42,7 +49,7 @@ std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::ve
 }
 
 std::vector<Column> columns_of(TableInput& input) {
-  return columns_of(sides_by_machine(std::move(input.records), input.background), input.matrix);
+  return columns_of(sides_by_machine(std::move(input.records), input.background), input.matrix, input.background.rules);
 }
 
 // What a test shows on one machine, and on those that have no more to tell.

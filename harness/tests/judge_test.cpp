@@ -188,6 +188,20 @@ TEST(Judge, AFixIsExpectedToFailInOneWayAlone) {
   EXPECT_EQ(verdict_of("crashed", "signal 11", aborted), Verdict::Changed);
 }
 
+TEST(Judge, APythonExceptionIsRaisedWhateverItsCaseDeclares) {
+  const auto effect_of = [&](const std::string& seen) {
+    Record record;
+    record.environment = {{"release", "2.6.0"}};
+    record.cases["c"].effect = "works";
+    record.add(
+        line({{"seen", seen}, {"documented", "ok > ok, kept"}, {"healthy", "ok"}, {"ended", "failed"}, {"code", 1}}));
+    return judge_record(record, {}).front().effect;
+  };
+  EXPECT_EQ(effect_of("RuntimeError: captures_underway == 0"), "raises");
+  EXPECT_EQ(effect_of("BackendCompilerFailed: backend > ok"), "raises");
+  EXPECT_EQ(effect_of("ok > ok, lost"), "works");
+}
+
 TEST(ExitCode, TheWorstCounts) {
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::AsExpected, Verdict::Unavailable}), Exit::AsExpected);
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::NewlyFixed);

@@ -170,6 +170,15 @@ TEST_F(Tables, CallNothingAGuessForAReleaseThatTheMatrixLacks) {
               HasSubstr("| reproduced in 2.5.1; 2.6.0, 2.7.1: a guess; healthy in 2.8.0"));
 }
 
+TEST_F(Tables, LeaveOutWhatOlderCodeOfACaseShowed) {
+  record("2.6.0", kD);
+  record("2.8.0", kOk);
+  TableInput all = input();
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("reproduced in 2.6.0"));
+  all.background.rules.tree["c"].code = "another";
+  EXPECT_THAT(failures_as_markdown(all), Not(HasSubstr("reproduced in 2.6.0")));
+}
+
 TEST_F(Tables, LetRecordsWinOverWhatIsExpected) {
   record("2.5.1", kD);
   record("2.6.0", kOk);
