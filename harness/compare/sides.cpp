@@ -22,17 +22,27 @@
 
 namespace recapture {
 namespace fs = std::filesystem;
-namespace {
-
-// What must be equal on both sides. The CUDA runtime and NCCL come with the release.
-std::string machine_key(const Json& environment) {
-  return text_at(environment, "gpu") + "|" + text_at(environment, "driver") + "|" + given_variables(environment);
-}
 
 std::string machine_words(const Json& environment) {
   const std::string gpu = text_at(environment, "gpu"), variables = given_variables(environment);
   std::string words = gpu.empty() ? "no GPU" : gpu + ", driver " + text_at(environment, "driver");
   return visible(words + (variables.empty() ? "" : ", " + variables));
+}
+
+std::string chosen_in_words(const Json& environment) {
+  std::string words;
+  for (const Replaceable& library : kReplaceable) {
+    if (!was_chosen(environment, library)) continue;
+    words += fmt::format(", {} {}", library.name, text_at(environment, library.key));
+  }
+  return visible(words);
+}
+
+namespace {
+
+// What must be equal on both sides. The CUDA runtime and NCCL come with the release.
+std::string machine_key(const Json& environment) {
+  return text_at(environment, "gpu") + "|" + text_at(environment, "driver") + "|" + given_variables(environment);
 }
 
 // A release's own NCCL is not on record of older runs.
@@ -50,16 +60,6 @@ bool have_same_libraries(const Json& one, const Json& other) {
   return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
     return version_in(one, library) == version_in(other, library);
   });
-}
-
-// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
-std::string chosen_in_words(const Json& environment) {
-  std::string words;
-  for (const Replaceable& library : kReplaceable) {
-    if (!was_chosen(environment, library)) continue;
-    words += fmt::format(", {} {}", library.name, text_at(environment, library.key));
-  }
-  return visible(words);
 }
 
 bool is_broken(const Json& environment) {

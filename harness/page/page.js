@@ -43,9 +43,8 @@ for (const one of cases) {
   one.words = [one.id, one.family, one.title, one.why, one.documented, ...cited, ...one.tests.flatMap(t => [t.name, t.fix])].join('\n').toLowerCase();
 }
 const columns = data.columns.map((one, number) => {
-  const gpu = text(one.gpu), driver = text(one.driver), axis = text(one.axis);
-  const machine = (driver ? `${gpu}, driver ${driver}` : gpu) + (axis ? `, ${axis}` : '');
-  return {...one, number, machine, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
+  const host = text(one.machine), chosen = text(one.chosen);
+  return {...one, number, host, chosen, machine: host + chosen, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
 });
 const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
@@ -158,7 +157,8 @@ const named = (words, pair) => words.replace(/[\x01\x02]/g, mark => mark === '\x
 function machineOption(name) {
   const [gpu, driver] = name.split(', driver '), others = comparable.filter(one => one.name !== name);
   if (!others.length) return '';
-  return ` --gpu '${gpu === 'no GPU' ? 'none' : gpu}'` + (others.some(one => one.name.startsWith(gpu)) && driver ? ` --driver ${driver.split(',')[0]}` : '');
+  return ` --gpu '${gpu === 'no GPU' ? 'none' : gpu}'` + (others.some(one => one.name.startsWith(gpu)) && driver ? ` --driver ${driver.split(',')[0]}` : '') +
+    name.split(', ').map(word => word.replace(/^CUDA runtime (.*)/, ' --cuda-runtime $1').replace(/^NCCL (.*)/, ' --nccl $1')).filter(word => word.startsWith(' --')).join('');
 }
 
 function options(select, words, chosen) {
@@ -289,15 +289,18 @@ function verdictCell(verdict, attributes, narrow) {
 
 function drawMatrix() {
   const groups = new Map();
-  for (const column of columns) groups.set(column.machine, [...groups.get(column.machine) || [], column]);
+  for (const column of columns) groups.set(column.host, [...groups.get(column.host) || [], column]);
   const ordered = [...groups].sort(([a, one], [b, other]) => (a === 'no GPU') - (b === 'no GPU') || other.length - one.length || (a < b ? -1 : 1));
   const order = ordered.flatMap(([, some]) => some), firsts = new Set(ordered.map(([, some]) => some[0]));
   const narrow = order.length > kMostWords;
-  const label = (column, some) => column.release + (some.filter(one => one.release === column.release).length > 1
-    ? `, CUDA runtime ${column.runtime}${column.packed ? ' (packed)' : ''}` : '');
+  const hasNoRoom = some => narrow && some.length < 4;  // For the name of the GPU above them.
+  const label = (column, some) => column.release + column.chosen.replace('CUDA runtime', 'CUDA') +
+    (some.filter(one => one.release === column.release && one.chosen === column.chosen).length > 1
+      ? `, CUDA ${column.runtime}${column.packed ? ', packed' : ''}` : '') +
+    (hasNoRoom(some) ? `, ${text(column.gpu).replace(/^NVIDIA (\S+).*/, '$1')}` : '');
   const head = make('thead', {}, make('tr', {}, make('th', {scope: 'col', rowspan: 2, class: 'corner'}, 'Case'),
-    ordered.map(([machine, some]) => make('th', {scope: 'colgroup', colspan: some.length, title: machine},
-      make('div', {}, make('b', {}, text(some[0].gpu))), make('div', {class: 'faint'}, machine.slice(text(some[0].gpu).length + 2))))),
+    ordered.map(([machine, some]) => make('th', {scope: 'colgroup', colspan: some.length, title: machine, 'aria-label': machine}, hasNoRoom(some) ? '' : [
+      make('div', {}, make('b', {}, text(some[0].gpu))), make('div', {class: 'faint'}, machine.slice(text(some[0].gpu).length + 2))]))),
     make('tr', {}, ordered.flatMap(([, some]) => some.map(column => make('th', {scope: 'col', class: 'release' + (firsts.has(column) ? ' first' : ''), title: titleOf(column)}, label(column, some))))));
   const families = new Map();
   for (const one of cases) families.set(one.family || '', [...families.get(one.family || '') || [], one]);
