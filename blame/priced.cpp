@@ -55,8 +55,8 @@ constexpr const char* kKernel = R"(.version 6.3
 
 constexpr int kKernels = 20, kReplays = 100, kLaunches = 500, kCaptures = 20;  // A stream takes 1024 before it blocks.
 
-// On an H200 the same graph took 12.7 µs in one process and 14.5 in the next, perhaps as memory and queues happen to lie.
-// A stream, memory and a graph are one draw of that, and the least of several is what compares.
+// On an H200 the same graph took 12.7 µs in one process and 14.5 in the next, perhaps as memory and queues happen to
+// lie. A stream, memory and a graph are one draw of that, and the least of several is what compares.
 constexpr int kDraws = 8;
 struct Draw {
   Handle stream = nullptr, graph = nullptr, exec = nullptr;
