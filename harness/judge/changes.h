@@ -24,7 +24,7 @@ struct Expectation {
   std::string test;  // "item_in_capture.Reproduces"
   Where where;
   std::string result;                // A result's word.
-  std::string seen;                  // Pattern of what shows it, see shown(); required for "different", "broken" and "crashed".
+  std::string seen;                  // Pattern of shown(); needed for "different", "broken", "crashed".
   std::string why, source;           // A reason of its own or what the change is; the change's number.
   std::vector<std::string> records;  // Below reports/, those that show it.
   std::string place;                 // File and line, for messages.
