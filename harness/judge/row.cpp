@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -12,7 +12,6 @@
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/judge/bounds.h"
-#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -63,13 +62,21 @@ std::string seen_words(Kind kind, const TestRecord& test) {
   return words.empty() ? test.text("last_words") : words;
 }
 
+// "RuntimeError: …", as the cases in Python say it.
+bool begins_with_exception(const std::string& seen) {
+  const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  const auto end = std::find_if_not(seen.begin(), seen.end(), is_of_a_name);
+  const auto length = static_cast<size_t>(end - seen.begin());
+  return length > 1 && std::isupper(static_cast<unsigned char>(seen.front())) != 0 &&
+         seen.compare(length, 2, ": ") == 0;
+}
+
 // Whether the record shows by itself that something was raised.
 bool raised(const TestRecord& test) {
   if (const auto signature = Signature::read(test.text(key::seen))) {
     return signature->first != "ok" || signature->end.rfind("ok", 0) != 0;
   }
-  static const std::regex kException("[A-Z]\\w+: .*");  // "RuntimeError: …", as the cases in Python say it.
-  return test.error() != 0 || test.has(key::exception) || std::regex_match(visible(test.text(key::seen)), kException);
+  return test.error() != 0 || test.has(key::exception) || begins_with_exception(test.text(key::seen));
 }
 
 // From the record where it shows it; else what the case declares of its documented outcome.
