@@ -260,6 +260,14 @@ std::string Record::machine() const {
 
 namespace {
 
+void require_short_texts(const Json& value) {
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kLongestText) {
+    throw std::runtime_error(fmt::format("a text of it has more than {} bytes", kLongestText));
+  }
+  if (!value.is_structured()) return;
+  for (const Json& member : value) require_short_texts(member);
+}
+
 // Those lines of a record that `wanted` says are wanted.
 template <class Wanted>
 Record read_lines(const std::string& path, Wanted&& wanted) {
@@ -276,7 +284,11 @@ Record read_lines(const std::string& path, Wanted&& wanted) {
     }
     const std::string_view line = std::string_view(text).substr(at, end - at);
     try {
-      if (wanted(line)) take_line(record, parse_json(line));
+      if (wanted(line)) {
+        const Json parsed = parse_json(line);
+        require_short_texts(parsed);
+        take_line(record, parsed);
+      }
     } catch (const std::exception& e) {
       throw Stop(Exit::Usage,
                  fmt::format("{}:{}: not a line of a record: {}", visible(path), number, visible(e.what())));

@@ -71,6 +71,9 @@ bool was_chosen(const Json& environment, const Replaceable& library);
 // "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12", or, of NCCL, without a version.
 std::string lacking_in(std::string_view output);
 
+// No text of a line may be longer: some are matched by expressions that take the stack for each character.
+inline constexpr size_t kLongestText = 16384;
+
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {
   Json line;

@@ -169,6 +169,17 @@ TEST_F(Hostile, ACallOfAProbeIsNoCulprit) {
   }
 }
 
+TEST_F(Hostile, NoTextIsLongerThanAnExpressionCanBear) {
+  Observation seen;
+  seen.ending = Observation::Ending::Exited;
+  seen.events = {{"seen", std::string(100'000, 'a')}, {"assertion", std::string(100'000, '\x01')}};
+  const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
+  EXPECT_EQ(line.at("seen").get<std::string>().size(), kLongestText / 2);
+  EXPECT_EQ(refusal(known + line.dump() + "\n"), "");
+  const Json longer = {{"test", "c.Control"}, {"ending", "exited"}, {"seen", std::string(kLongestText + 1, 'a')}};
+  EXPECT_THAT(refusal(known + longer.dump() + "\n"), HasSubstr("a text of it has more than 16384 bytes"));
+}
+
 TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
   Observation seen;
   seen.ending = Observation::Ending::Signal;

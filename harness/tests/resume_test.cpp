@@ -182,6 +182,7 @@ TEST_F(Resumed, TwiceAtOnceTheSecondSaysSo) {
 
 TEST_F(Resumed, ALockEndsWithItsProcess) {
   const std::string begun = pipe(".begun"), tests = " twofold.ControlHolds twofold.FixWaits";
+  pipe(".go");  // Nobody writes there: the test is under way until it is killed.
   Background first(command("run --record " + record() + tests), folder + "/out");
   meet(begun, O_RDONLY);
   fs::remove(begun);
