@@ -29,15 +29,6 @@ std::string machine_words(const Json& environment) {
   return visible(words + (variables.empty() ? "" : ", " + variables));
 }
 
-std::string chosen_in_words(const Json& environment) {
-  std::string words;
-  for (const Replaceable& library : kReplaceable) {
-    if (!was_chosen(environment, library)) continue;
-    words += fmt::format(", {} {}", library.name, text_at(environment, library.key));
-  }
-  return visible(words);
-}
-
 namespace {
 
 // What must be equal on both sides. The CUDA runtime and NCCL come with the release.

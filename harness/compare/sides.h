@@ -42,10 +42,8 @@ struct MachineSides {
 };
 
 // Machines with a GPU come first. Runs broken on purpose must not be among the records.
-// What a machine is called: "NVIDIA H200, driver 580.159.04", and the variables that its tests were given on purpose;
-// and of a run that put other libraries in the place of LibTorch's own ", CUDA runtime 12.9, NCCL 2.30.7", else "".
+// What a machine is called: "NVIDIA H200, driver 580.159.04", and the variables that its tests were given on purpose.
 std::string machine_words(const Json& environment);
-std::string chosen_in_words(const Json& environment);
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
 

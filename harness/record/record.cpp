@@ -208,6 +208,16 @@ bool is_of_a_probe(const Json& culprit) {
 
 }  // namespace
 
+Json with_short_texts(Json line) {
+  if (line.is_string()) {
+    auto& text = line.get_ref<std::string&>();
+    if (text.size() > kLongestText / 3) text.resize(kLongestText / 3);
+  } else if (line.is_structured()) {
+    for (Json& member : line) member = with_short_texts(std::move(member));
+  }
+  return line;
+}
+
 Json CaseInfo::to_json() const {
   return Json{{"case", id},           {"family", family},         {"hash", hash},     {"title", title},
               {"sources", sources},   {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
@@ -251,11 +261,9 @@ bool Record::whole() const {
 
 std::string Record::machine() const {
   const std::string gpu = where("gpu");
-  const Replaceable& runtime = kReplaceable.front();
-  const std::string chosen =
-      was_chosen(environment, runtime) ? fmt::format(", {} {}", runtime.name, where(runtime.key)) : "";
-  const std::string axis = visible(axis_of(environment));
-  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + chosen + (axis.empty() ? "" : ", " + axis);
+  const std::string variables = visible(given_variables(environment));
+  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + (variables.empty() ? "" : ", " + variables) +
+         chosen_in_words(environment);
 }
 
 namespace {
@@ -354,6 +362,15 @@ std::string given_variables(const Json& environment) {
         (variables.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
   }
   return variables;
+}
+
+std::string chosen_in_words(const Json& environment) {
+  std::string words;
+  for (const Replaceable& library : kReplaceable) {
+    if (!was_chosen(environment, library)) continue;
+    words += fmt::format(", {} {}", library.name, text_at(environment, library.key));
+  }
+  return visible(words);
 }
 
 std::string axis_of(const Json& environment) {

@@ -66,13 +66,20 @@ inline constexpr std::array<Replaceable, 2> kReplaceable = {
 
 bool was_chosen(const Json& environment, const Replaceable& library);
 
+// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
+std::string chosen_in_words(const Json& environment);
+
 // What the loader says of a function that a library which a run chose does not have, in words; "" if its output has no
 // such line. A test's line keeps it as "lacks". Such as
 // "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12", or, of NCCL, without a version.
 std::string lacking_in(std::string_view output);
 
-// No text of a line may be longer: some are matched by expressions that take the stack for each character.
+// No text of a line may be longer, in bytes: some are matched by expressions that take the stack for each character. A
+// writer cuts what is longer than a third of that, since a byte that is no UTF-8 is written as three.
 inline constexpr size_t kLongestText = 16384;
+
+// The line with its texts cut so.
+Json with_short_texts(Json line);
 
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {

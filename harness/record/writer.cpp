@@ -116,7 +116,7 @@ off_t RecordWriter::end_of_whole_lines() const {
 void RecordWriter::write_all(Lines lines, Wait wait) {
   std::string text;
   for (size_t i = 0; i < lines.count; ++i) {
-    text += lines.first[i].dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    text += with_short_texts(lines.first[i]).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   lock();
   if (lseek(fd_, 0, SEEK_END) != size_) throw Stop(Exit::Usage, path_ + ": somebody else has written to this record");

@@ -137,8 +137,7 @@ void Said::take_one_of_many(const std::string& member, const std::string& name, 
   }
 }
 
-void Said::take(const std::string& name, const std::string& whole) {
-  const std::string value = name == key::culprit ? whole : whole.substr(0, kLongestText / 2);  // It may be escaped.
+void Said::take(const std::string& name, const std::string& value) {
   const KeyRule rule = rule_of(name);
   const std::string member(rule.record);
   const bool is_evidence = rule.keep != Keep::Fact && name != key::culprit && name != key::recorder;

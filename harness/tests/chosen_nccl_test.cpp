@@ -75,7 +75,7 @@ TEST_F(ChosenNccl, StandsBesideAChosenCudaRuntime) {
   EXPECT_THAT(preloaded(), HasSubstr("cuda-runtime/13.0.96/libcudart.so.13:"));
   EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));
   const Record run = read_record(record());
-  EXPECT_EQ(run.machine(), "2.15.0, no GPU, CUDA runtime 13.0, A=1, NCCL 2.30.7");
+  EXPECT_EQ(run.machine(), "2.15.0, no GPU, A=1, CUDA runtime 13.0, NCCL 2.30.7");
   EXPECT_THAT(report_path(run.environment),
               ::testing::MatchesRegex("2.15.0/host.A-1-....\\.cuda-13.0.nccl-2.30.7.jsonl"));
 }

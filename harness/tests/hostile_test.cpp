@@ -15,6 +15,7 @@
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/record/visible.h"
+#include "harness/record/writer.h"
 #include "harness/run/line.h"
 #include "harness/show/json.h"
 #include "harness/show/junit.h"
@@ -170,12 +171,15 @@ TEST_F(Hostile, ACallOfAProbeIsNoCulprit) {
 }
 
 TEST_F(Hostile, NoTextIsLongerThanAnExpressionCanBear) {
-  Observation seen;
-  seen.ending = Observation::Ending::Exited;
-  seen.events = {{"seen", std::string(100'000, 'a')}, {"assertion", std::string(100'000, '\x01')}};
-  const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
-  EXPECT_EQ(line.at("seen").get<std::string>().size(), kLongestText / 2);
-  EXPECT_EQ(refusal(known + line.dump() + "\n"), "");
+  {
+    RecordWriter writer = RecordWriter::create(root + "/long.jsonl");
+    std::istringstream lines(known);
+    for (std::string line; std::getline(lines, line);) writer.write(parse_json(line));
+    const std::string text(100'000, '\xff');  // Each byte of it is written as three.
+    writer.write({{"test", "c.Control"}, {"ending", "exited"}, {"seen", text}, {"culprit", {{"frames", {text}}}}});
+  }
+  const Record record = read_record(root + "/long.jsonl");
+  EXPECT_THAT(record.tests.front().text("seen").size(), testing::AllOf(testing::Gt(5000U), testing::Le(kLongestText)));
   const Json longer = {{"test", "c.Control"}, {"ending", "exited"}, {"seen", std::string(kLongestText + 1, 'a')}};
   EXPECT_THAT(refusal(known + longer.dump() + "\n"), HasSubstr("a text of it has more than 16384 bytes"));
 }
