@@ -4,7 +4,8 @@
 // Work::wait() joins it again. With that, collectives of all kinds can be captured: all-reduce, all-gather,
 // reduce-scatter, several of them coalesced, with other work before the wait. Each is replayed three times here and its
 // values checked in every rank. The first collective makes the communicator and comes before the capture. The document
-// has the all-reduce on two ranks; that it fails without wait() is our own addition.
+// has the all-reduce on two ranks; that an all-gather on one fails without wait() is our own addition. On two ranks it
+// does not: there the capture ends joined, in every release that was asked, and nobody has told us why.
 //
 // Alone:  g++ cases/distributed/collective_not_waited_in_capture.cpp $(ci/libtorch --flags) -o collective_not_waited_in_capture
 
@@ -25,10 +26,7 @@ RECAPTURE_CASE = {
     .deadline_s = 120,
     .fixes = {{"FixWaitInTheCapture",
                "Call wait() on every collective that is issued in a capture with async_op=True, before the capture "
-               "ends."},
-              {"FixWaitInTheCaptureTwoRanks",
-               "In every rank, call wait() on every collective that is issued in a capture with async_op=True, before "
-               "the capture ends."}},
+               "ends."}},
 };
 
 constexpr char kHealthy[] = "ok > active > ok";
@@ -166,6 +164,10 @@ TEST_F(CollectiveNotWaitedInCapture, ControlCoalescedOnTwoRanks) {
   NEEDS_GPUS(2);
   EXPECT_EQ(coalesced(2), kHealthy);
 }
+TEST_F(CollectiveNotWaitedInCapture, ControlNotWaitedOnTwoRanks) {
+  NEEDS_GPUS(2);
+  EXPECT_EQ(all_gathered(2, [] { return false; }), kHealthy);
+}
 
 // An all-gather: for one rank an all-reduce in place has nothing to do, and leaves nothing to join.
 TEST_F(CollectiveNotWaitedInCapture, Reproduces) {
@@ -178,29 +180,9 @@ TEST_F(CollectiveNotWaitedInCapture, Reproduces) {
   RAISED_BY("cuStreamEndCapture");
   REPRODUCES(seen, "ok > active > 904", kHealthy);
 }
-TEST_F(CollectiveNotWaitedInCapture, ReproducesOnTwoRanks) {
-  NEEDS_GPUS(2);
-  const std::string seen = all_gathered(2, [] {
-    bool waits = true;
-    TRIGGER(waits = false);
-    return waits;
-  });
-  RAISED_BY("cuStreamEndCapture");
-  REPRODUCES(seen, "ok > active > 904", kHealthy);
-}
 TEST_F(CollectiveNotWaitedInCapture, FixWaitInTheCapture) {
   NEEDS_GPUS(1);
   EXPECT_EQ(all_gathered(1,
-                         [] {
-                           bool waits = false;
-                           REMEDY(waits = true);
-                           return waits;
-                         }),
-            kHealthy);
-}
-TEST_F(CollectiveNotWaitedInCapture, FixWaitInTheCaptureTwoRanks) {
-  NEEDS_GPUS(2);
-  EXPECT_EQ(all_gathered(2,
                          [] {
                            bool waits = false;
                            REMEDY(waits = true);

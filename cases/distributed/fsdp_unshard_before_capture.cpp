@@ -87,6 +87,16 @@ TEST_F(FsdpUnshardBeforeCapture, Control) {
   EXPECT_EQ(seen, kHealthy);
 }
 
+// What ReproducesPinnedMemory shards; a release that cannot capture FSDP can capture this.
+TEST_F(FsdpUnshardBeforeCapture, ControlNotSharded) {
+  NEEDS_GPUS(1);
+  const std::string seen = captured(1, [] {
+    return Variables{{"first", "pass"}, {"shard", "pass"}, {"before", "pass"}};
+  });
+  if (const std::string reason = lacks(seen); !reason.empty()) NOT_APPLICABLE(reason);
+  EXPECT_EQ(seen, kHealthy);
+}
+
 TEST_F(FsdpUnshardBeforeCapture, ControlTwoRanks) {
   NEEDS_GPUS(2);
   const std::string seen = captured(2, [] {
