@@ -173,7 +173,7 @@ std::string as_log(const Failure& failure) {
     std::string sentence = call.sentence;
     if (sentence.empty() && call.capturing) {  // What the log would say where CUPTI has heard it, or the end has told.
       sentence = "API call conflicts with a stream capture sequence initiated from ";
-      sentence += *call.capturing ? "the calling thread" : "another thread";
+      sentence += beside_another(call) == true ? "another thread" : "the calling thread";
     }
     if (!sentence.empty()) log += "[CUDA][E] " + sentence + "\n";
     log += fmt::format("[CUDA][E] Returning {} ({}) from {}\n", call.code, driver_name_of(call.code), call.api);
@@ -188,6 +188,22 @@ std::string as_log(const Failure& failure) {
   for (const Call& call : failure.victims) add(call);
   if (failure.end && failure.end->part == Part::Ended) add(*failure.end);
   return log;
+}
+
+std::optional<bool> beside_another(const Call& call) {
+  if (call.sentence.find("initiated from another thread") != call.sentence.npos) return true;
+  if (call.mode == "unknown") return false;  // The log has said all that it says of it.
+  return call.capturing ? std::optional(!*call.capturing) : std::nullopt;
+}
+
+std::string path_of(const Call& culprit) {
+  std::string path;
+  for (const SourceFrame& frame : python_frames_of(culprit, culprit.thread)) {
+    path += text(frame) + "\n" + source_line(frame) + "\n";
+    if (frame.own) break;
+  }
+  for (const Frame& frame : culprit.frames) path += frame.function + "\n";
+  return path;
 }
 
 std::string name(const Process& process) {

@@ -1,5 +1,6 @@
 // Who broke which capture, for people, for programs, and for `explain`.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "harness/blame/report.h"
@@ -9,6 +10,13 @@ namespace recapture::blame {
 
 // Of a failure: the lines of the driver's log, and the lines of the program that stand behind them.
 std::string as_log(const Failure& failure);
+
+// What the culprit's call came through: functions, and the Python lines down to the program's own.
+std::string path_of(const Call& culprit);
+
+// Whether what stood in its way is the capture of another thread. False where it is its own, and where it works on the
+// capturing stream, as autograd's thread does; nothing if it is not known.
+std::optional<bool> beside_another(const Call& call);
 
 // The process and what it is, as a line begins.
 std::string name(const Process& process);

@@ -75,32 +75,38 @@ class Explainer {
         prices_(telling_prices(places, release)),
         release_(std::move(release)) {}
 
-  // Only the causes that name the call, if some do: it is known here, and explain goes by words. And of those only the
-  // ones of the right thread: a case of another thread says so in its name.
+  // explain goes by words; here more is known. Of its causes those of the right thread are left, of these the ones that
+  // name what the call came through, and otherwise those that name the call; each time only if there are some.
   Explanation operator()(const blame::Failure& failure) const {
     Explanation explanation = explain(read_pasted(blame::as_log(failure)), causes_, catalogue_, rows_, prices_);
     std::erase_if(explanation.causes, [](const Found& one) { return one.role != "culprit"; });
     if (!failure.culprit) return explanation;
     const auto keep = [&](const auto& condition) {
-      if (std::none_of(explanation.causes.begin(), explanation.causes.end(), condition)) return;
-      std::erase_if(explanation.causes, [&](const Found& one) { return !condition(one); });
+      const auto holds = [&](const Found& one) { return condition(cause_of(one)); };
+      if (std::none_of(explanation.causes.begin(), explanation.causes.end(), holds)) return false;
+      std::erase_if(explanation.causes, [&](const Found& one) { return !holds(one); });
+      return true;
     };
-    keep([&](const Found& one) { return names(one.id, failure.culprit->api); });
-    if (const auto capturing = failure.culprit->capturing) {
-      keep([&](const Found& one) { return (one.id.find("_other_thread") == one.id.npos) == *capturing; });
+    if (const auto beside = blame::beside_another(*failure.culprit)) {
+      keep([&](const Cause& cause) { return cause.other_thread == *beside; });
+    }
+    const Pasted path = read_pasted(blame::path_of(*failure.culprit));
+    const auto in_path = [&](const std::string& name) { return find_cue(path, name) != 0; };
+    const std::string api = failure.culprit->api, any_version = api.substr(0, api.find("_v"));
+    const auto of_call = [&](const std::string& name) { return name.find(any_version) != name.npos; };
+    if (!keep([&](const Cause& cause) { return std::any_of(cause.names.begin(), cause.names.end(), in_path); })) {
+      keep([&](const Cause& cause) {
+        return std::any_of(cause.calls.begin(), cause.calls.end(), of_call) ||
+               std::any_of(cause.names.begin(), cause.names.end(), of_call);
+      });
     }
     return explanation;
   }
   const std::string& release() const { return release_; }
 
  private:
-  bool names(const std::string& id, const std::string& call) const {
-    const std::string any_version = call.substr(0, call.find("_v"));
-    const auto has = [&](const std::string& text) { return text.find(any_version) != text.npos; };
-    return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& cause) {
-      return cause.id == id && (std::any_of(cause.calls.begin(), cause.calls.end(), has) ||
-                                std::any_of(cause.names.begin(), cause.names.end(), has));
-    });
+  const Cause& cause_of(const Found& found) const {
+    return *std::find_if(causes_.begin(), causes_.end(), [&](const Cause& cause) { return cause.id == found.id; });
   }
 
   Catalogue catalogue_;

@@ -22,7 +22,10 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     const std::string place = place_of(path, entry);
     if (!entry.is_table()) throw Stop(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
-    only_keys(table, {"id", "title", "capture", "codes", "says", "calls", "names", "hints", "fixes", "useless"}, place);
+    only_keys(
+        table,
+        {"id", "title", "capture", "other_thread", "codes", "says", "calls", "names", "hints", "fixes", "useless"},
+        place);
     Cause cause;
     cause.id = text_in(table, "id", place);
     if (!ids.insert(cause.id).second) throw Stop(Exit::Usage, fmt::format("{}: '{}' is there twice", place, cause.id));
@@ -32,6 +35,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.title = text_in(table, "title", place, !cause.has_case);
     if (cause.title.empty()) cause.title = its_case->title;
     cause.capture = table["capture"].value_or(true);
+    cause.other_thread = table["other_thread"].value_or(false);
     if (const auto* codes = table["codes"].as_array()) {
       for (const auto& code : *codes) cause.codes.push_back(code.value_or(0));
     }

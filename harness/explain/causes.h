@@ -12,6 +12,7 @@ struct Cause {
   std::string id, title;
   bool has_case = false;
   bool capture = true;               // False: what it shows is no capture failure.
+  bool other_thread = false;         // A thread that does not capture makes the call.
   std::vector<int> codes;            // CUDA errors that it raises itself; a victim's 901 is none of them.
   std::vector<std::string> says;     // Text that this failure alone prints.
   std::vector<std::string> calls;    // CUDA calls that raise it, as the runtime and as the driver spell them.

@@ -163,8 +163,10 @@ void Said::take(const std::string& name, const std::string& value) {
     case Keep::FirstObject:
       if (const auto object = culprit_in(value); !object) {
         take_one_of_many("facts", name, value);
-      } else if (!line_.contains(member) && !line_.contains(key::probing)) {
-        line_[member] = *object;  // A probe looks at what the failure left, and what it calls broke nothing.
+      } else if (!line_.contains(member) && !(line_.contains(key::probing) && object->value("thread", "") != "other")) {
+        // A probe looks at what the failure left, on the test's own thread, and what it calls broke nothing. What
+        // another thread called may be told late.
+        line_[member] = *object;
       }
       break;
     case Keep::Each:

@@ -454,6 +454,35 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("which stood at\n           " + at(script, "from here", "backward")));
 }
 
+// All of these are one call, cuStreamSynchronize: what to do depends on what made it, and on which thread.
+TEST_F(Blame, TheCauseIsWhatTheCallCameThrough) {
+  const std::string body = R"(
+start()
+def helper(stream):
+    cu.cuStreamSynchronize(stream)  # {}
+with capture():
+    {}
+)";
+  const std::string here = "helper(stream)";
+  const auto there = [](const char* its) {
+    return fmt::format("t = threading.Thread(target=helper, args=({},)); t.start(); t.join()", its);
+  };
+  const auto causes_of = [&](const std::string& source, const std::string& call) {
+    return blame("python3 " + python(fmt::format(fmt::runtime(body), source, call))).out;
+  };
+  const std::string item = causes_of("loss.item()", here);
+  EXPECT_THAT(item, AllOf(HasSubstr("(item_in_capture)"), HasSubstr("try: Call item() after graph.replay()"),
+                          Not(HasSubstr("(stream_synchronize_in_capture)"))));
+  EXPECT_THAT(causes_of("batch.cuda()", here), HasSubstr("(pageable_copy_in_capture)"));
+  const std::string beside = causes_of("batch.cuda()", there("None"));
+  EXPECT_THAT(beside, AllOf(HasSubstr("(wait_in_other_thread)"), HasSubstr("capture_error_mode=\"thread_local\""),
+                            Not(HasSubstr("_in_capture)"))));
+  EXPECT_THAT(causes_of("as the loop of ProcessGroupNCCL's", there("None")), HasSubstr("(watchdog_query_in_capture)"));
+  EXPECT_THAT(causes_of("mask.nonzero()", there("stream")), HasSubstr("(nonzero_in_capture)"))
+      << "on the capturing stream, as autograd's thread";
+  EXPECT_THAT(causes_of("nothing more is known", here), HasSubstr("(stream_synchronize_in_capture)"));
+}
+
 TEST_F(Blame, PythonThatForksAndSpawns) {
   const std::string script = python(R"(
 import multiprocessing

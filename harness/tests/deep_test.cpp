@@ -418,6 +418,25 @@ TEST_F(Prices, TheIntervalIsStudents) {
   EXPECT_THAT(table(20, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| 20 | 1.000 [0.991, 1.010] |")) << "2.093";
 }
 
+// A process draws its speed: in pairs of one each that is all that can be seen, in the least of six it is no more
+// there.
+TEST_F(Prices, TheLeastOfSeveralProcessesCountWhereThereAreEnough) {
+  const auto drawn = [&](size_t pairs) {
+    Json all = Json::array();
+    for (size_t i = 0; i < pairs; ++i) {
+      const double bare = i % 2 == 0 ? 12.7 : 14.2, other = i % 3 == 0 ? 12.7 : 14.2;
+      all.push_back({{bare, 5, 100}, {other * (i % 4 < 2 ? 1.001 : 1.002), 5.0 + 0.001 * (i % 5), 100.0 - i % 2}});
+    }
+    const Json way = {{"program", "C++"}, {"pairs", all}, {"why_not", ""}};
+    std::ofstream(folder + "/p.json") << Json{{"machine", "M"}, {"ways", {{"recapture blame", way}}}};
+    return shell("'" RECAPTURE_ROOT "/ci/prices' '" + folder + "/p.json'");
+  };
+  EXPECT_EQ(drawn(59).code, 1) << "59 are too few for groups";
+  const Said enough = drawn(120);
+  EXPECT_EQ(enough.code, 0) << enough.out;
+  EXPECT_THAT(enough.out, HasSubstr("| recapture blame | 120, the least of each 6 | 1.001 [1.001, 1.001] |"));
+}
+
 TEST_F(Prices, AreMeasuredInPairsOfProcesses) {
   const std::string prices = environment("deep") +
                              "'" RECAPTURE_ROOT "/ci/prices' --blame --recapture '" RECAPTURE_BUILD

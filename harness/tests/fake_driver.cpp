@@ -250,9 +250,8 @@ int cuGraphExecDestroy(void*) { return unsafe("cuGraphExecDestroy"); }
 int cuStreamSynchronize(void* stream) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   Capture* capture = capture_of(stream);
-  const int code = capture == nullptr ? 0 : capture->broken ? 901 : 900;
-  if (capture != nullptr) capture->broken = true;
-  return end("cuStreamSynchronize", code, nullptr, &stream);
+  if (capture == nullptr) return unsafe("cuStreamSynchronize");
+  return end("cuStreamSynchronize", std::exchange(capture->broken, true) ? 901 : 900, nullptr, &stream);
 }
 int cuCtxSynchronize() {  // The one that breaks captures and logs nothing.
   for (Capture& c : captures) c.broken = true;

@@ -159,6 +159,10 @@ TEST_F(Hostile, ACallOfAProbeIsNoCulprit) {
   EXPECT_FALSE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"));
   seen.events = {{"culprit", call}, {"probing", "sticky"}, {"probe.sticky", "0, 900"}};
   EXPECT_TRUE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"));
+  const std::string elsewhere = R"({"api":"cuEventQuery","code":900,"thread":"other"})";
+  seen.events = {{"probing", "sticky"}, {"culprit", elsewhere}, {"probe.sticky", "0, 900"}};
+  EXPECT_TRUE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"))
+      << "of another thread, which was slow to tell";
 
   Json culprit = Json::parse(call);  // As records had it.
   for (const char* frame :

@@ -50,6 +50,21 @@ TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
+// Triton compiles on the machine, with headers that lie elsewhere from release to release.
+TEST(Packs, HaveWhatTritonCompilesWith) {
+  const Said said = shell(
+      "python3 -B -c \"import importlib.machinery as m, importlib.util as u; "
+      "l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
+      "/ci/pack'); "
+      "pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); "
+      "print(*[int(pack.is_needed('triton/' + name)) for name in ("
+      "'third_party/cuda/include/cuda.h', 'third_party/cuda/lib/libdevice.10.bc', "
+      "'third_party/cuda/bin/ptxas', 'backends/nvidia/include/cuda.h', "
+      "'backends/nvidia/lib/libdevice.10.bc', 'backends/nvidia/bin/ptxas-blackwell', "
+      "'backends/nvidia/bin/cuobjdump', 'backends/amd/lib/ockl.bc')])\"");
+  EXPECT_EQ(said.out, "1 1 1 1 1 1 0 0\n");
+}
+
 // What ci/pack has left out, and a test that called it, here before a lot of other words.
 TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
   std::filesystem::create_directories(folder + "/site");
