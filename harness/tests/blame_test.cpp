@@ -651,6 +651,12 @@ TEST_F(Blame, WhatIsWrongGetsOneLineAndItsExitCode) {
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << arguments << said.out;
   }
+  const Said unwritable = shell("TMPDIR='" + folder + "/none' " + command("-- true"));
+  EXPECT_EQ(unwritable.code, 7);
+  EXPECT_THAT(unwritable.out, HasSubstr("cannot make it"));
+  const Said no_pipe = shell("ulimit -n 4; " + environment() + "exec " + command("-- true"));
+  EXPECT_EQ(no_pipe.code, 7);
+  EXPECT_THAT(no_pipe.out, HasSubstr("cannot make a pipe: Too many open files"));
   fs::copy(RECAPTURE_BUILD "/recapture", folder + "/recapture");
   const Said said = shell(environment() + "'" + folder + "/recapture' --root '" RECAPTURE_ROOT "' blame -- true");
   EXPECT_EQ(said.code, 7);

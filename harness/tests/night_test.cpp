@@ -165,7 +165,8 @@ TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_FALSE(fs::exists(out));
   }
-  for (const char* words : {"gather x y --plan /nowhere", "news /nowhere", "ci", "ci nothing"}) {
+  for (const char* words :
+       {"gather x y --plan /nowhere", "news /nowhere", "news --json --issue .", "ci", "ci nothing"}) {
     EXPECT_NE(recapture(words).code, 0) << words;
   }
 }

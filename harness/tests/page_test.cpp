@@ -220,7 +220,7 @@ TEST_F(Page, StoresEverythingOnce) {
     EXPECT_GT(all.size(), 5U) << kind;
   }
   const std::string page = shell(kRecapture + " page --output -").out;
-  EXPECT_LT(page.size(), 75U * 1000 * data.at("columns").size());  // Sixteen releases' fit in an email.
+  EXPECT_LT(page.size(), 75U * 1000 * data.at("columns").size());
 }
 
 TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
