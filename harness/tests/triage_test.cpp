@@ -424,6 +424,15 @@ TEST_F(Triage, BadInputIsALineAndACode) {
   }
 }
 
+TEST_F(Triage, WithoutACompilerItSaysSo) {
+  python(kHonest);
+  const Said said = triage(kPython + " --release 2.11.0 " + with_python, "PATH=/none ");
+  EXPECT_EQ(said.code, 7) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("there is no g++, with which triage reads the Python programs"));
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
+}
+
 TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
   python("exit 2");
   std::ofstream(folder + "/words") << "words\n";
