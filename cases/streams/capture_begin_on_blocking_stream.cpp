@@ -4,9 +4,9 @@
 // on the default stream, so that it lies in no graph's pool. A stream that a program makes with cudaStreamCreate is
 // blocking: while it captures, nothing may touch the default stream, not even the allocator's question whether that
 // captures. So capture_begin() itself ends in 906, whatever the program does, and leaves the stream capturing.
-// LibTorch's own streams are non-blocking and are not affected. 2.14 makes the state at the first random number, and there
-// the capture begins; 2.11 and older have no such state. No document has it: this suite found it, as Controls that fail
-// in 2.12.1 and 2.13.0.
+// LibTorch's own streams are non-blocking and are not affected. 2.14 makes the state at the first random number, and
+// there the capture begins; 2.11 and older have no such state. No document has it: this suite found it, as Controls
+// that fail in 2.12.1 and 2.13.0.
 //
 // Alone:  g++ cases/streams/capture_begin_on_blocking_stream.cpp $(ci/libtorch --flags) -o capture_begin_on_blocking_stream
 
