@@ -191,7 +191,7 @@ std::string as_log(const Failure& failure) {
 }
 
 std::optional<bool> beside_another(const Call& call) {
-  if (call.sentence.find("initiated from another thread") != call.sentence.npos) return true;
+  if (call.sentence.find("from another thread") != call.sentence.npos) return true;
   if (call.mode == "unknown") return false;  // The log has said all that it says of it.
   return call.capturing ? std::optional(!*call.capturing) : std::nullopt;
 }

@@ -654,7 +654,7 @@ TEST_F(Blame, WhatIsWrongGetsOneLineAndItsExitCode) {
   const Said unwritable = shell("TMPDIR='" + folder + "/none' " + command("-- true"));
   EXPECT_EQ(unwritable.code, 7);
   EXPECT_THAT(unwritable.out, HasSubstr("cannot make it"));
-  Said no_pipe;  // How many files are open already is who starts us.
+  Said no_pipe;  // How many files are open already depends on who starts us.
   for (int most = 4; most < 100 && no_pipe.out.find("cannot make a pipe") == no_pipe.out.npos; ++most) {
     no_pipe = shell(fmt::format("ulimit -n {}; {}exec {}", most, environment(), command("-- true")));
   }
