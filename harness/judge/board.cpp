@@ -39,11 +39,31 @@ std::map<std::string, std::string> names_of(const std::vector<Record>& records) 
   return names;
 }
 
+// Of each case that a record has run as it is now, its tests.
+std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>& records, const Rules& rules) {
+  std::map<std::string, std::set<std::string>> now;
+  for (const Record& record : records) {
+    for (const auto& [id, info] : record.cases) {
+      if (!rules.stale(record, id)) now[id].insert(info.tests.begin(), info.tests.end());
+    }
+  }
+  return now;
+}
+
 }  // namespace
 
 Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {
+  const auto now = tests_now(records, rules);
   for (Record& record : records) {
     std::vector<Row> rows = judge_record(record, rules);
+    // A test that today's code does not have is not stale: nothing could run it again.
+    rows.erase(std::remove_if(rows.begin(), rows.end(),
+                              [&](const Row& row) {
+                                const auto its = now.find(row.case_id);
+                                return its != now.end() && !its->second.empty() && rules.stale(record, row.case_id) &&
+                                       its->second.count(name_of(row.test)) == 0;
+                              }),
+               rows.end());
     records_.push_back({std::move(record), std::move(rows)});
   }
   for (const Judged& judged : records_) {

@@ -56,7 +56,7 @@ const std::vector<ClassifyRow> kClassify = {
     {"exited", "inapplicable", Result::Inapplicable, Result::Inapplicable},
     {"exited", "skipped", Result::Unavailable, Result::Unavailable},
     {"exited", "passed", Result::Invalid, Result::Holds},
-    {"exited", "failed", Result::Invalid, Result::Broken},
+    {"exited", "failed", Result::Broken, Result::Broken},
     {"exited", "nothing", Result::Invalid, Result::Invalid},
     {"signal", "any", Result::Crashed, Result::Crashed},
     {"deadline", "any", Result::Hung, Result::Hung},
@@ -195,6 +195,7 @@ std::string said(Kind kind, const TestRecord& test) {
   if (test.has(key::skipped)) return "skipped";
   if (kind != Kind::Reproduces) return test.has(key::ended) ? test.text(key::ended) : "nothing";
   std::string judged = judged_by_itself(test);
+  if (judged == "nothing" && test.text(key::ended) == "failed") return "failed";
   if (judged != "reproduced") return judged;
   if (assertions_of(test) > 0 || test.text(key::ended) == "failed") return "mixed";
   return raised_elsewhere(test) ? "different" : judged;
@@ -217,7 +218,9 @@ Verdict judge(Kind kind, Result result, const Expectation* expected, const std::
   for (const JudgeRow& row : kJudge) {
     if (row.result != result) continue;
     if (expected == nullptr) {
-      return row.unexpected == Verdict::FixFails && kind == Kind::Control ? Verdict::ControlFails : row.unexpected;
+      if (row.unexpected != Verdict::FixFails || kind == Kind::Fix) return row.unexpected;
+      return kind == Kind::Control ? Verdict::ControlFails
+                                   : Verdict::Inconclusive;  // It failed before it saw anything.
     }
     const bool this_one = expected->result == word(result) && (expected->seen.empty() || matches(expected->seen, seen));
     return this_one ? row.expected : row.otherwise;
@@ -234,7 +237,8 @@ Verdict judge_broken(Break broken, Kind kind, Result result, const TestRecord& t
   // With a false value, a rate is what it was, and its test fails on purpose.
   const bool false_rate =
       broken == Break::Value && test.has(key::tries) && said(kind, test) == "mixed" && assertions_of(test) < 2;
-  if (result == Result::Invalid && !false_rate) return Verdict::Inconclusive;
+  const bool saw_nothing = result == Result::Invalid || (result == Result::Broken && kind == Kind::Reproduces);
+  if (saw_nothing && !false_rate) return Verdict::Inconclusive;
   const bool as_it_must = broken == Break::Trigger ? result == Result::Healthy || result == Result::Unseen
                           : broken == Break::Value ? result == Result::Different || false_rate
                                                    : result == Result::Broken || result == Result::Crashed;

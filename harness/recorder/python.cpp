@@ -34,6 +34,10 @@ struct Api {
   int (*run)(const char* text);                           // PyRun_SimpleString
   int (*add_pending)(int (*call)(void* own), void* own);  // Py_AddPendingCall
   int (*add_hook)(AuditHook, void* own);                  // PySys_AddAuditHook, since 3.8
+  void* (*error)();                                       // PyErr_Occurred
+  void* (*interpreter)();                                 // PyInterpreterState_Main
+  void* (*first_thread)(void* interpreter);               // PyInterpreterState_ThreadHead
+  void* (*next_thread)(void* thread);                     // PyThreadState_Next
 } api{};
 
 using Handler = void (*)(int);
@@ -178,31 +182,52 @@ std::string written() {
   return text;
 }
 
-}  // namespace
-
-void listen() {
+// Whether the process has a Python whose functions are all there.
+bool find_api() {
   void* python = dlopen(nullptr, RTLD_NOW);
   if (!dlsym(python, "Py_IsInitialized")) {
     const std::string library = loaded("libpython3");
     python = library.empty() ? nullptr : dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
   }
-  if (!python) return;
+  if (!python) return false;
   const auto find = [&](auto& function, const char* symbol) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(python, symbol));
     return function != nullptr;
   };
-  if (!find(api.is_initialized, "Py_IsInitialized") || !find(api.has_gil, "PyGILState_Check") ||
-      !find(api.ensure, "PyGILState_Ensure") || !find(api.release, "PyGILState_Release") ||
-      !find(api.run, "PyRun_SimpleString")) {
-    return;
+  find(api.add_hook, "PySys_AddAuditHook");
+  return find(api.has_gil, "PyGILState_Check") && find(api.ensure, "PyGILState_Ensure") &&
+         find(api.release, "PyGILState_Release") && find(api.run, "PyRun_SimpleString") &&
+         find(api.add_pending, "Py_AddPendingCall") && find(api.error, "PyErr_Occurred") &&
+         find(api.interpreter, "PyInterpreterState_Main") && find(api.first_thread, "PyInterpreterState_ThreadHead") &&
+         find(api.next_thread, "PyThreadState_Next") && find(api.is_initialized, "Py_IsInitialized");
+}
+
+bool may_listen = false;
+std::mutex listen_mutex;
+
+// A C++ program may load and begin its Python long after it has begun with CUDA. This is inside the driver: who has the
+// GIL may run Python code only where there is no other thread to hand it to.
+void listen_late() {
+  const std::lock_guard<std::mutex> lock(listen_mutex);
+  if (listening || !may_listen || !find_api() || api.is_initialized() == 0) return;
+  if (api.has_gil() == 0) {
+    with_gil(listen_now, true, kMost);
+  } else if (!api.next_thread(api.first_thread(api.interpreter())) && !api.error()) {
+    listen_now();
   }
+}
+
+}  // namespace
+
+void listen() {
+  const std::lock_guard<std::mutex> lock(listen_mutex);
+  may_listen = true;
+  if (!find_api()) return;
   if (api.is_initialized() == 0) {
-    if (find(api.add_hook, "PySys_AddAuditHook")) api.add_hook(on_audit, nullptr);
+    if (api.add_hook) api.add_hook(on_audit, nullptr);
   } else if (api.has_gil() != 0) {  // Whoever of the two is there first: the main thread, once it is back in Python.
     constexpr std::chrono::seconds kNotNow{0};
-    if (find(api.add_pending, "Py_AddPendingCall")) {
-      api.add_pending([](void*) { return listen_now(), 0; }, nullptr);
-    }
+    api.add_pending([](void*) { return listen_now(), 0; }, nullptr);
     with_gil(listen_now, true, kNotNow);
   } else {
     with_gil(listen_now, true, kMost);
@@ -210,6 +235,7 @@ void listen() {
 }
 
 std::string frames_of_threads() {
+  if (!listening) listen_late();
   if (!is_ready()) return {};
   // To read the frames of a thread that runs ends in a crash now and then. Whoever has the GIL has stopped all others.
   if (api.has_gil() != 0) {

@@ -165,8 +165,8 @@ std::string rules_as_markdown() {
   }
   text += "\n| result | nothing expected | expected | something else expected |\n| --- | --- | --- | --- |\n";
   for (const JudgeRow& row : judge_rows()) {
-    const std::string unexpected =
-        row.unexpected == Verdict::FixFails ? "fix fails, control fails" : std::string(word(row.unexpected));
+    const std::string unexpected = row.unexpected == Verdict::FixFails ? "fix fails, control fails, inconclusive"
+                                                                       : std::string(word(row.unexpected));
     text +=
         fmt::format("| {} | {} | {} | {} |\n", word(row.result), unexpected, word(row.expected), word(row.otherwise));
   }

@@ -567,11 +567,17 @@ TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
   std::string library = where.out.substr(0, where.out.find('\n'));
   if (library.find(".so") == library.npos)
     library = "libpython3." + where.out.substr(where.out.find("python3.") + 8, 2) + ".so.1.0";
-  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
-  const Said said = blame(breaker + "embed " + library + " " + script);
-  if (said.code == 4) GTEST_SKIP() << "no " << library;
-  EXPECT_EQ(said.code, 0);
-  EXPECT_THAT(said.out, HasSubstr(at(script, "breaks it", "<module>")));
+  // Also where the call keeps the GIL.
+  for (const char* library_of_calls : {"cu", "ctypes.PyDLL('libcuda.so.1')"}) {
+    const std::string script = python(std::string("\nstart()\nwith capture():\n    ") +
+                                      library_of_calls + ".cuEventQuery(None)  # breaks it\n");
+    for (const char* when : {"embed ", "embed-late "}) {
+      const Said said = blame(breaker + when + library + " " + script);
+      if (said.code == 4) GTEST_SKIP() << "no " << library;
+      EXPECT_EQ(said.code, 0);
+      EXPECT_THAT(said.out, HasSubstr(at(script, "breaks it", "<module>"))) << when << library_of_calls;
+    }
+  }
 }
 
 TEST_F(Blame, AnInjectionThatIsThereAlreadyHasItsTurn) {

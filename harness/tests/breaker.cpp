@@ -57,10 +57,11 @@ int main(int argc, char** argv) {
   std::fputs("err\n", stderr);
   std::fflush(stdout);
   if (what == "without-cuda") return 3;
-  if (what == "embed") {  // Python begins when CUDA has long begun.
+  if (what == "embed" || what == "embed-late") {  // Python begins when CUDA has long begun, or is not even loaded then.
+    if (what == "embed-late") start();
     void* python = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
     if (python == nullptr) return 4;
-    start();
+    if (what == "embed") start();
     reinterpret_cast<void (*)()>(dlsym(python, "Py_Initialize"))();
     const std::string run = std::string("exec(compile(open('") + argv[3] + "').read(), '" + argv[3] + "', 'exec'))";
     return reinterpret_cast<int (*)(const char*)>(dlsym(python, "PyRun_SimpleString"))(run.c_str());

@@ -69,6 +69,14 @@ TEST(Classify, SilenceIsInvalid) {
   EXPECT_EQ(classify(Kind::Fix, line(Json::object())), Result::Invalid);
   EXPECT_EQ(classify(Kind::Fix, line({{"ended", "passed"}})), Result::Holds);
   EXPECT_EQ(classify(Kind::Control, line({{"ended", "failed"}, {"code", 1}})), Result::Broken);
+  EXPECT_EQ(classify(Kind::Reproduces, line({{"ended", "passed"}})), Result::Invalid);
+}
+
+TEST(Classify, AFailureThatWasNotReachedIsBroken) {
+  const TestRecord test = line({{"ended", "failed"}, {"code", 1}});
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Broken);
+  EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, Result::Broken, test), Verdict::Inconclusive);
+  EXPECT_EQ(judge_broken(Break::Value, Kind::Reproduces, Result::Broken, test), Verdict::Inconclusive);
 }
 
 TEST(Classify, ARaceThatNoTryShowsIsUnseen) {
@@ -148,6 +156,7 @@ TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Unseen, nullptr, ""), Verdict::Insufficient);
   EXPECT_EQ(judge(Kind::Fix, Result::Broken, nullptr, ""), Verdict::FixFails);
   EXPECT_EQ(judge(Kind::Control, Result::Broken, nullptr, ""), Verdict::ControlFails);
+  EXPECT_EQ(judge(Kind::Reproduces, Result::Broken, nullptr, ""), Verdict::Inconclusive);
 }
 
 TEST(Judge, AnExpectationMustFitExactly) {

@@ -279,6 +279,20 @@ TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
   }
 }
 
+TEST(Show, ATestThatTodaysCodeDoesNotHaveIsNotStale) {
+  Record before = two_tests(), after = two_tests();
+  after.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
+  after.cases.at("c").hash = "new";
+  after.cases.at("c").tests = {"Control"};
+  after.tests.pop_back();
+  after.plan = {"c.Control"};
+  Rules rules;
+  rules.tree["c"] = {"f", "", "new"};
+  EXPECT_EQ(last_line(latest(Board({before, after}, rules))), "1 results on 1 machine, no surprises\n");
+  after.cases.at("c").tests.push_back("Reproduces");
+  EXPECT_THAT(last_line(latest(Board({before, after}, rules))), HasSubstr("1 stale"));
+}
+
 TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
   Record before = two_tests(), after = two_tests();
   after.tests[1].line = {
