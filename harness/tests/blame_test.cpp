@@ -569,8 +569,8 @@ TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
     library = "libpython3." + where.out.substr(where.out.find("python3.") + 8, 2) + ".so.1.0";
   // Also where the call keeps the GIL.
   for (const char* library_of_calls : {"cu", "ctypes.PyDLL('libcuda.so.1')"}) {
-    const std::string script = python(std::string("\nstart()\nwith capture():\n    ") +
-                                      library_of_calls + ".cuEventQuery(None)  # breaks it\n");
+    const std::string script = python(std::string("\nstart()\nwith capture():\n    ") + library_of_calls +
+                                      ".cuEventQuery(None)  # breaks it\n");
     for (const char* when : {"embed ", "embed-late "}) {
       const Said said = blame(breaker + when + library + " " + script);
       if (said.code == 4) GTEST_SKIP() << "no " << library;
