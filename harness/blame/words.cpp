@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <vector>
 
@@ -45,6 +46,14 @@ std::vector<SourceFrame> python_frames_of(const Call& call, const Thread& thread
   return found == nullptr ? std::vector<SourceFrame>() : python_frames(*found);
 }
 
+// As one would name the file here: without the folder that we are in, which Python puts before a script's name.
+std::string text_here(SourceFrame frame) {
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string() + "/";
+  if (!error && frame.file.rfind(here, 0) == 0) frame.file.erase(0, here.size());
+  return visible(text(frame));
+}
+
 // A stack, innermost first: the program's own frames a line each, with the source of the innermost, and between them
 // how many frames of libraries.
 std::string stack(std::string_view label, const std::vector<SourceFrame>& frames) {
@@ -68,7 +77,7 @@ std::string stack(std::string_view label, const std::vector<SourceFrame>& frames
     if (shown == kMost) continue;
     if (shown != 0) unfold();
     folded = 0;
-    add(visible(text(frame)));
+    add(text_here(frame));
     if (const std::string source = shown++ == 0 ? source_line(frame) : ""; !source.empty()) {
       add("    " + visible(source));
     }

@@ -106,11 +106,12 @@ int on_audit(const char*, void*, void*) {
   return 0;
 }
 
-// Something that is done on a thread of ours as soon as that has the GIL. A thread that holds it may be waiting for the
-// driver, and the driver waits for us: so nobody else waits for the GIL here, and nobody waits long for that thread.
+// Something that is done on a thread of ours as soon as that has the GIL, or the loader's lock. A thread that holds
+// those may be waiting for the driver, and the driver waits for us: so nobody else waits for them here, and nobody
+// waits long for that thread.
 struct Errand {
   void (*act)();
-  bool even_late;  // Also when nobody waits for it any more.
+  bool with_gil, even_late;  // Late: also when nobody waits for it any more.
   std::mutex mutex = {};
   std::condition_variable ended = {};
   bool has_ended = false, is_late = false;
@@ -118,27 +119,33 @@ struct Errand {
 
 constexpr std::chrono::seconds kMost{1};  // How long somebody waits.
 
-std::atomic<int> late{0};  // Errands that still wait for the GIL.
+std::atomic<int> late{0};  // Errands that still wait.
 
 void* run(void* data) {
   const std::unique_ptr<std::shared_ptr<Errand>> owned(static_cast<std::shared_ptr<Errand>*>(data));
   Errand& errand = **owned;
-  const int state = api.ensure();
+  int state = 0;
+  if (errand.with_gil) {
+    state = api.ensure();
+  } else {
+    errand.act();  // It may wait itself, and so nobody may wait for the mutex meanwhile.
+  }
   {
     const std::lock_guard<std::mutex> lock(errand.mutex);
-    if (!errand.is_late || errand.even_late) errand.act();
+    if (errand.with_gil && (!errand.is_late || errand.even_late)) errand.act();
     if (errand.is_late) --late;
     errand.has_ended = true;
     errand.ended.notify_one();
   }
-  api.release(state);
+  if (errand.with_gil) api.release(state);
   return nullptr;
 }
 
 // Whether it was done in time.
-bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
+bool on_errand(void (*act)(), bool with_gil, bool even_late, std::chrono::seconds most) {
   auto errand = std::make_shared<Errand>();
   errand->act = act;
+  errand->with_gil = with_gil;
   errand->even_late = even_late;
   auto for_thread = std::make_unique<std::shared_ptr<Errand>>(errand);
   sigset_t all, before;
@@ -154,6 +161,9 @@ bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
   errand->is_late = !errand->ended.wait_for(lock, most, [&] { return errand->has_ended; });
   if (errand->is_late) ++late;
   return !errand->is_late;
+}
+bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
+  return on_errand(act, true, even_late, most);
 }
 
 // The signal is handled before this returns.
@@ -204,12 +214,15 @@ bool find_api() {
 
 bool may_listen = false;
 std::mutex listen_mutex;
+std::atomic<bool> found{false};  // The API, which is not written any more.
 
 // A C++ program may load and begin its Python long after it has begun with CUDA. This is inside the driver: who has the
 // GIL may run Python code only where there is no other thread to hand it to.
 void listen_late() {
   const std::lock_guard<std::mutex> lock(listen_mutex);
-  if (listening || !may_listen || !find_api() || api.is_initialized() == 0) return;
+  if (listening || !may_listen) return;
+  if (!found && (late != 0 || !on_errand([] { found = find_api(); }, false, true, kMost))) return;
+  if (!found || api.is_initialized() == 0) return;
   if (api.has_gil() == 0) {
     with_gil(listen_now, true, kMost);
   } else if (!api.next_thread(api.first_thread(api.interpreter())) && !api.error()) {
@@ -222,7 +235,8 @@ void listen_late() {
 void listen() {
   const std::lock_guard<std::mutex> lock(listen_mutex);
   may_listen = true;
-  if (!find_api()) return;
+  found = find_api();
+  if (!found) return;
   if (api.is_initialized() == 0) {
     if (api.add_hook) api.add_hook(on_audit, nullptr);
   } else if (api.has_gil() != 0) {  // Whoever of the two is there first: the main thread, once it is back in Python.

@@ -295,7 +295,7 @@ def start():
 )" + body);
   }
   static std::string at(const std::string& path, const std::string& words, const std::string& function) {
-    return fmt::format("{}:{} in {}\n", path, line_with(path, words), function);
+    return fmt::format("{}:{} in {}\n", fs::path(path).filename().string(), line_with(path, words), function);
   }
   static size_t count(const std::string& text, const std::string& words) {
     size_t number = 0;
@@ -552,6 +552,14 @@ TEST_F(Blame, ALibraryThatCallsCudaAsItIsLoadedStopsNobody) {
   EXPECT_EQ(said.code, 3);
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("cuMemAlloc_v2 returned 900"), HasSubstr("victims  cuEventQuery returned 900")));
+}
+
+TEST_F(Blame, AFileBelowTheFolderThatWeAreInIsNamedWithoutIt) {
+  const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
+  EXPECT_THAT(blame("python3 -B train.py").out, HasSubstr("  python   " + at(script, "breaks it", "<module>")));
+  EXPECT_THAT(blame("sh -c 'cd / && exec python3 -B " + script + "'").out, HasSubstr("  python   train.py:"));
+  const Said elsewhere = shell("cd / && " + environment() + command("-- python3 -B " + script) + " 2>&1");
+  EXPECT_THAT(elsewhere.out, HasSubstr("  python   " + folder + "/" + at(script, "breaks it", "<module>")));
 }
 
 TEST_F(Blame, ALimitOnFilesEndsNothing) {

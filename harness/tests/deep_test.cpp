@@ -205,11 +205,11 @@ launch(None)
   EXPECT_THAT(said.out,
               HasSubstr("cuLaunchKernel was done at once and is in no graph, though a capture was open; 3 times\n"
                         "  kernel   mul(float*)\n  on       the default stream, which did not capture\n"));
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in step\n", script, line_with(script, "# outside"))));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in step\n", line_with(script, "# outside"))));
   EXPECT_THAT(said.out, ContainsRegex("cuMemsetD8Async was done at once[^\n]*open\n  on       stream 0x"));
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in step\n", script, line_with(script, "# aside"))));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in step\n", line_with(script, "# aside"))));
   EXPECT_THAT(said.out, ContainsRegex("begun    on stream 0x[^\n]*, capture mode global, by thread"));
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in <module>\n", script, line_with(script, "# begins"))));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in <module>\n", line_with(script, "# begins"))));
   EXPECT_EQ(count(said.out, "recapture blame: process"), 2U) << said.out;
 }
 
@@ -256,10 +256,10 @@ with capture():
     helper.start(); helper.join()  # waits
 )");
   const Said said = blame("python3 " + script);
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in prepare\n", script, line_with(script, "# prepared"))));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in prepare\n", line_with(script, "# prepared"))));
   EXPECT_THAT(said.out, HasSubstr("which does not capture\n"));
   EXPECT_THAT(said.out, HasSubstr("the main one, which stood still at\n"));
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in <module>\n", script, line_with(script, "# waits"))));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in <module>\n", line_with(script, "# waits"))));
   EXPECT_EQ(blame_json(failures + "silent_in_thread").at("silent").at(0).at("capturing"), false);
   EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "nobody waits for that thread";
 }
@@ -332,7 +332,7 @@ TEST_F(Deep, SurvivesAKill) {
       python("with capture():\n    launch(None)  # outside\n    os.kill(os.getpid(), signal.SIGKILL)\n");
   const Said said = blame("python3 " + script);
   EXPECT_EQ(said.code, 128 + SIGKILL);
-  EXPECT_THAT(said.out, HasSubstr(fmt::format("{}:{} in ", script, line_with(script, "def launch") + 1)));
+  EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in ", line_with(script, "def launch") + 1)));
 }
 
 TEST_F(Deep, WithoutCuptiItSaysWhatToDoAndReportsFailures) {
