@@ -212,8 +212,24 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
   };
   const auto as_expected = [](const Expectation&, const Row& row) { return row.verdict == Verdict::AsExpected; };
   const auto says_else = [&](const Expectation& e, const Row& row) { return !says(e, row, *record.find(e.test)); };
+  std::set<std::string> confirmed;
   for (const Row& row : rows) {
     const TestRecord* test = record.find(row.test);
+    const Expectation* guess = test == nullptr ? nullptr : find_expectation(all, row.test, record);
+    if (row.verdict == Verdict::Inconclusive && guess != nullptr && guess->guessed_for(release) &&
+        says(*guess, row, *test) && confirmed.insert(guess->place).second) {
+      // A record that an entry names has all its tests.
+      const bool whole = std::all_of(all.begin(), all.end(), [&](const Expectation& e) {
+        return e.place != guess->place || record.find(e.test) != nullptr;
+      });
+      if (whole && !any_of_entry(guess->place, says_else)) {
+        edited.add_record(guess->place, name);
+        ++proposal.widened;
+      } else {
+        proposal.by_hand.push_back(fmt::format(
+            "{} is as {} guesses, but this record does not show that of all its tests", row.test, guess->place));
+      }
+    }
     if (test == nullptr || tone_of(row.verdict) != Tone::Red) continue;
     const Expectation* wrong = find_expectation(all, row.test, record);
     if (wrong != nullptr && any_of_entry(wrong->place, as_expected)) {

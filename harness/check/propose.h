@@ -14,7 +14,7 @@ inline constexpr const char* kTodo = "TODO";
 
 struct Proposal {
   std::string patch;                 // A unified diff of cases/changes.toml; "" where there is nothing to change.
-  size_t widened = 0;                // Tests whose entry now holds on that machine too,
+  size_t widened = 0;                // Tests whose entry now holds on that machine too, and guesses that it confirms,
   size_t narrowed = 0;               // whose entry no longer does,
   size_t added = 0;                  // and that got a new one.
   std::vector<std::string> by_hand;  // What else: an entry whose tests no longer agree.
@@ -22,7 +22,8 @@ struct Proposal {
 
 // `rows` are the record's, `name` is its place below reports/, and `text` the file that `changes` was read from. Where
 // an entry says of another release what is seen here, its range is widened; where one covers the record and is wrong
-// there, its range ends; for the rest there is a new change for each pair of what the document says and what was seen.
+// there, its range ends; a guess that came true is put on record; for the rest there is a new change for each pair of
+// what the document says and what was seen.
 Proposal propose(const Record& record, const std::vector<Row>& rows, const std::vector<Change>& changes,
                  const std::string& text, const std::string& name);
 

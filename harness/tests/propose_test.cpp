@@ -115,7 +115,7 @@ TEST(Widened, IsTheLeastThatHoldsTheVersionToo) {
 TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   record_of({{"ReproducesA", "ok"}, {"ReproducesB", "ok"}, {"ReproducesC", "ok"}});
   ASSERT_EQ(surprises(), 2U);
-  EXPECT_THAT(applied(), HasSubstr("2.15.0/g.jsonl: 2 widened, 0 narrowed, 0 new"));
+  EXPECT_THAT(applied(), HasSubstr("2.15.0/g.jsonl: 3 widened, 0 narrowed, 0 new"));
   const std::string now = text_of(changes);
   EXPECT_THAT(now, HasSubstr("where = { release = \">=2.14, <=2.15.0\" }"));
   EXPECT_THAT(now, HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
@@ -124,6 +124,18 @@ TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   const Said again = recapture("expect propose " + record_path);
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("@@")));
+}
+
+TEST_F(Propose, PutsAGuessOnRecordThatCameTrue) {
+  std::string text = text_of(changes);
+  const std::string range = "\"==2.14\"";
+  ASSERT_NE(text.find(range), text.npos) << text;
+  text.replace(text.find(range), range.size(), "\">=2.14\"");
+  std::ofstream(changes) << text;
+  record_of({{"ReproducesA", "ok"}, {"ReproducesB", "ok"}, {"ReproducesC", "ok"}});
+  EXPECT_THAT(applied(), HasSubstr(" widened, 0 narrowed, 0 new"));
+  EXPECT_THAT(text_of(changes), HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
+  EXPECT_EQ(surprises(), 0U);
 }
 
 TEST_F(Propose, HasNothingToSayOfARunThatWasBrokenOnPurpose) {
