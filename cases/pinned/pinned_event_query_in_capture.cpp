@@ -4,7 +4,7 @@
 // A pinned tensor that was the source of a non-blocking copy goes back to the cache only when the copy has happened. An
 // event tells, which the next allocation queries with cudaEventQuery, and CUDA refuses that (900) during a capture.
 // Here the cache holds a block of the requested size, so cudaHostAlloc is not called and only the query can fail.
-// From 2.10 on LibTorch queries no events while the current stream captures.
+// From 2.11 on LibTorch queries no events while the current stream captures.
 //
 // Alone:  g++ cases/pinned/pinned_event_query_in_capture.cpp $(ci/libtorch --flags) -o pinned_event_query_in_capture
 

@@ -158,13 +158,15 @@ TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
   size_t runs = 0, results = 0;
   std::map<std::string, const Json*> by_path;
   for (const Json& run : data.at("runs")) by_path[text_of(data, run.at("path"))] = &run;
-  for (const std::string& path : records_below(kRoot + "/reports")) {
-    const Record record = read_record(path);
+  const Board board(all_records(kRoot + "/reports").records, rules);
+  for (const Judged& judged : board.records()) {
+    const Record& record = judged.record;
+    const std::string& path = record.path;
     const auto found = by_path.find(fs::path(path).lexically_relative(kRoot + "/reports"));
     EXPECT_EQ(found == by_path.end(), record.broken() != Break::Nothing) << path;
     if (found == by_path.end()) continue;
     const Json &run = *found->second, tests = list_of(data, run.at("tests"));
-    const auto rows = judge_record(record, rules);
+    const std::vector<Row>& rows = judged.rows;
     ASSERT_EQ(tests.size(), rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       const Json& seen = data.at("observations").at(run.at("seen").at(i).get<size_t>());

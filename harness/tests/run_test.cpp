@@ -71,7 +71,7 @@ TEST_F(Program, TellsEveryWayOfLyingApart) {
       {"ReproducesThenCrashesInAProbe", Result::Reproduced},
       {"ReproducesAndLeavesSilently", Result::Invalid},
       {"ReproducesWithoutAWord", Result::Invalid},
-      {"ReproducesNothing", Result::Invalid},
+      {"ReproducesNothing", Result::Broken},
       {"FixFloodsItsOutput", Result::Holds},
       {"FixIsSkipped", Result::Unavailable},
       {"FixIsNotApplicable", Result::Inapplicable},
