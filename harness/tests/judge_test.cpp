@@ -159,6 +159,27 @@ TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Broken, nullptr, ""), Verdict::Inconclusive);
 }
 
+TEST(Judge, WhatAnExpectationLeavesOpenMayDifferWhenItIsRepeated) {
+  const auto verdict_of = [](const std::string& pattern, const std::string& again) {
+    Expectation e;
+    e.test = "c.ReproducesX";
+    e.result = "different";
+    e.seen = pattern;
+    e.records = {"2.7.1/g.jsonl"};
+    Rules rules;
+    rules.expectations = {e};
+    Record record;
+    record.environment = {{"release", "2.7.1"}};
+    record.cases["c"] = CaseInfo{};
+    record.add(showed("rank 1 died first"));
+    record.confirmations["c.ReproducesX"] = {showed(again)};
+    return judge_record(record, rules).front().verdict;
+  };
+  EXPECT_EQ(verdict_of("rank * died first", "rank 0 died first"), Verdict::AsExpected);
+  EXPECT_EQ(verdict_of("rank 1 died first", "rank 0 died first"), Verdict::Inconclusive);
+  EXPECT_EQ(verdict_of("rank * died first", "no rank died"), Verdict::Inconclusive);
+}
+
 TEST(Judge, AnExpectationMustFitExactly) {
   Expectation e;
   e.result = "different";

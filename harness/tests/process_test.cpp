@@ -65,6 +65,24 @@ TEST(Packs, HaveWhatTritonCompilesWith) {
   EXPECT_EQ(said.out, "1 1 1 1 1 1 0 0\n");
 }
 
+// A library that is left out may have an operator delete of its own; the stub's would be called by everybody.
+TEST(Packs, StubsTakeNobodysOperatorNew) {
+  const std::string folder = ::testing::TempDir() + "recapture-stub-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/l.cpp") << "void* operator new(unsigned long) { return nullptr; }\n"
+                                      "void operator delete(void*, unsigned long) noexcept {}\n"
+                                      "extern \"C\" int leftOut() { return 0; }\n";
+  const Said said =
+      shell("cd '" + folder +
+            "' && g++ -w -shared -fPIC l.cpp -o libleft.so.1 && python3 -B -c \"import pathlib; "
+            "import importlib.machinery as m, importlib.util as u; l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
+            "/ci/pack'); pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); "
+            "pathlib.Path('stub.so').write_bytes(pack.stub_of(pathlib.Path('libleft.so.1')))\" && "
+            "nm -D --defined-only stub.so | grep -c ' T leftOut'; nm -D --defined-only stub.so | grep -c ' _Z'");
+  EXPECT_EQ(said.out, "1\n0\n");
+  std::filesystem::remove_all(folder);
+}
+
 // What ci/pack has left out, and a test that called it, here before a lot of other words.
 TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
   std::filesystem::create_directories(folder + "/site");
