@@ -198,7 +198,7 @@ class Question {
         if (!may_yet_occur) return;
       } catch (const Stop& stop) {
         // Of this release, or of all that would follow?
-        if (stop.code != Exit::Infrastructure && stop.code != Exit::NothingRan) throw;
+        if (stop.code != Exit::Infrastructure) throw;
         const Machine now = ask_machine(places_);
         if (now.gpus > 0 ? !now.answers() : options_.machine.gpu != "none" && !options_.machine.gpu.empty()) throw;
         cannot_[at] = stop.what();

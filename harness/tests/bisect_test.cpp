@@ -292,6 +292,19 @@ TEST_F(BisectRuns, WhatCannotRunIsNoSide) {
   EXPECT_THAT(all_runs(), ElementsAre(1, 1, 0, 1, 1));
 }
 
+TEST_F(BisectRuns, AReleaseThatCannotSayWhatItIsStopsNoOther) {
+  fs::remove(binary("2.8.0"));
+  std::ofstream(binary("2.8.0")) << "#!/bin/sh\n"
+                                    "[ \"$1\" = --describe ] && exec '" RECAPTURE_BUILD
+                                    "/harness/tests/twofold' \"$@\"\n"
+                                    "exit 5\n";
+  fs::permissions(binary("2.8.0"), fs::perms::owner_all);
+  const Said said = bisect("--run");
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("it changed after 2.7.1 and not after 2.9.1"),
+                              HasSubstr("cannot report its environment")));
+}
+
 TEST_F(BisectRuns, FoldersOfLibTorchInTheirOrder) {
   std::string folders;
   for (const std::string nightly : {"2.16.0.dev20260103", "2.16.0.dev20260101+cu130", "2.16.0.dev20260102"}) {

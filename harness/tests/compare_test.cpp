@@ -606,6 +606,18 @@ TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
   EXPECT_THAT(more.out, AllOf(HasSubstr("steady_too.ControlHolds"), Not(HasSubstr("steady.ControlHolds"))));
 }
 
+TEST_F(GateRuns, ARunOfAnotherMachineIsNoneOfThisOne) {
+  ASSERT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  const fs::path path = fs::directory_iterator(folder + "/build/gate/2.6.0")->path();
+  std::ifstream file(path);
+  std::string record{std::istreambuf_iterator<char>(file), {}};
+  const std::string none = "\"gpu\":\"\"";
+  ASSERT_NE(record.find(none), record.npos) << record.substr(0, 300);
+  std::ofstream(path) << record.replace(record.find(none), none.size(), "\"gpu\":\"H\"");
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.6.0"), 2U);
+}
+
 TEST_F(GateRuns, OnlyReleasesThatAreBuiltAndOnlyWhereItCan) {
   for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
            {"2.6 2.15", 7, "no GPU to run on: no driver; --gpu none runs what needs none"},

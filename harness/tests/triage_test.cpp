@@ -153,6 +153,47 @@ TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
   EXPECT_THAT(report, Not(HasSubstr("No record has what a remedy costs")));
 }
 
+TEST_F(Triage, IsNotWrittenWhereARecordTellsWhatIsNobodysBusiness) {
+  python(kHonest);
+  fs::create_directories(folder + "/records/2.11.0");
+  std::string record = contents(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl");
+  const std::string system = "Ubuntu 24.04.3 LTS";
+  ASSERT_NE(record.find(system), record.npos);
+  record.replace(record.find(system), system.size(), "Ubuntu of anna@example.org");
+  std::ofstream(folder + "/records/2.11.0/nvidia-h200.jsonl") << record;
+  const Said said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("nothing was written: "));
+  EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
+}
+
+TEST_F(Triage, IsNotWrittenWhereTarCannotUnpackIt) {
+  python(kHonest);
+  std::ofstream(folder + "/bin/tar") << "#!/bin/sh\nexit 3\n";
+  chmod((folder + "/bin/tar").c_str(), 0755);
+  const Said said = triage(kPython + " --release 2.11.0 " + with_python, "PATH='" + folder + "/bin':$PATH ");
+  EXPECT_EQ(said.code, 7) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("tar cannot unpack the bundle: "));
+  EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
+}
+
+// While a bundle is tried, and before, while Python is asked what it is.
+TEST_F(Triage, CtrlCLeavesNothingBehind) {
+  const std::string stop = "kill -INT $(cat '" + folder + "/pid'); exec sleep 100";
+  const std::string file = folder + "/bin/python3";
+  const auto interrupted = [&] {
+    const Said said = triage(kPython + " --release 2.11.0 " + with_python, "echo $$ > pid && exec env ");
+    EXPECT_EQ(said.code, 130) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("interrupted; nothing was written"));
+    EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
+  };
+  python(stop);
+  interrupted();
+  std::ofstream(file) << "#!/bin/sh\n" << stop << "\n";
+  interrupted();
+}
+
 // The calls between the programs are the case's, in Python's words.
 TEST_F(Triage, WritesDownTheCallsBetweenThePrograms) {
   python(kHonest, "2.15.0");
