@@ -38,6 +38,8 @@ struct Api {
   void* (*interpreter)();                                 // PyInterpreterState_Main
   void* (*first_thread)(void* interpreter);               // PyInterpreterState_ThreadHead
   void* (*next_thread)(void* thread);                     // PyThreadState_Next
+  int (*collect_nothing)();                               // PyGC_Disable, since 3.10
+  int (*collect_again)();                                 // PyGC_Enable
 } api{};
 
 using Handler = void (*)(int);
@@ -205,6 +207,8 @@ bool find_api() {
     return function != nullptr;
   };
   find(api.add_hook, "PySys_AddAuditHook");
+  find(api.collect_again, "PyGC_Enable");
+  find(api.collect_nothing, "PyGC_Disable");
   return find(api.has_gil, "PyGILState_Check") && find(api.ensure, "PyGILState_Ensure") &&
          find(api.release, "PyGILState_Release") && find(api.run, "PyRun_SimpleString") &&
          find(api.add_pending, "Py_AddPendingCall") && find(api.error, "PyErr_Occurred") &&
@@ -217,7 +221,8 @@ std::mutex listen_mutex;
 std::atomic<bool> found{false};  // The API, which is not written any more.
 
 // A C++ program may load and begin its Python long after it has begun with CUDA. This is inside the driver: who has the
-// GIL may run Python code only where there is no other thread to hand it to.
+// GIL may run Python code only where there is no other thread to hand it to, and nothing is collected, for whose end
+// the driver would be called.
 void listen_late() {
   const std::lock_guard<std::mutex> lock(listen_mutex);
   if (listening || !may_listen) return;
@@ -225,8 +230,10 @@ void listen_late() {
   if (!found || api.is_initialized() == 0) return;
   if (api.has_gil() == 0) {
     with_gil(listen_now, true, kMost);
-  } else if (!api.next_thread(api.first_thread(api.interpreter())) && !api.error()) {
+  } else if (!api.next_thread(api.first_thread(api.interpreter())) && !api.error() && api.collect_nothing) {
+    const bool collected = api.collect_nothing() != 0;
     listen_now();
+    if (collected) api.collect_again();
   }
 }
 
