@@ -217,14 +217,12 @@ bool find_api() {
 }
 
 bool may_listen = false;
-std::mutex listen_mutex;
 std::atomic<bool> found{false};  // The API, which is not written any more.
 
 // A C++ program may load and begin its Python long after it has begun with CUDA. This is inside the driver: who has the
 // GIL may run Python code only where there is no other thread to hand it to, and nothing is collected, for whose end
 // the driver would be called.
 void listen_late() {
-  const std::lock_guard<std::mutex> lock(listen_mutex);
   if (listening || !may_listen) return;
   if (!found && (late != 0 || !on_errand([] { found = find_api(); }, false, true, kMost))) return;
   if (!found || api.is_initialized() == 0) return;
@@ -240,7 +238,6 @@ void listen_late() {
 }  // namespace
 
 void listen() {
-  const std::lock_guard<std::mutex> lock(listen_mutex);
   may_listen = true;
   found = find_api();
   if (!found) return;

@@ -159,21 +159,27 @@ TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Broken, nullptr, ""), Verdict::Inconclusive);
 }
 
+// By one expectation of its test, which is on record for this release.
+Verdict verdict_by(const std::string& result, const std::string& seen, const TestRecord& test,
+                   const std::vector<TestRecord>& again = {}) {
+  Expectation e;
+  e.test = test.id();
+  e.result = result;
+  e.seen = seen;
+  e.records = {"2.12.1/g.jsonl"};
+  Rules rules;
+  rules.expectations = {e};
+  Record record;
+  record.environment = {{"release", "2.12.1"}};
+  record.cases["c"] = CaseInfo{};
+  record.add(test);
+  if (!again.empty()) record.confirmations[test.id()] = again;
+  return judge_record(record, rules).front().verdict;
+}
+
 TEST(Judge, WhatAnExpectationLeavesOpenMayDifferWhenItIsRepeated) {
   const auto verdict_of = [](const std::string& pattern, const std::string& again) {
-    Expectation e;
-    e.test = "c.ReproducesX";
-    e.result = "different";
-    e.seen = pattern;
-    e.records = {"2.7.1/g.jsonl"};
-    Rules rules;
-    rules.expectations = {e};
-    Record record;
-    record.environment = {{"release", "2.7.1"}};
-    record.cases["c"] = CaseInfo{};
-    record.add(showed("rank 1 died first"));
-    record.confirmations["c.ReproducesX"] = {showed(again)};
-    return judge_record(record, rules).front().verdict;
+    return verdict_by("different", pattern, showed("rank 1 died first"), {showed(again)});
   };
   EXPECT_EQ(verdict_of("rank * died first", "rank 0 died first"), Verdict::AsExpected);
   EXPECT_EQ(verdict_of("rank 1 died first", "rank 0 died first"), Verdict::Inconclusive);
@@ -194,20 +200,9 @@ TEST(Judge, AnExpectationMustFitExactly) {
 TEST(Judge, AFixIsExpectedToFailInOneWayAlone) {
   const Json uncaught = {{"assertions", {":-1: C++ exception with description \"it waits\nframe #0: f\" thrown"}}};
   const auto verdict_of = [&](const std::string& result, const std::string& pattern, const Json& facts) {
-    Expectation e;
-    e.test = "c.FixX";
-    e.result = result;
-    e.seen = pattern;
-    e.records = {"2.12.1/g.jsonl"};
-    Rules rules;
-    rules.expectations = {e};
-    Record record;
-    record.environment = {{"release", "2.12.1"}};
-    record.cases["c"] = CaseInfo{};
     Json all{{"test", "c.FixX"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}};
     all.update(facts);
-    record.add({all});
-    return judge_record(record, rules).front().verdict;
+    return verdict_by(result, pattern, {all});
   };
   const Json eighty = {{"assertions", {"cases/memory/c.cpp:153: Expected equality:\n  \"80 MiB\""}}};
   EXPECT_EQ(verdict_of("broken", "Expected equality: \"80 MiB\"", eighty), Verdict::AsExpected);

@@ -50,18 +50,22 @@ TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
+// What these lines of Python make of ci/pack, which they call `pack`.
+std::string with_pack(const std::string& lines) {
+  return "python3 -B -c \"import importlib.machinery as m, importlib.util as u, pathlib; "
+         "l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
+         "/ci/pack'); pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); " +
+         lines + "\"";
+}
+
 // Triton compiles on the machine, with headers that lie elsewhere from release to release.
 TEST(Packs, HaveWhatTritonCompilesWith) {
-  const Said said = shell(
-      "python3 -B -c \"import importlib.machinery as m, importlib.util as u; "
-      "l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
-      "/ci/pack'); "
-      "pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); "
-      "print(*[int(pack.is_needed('triton/' + name)) for name in ("
-      "'third_party/cuda/include/cuda.h', 'third_party/cuda/lib/libdevice.10.bc', "
-      "'third_party/cuda/bin/ptxas', 'backends/nvidia/include/cuda.h', "
-      "'backends/nvidia/lib/libdevice.10.bc', 'backends/nvidia/bin/ptxas-blackwell', "
-      "'backends/nvidia/bin/cuobjdump', 'backends/amd/lib/ockl.bc')])\"");
+  const Said said =
+      shell(with_pack("print(*[int(pack.is_needed('triton/' + name)) for name in ("
+                      "'third_party/cuda/include/cuda.h', 'third_party/cuda/lib/libdevice.10.bc', "
+                      "'third_party/cuda/bin/ptxas', 'backends/nvidia/include/cuda.h', "
+                      "'backends/nvidia/lib/libdevice.10.bc', 'backends/nvidia/bin/ptxas-blackwell', "
+                      "'backends/nvidia/bin/cuobjdump', 'backends/amd/lib/ockl.bc')])"));
   EXPECT_EQ(said.out, "1 1 1 1 1 1 0 0\n");
 }
 
@@ -73,12 +77,9 @@ TEST(Packs, StubsTakeNobodysOperatorNew) {
                                       "void operator delete(void*, unsigned long) noexcept {}\n"
                                       "extern \"C\" int leftOut() { return 0; }\n";
   const Said said =
-      shell("cd '" + folder +
-            "' && g++ -w -shared -fPIC l.cpp -o libleft.so.1 && python3 -B -c \"import pathlib; "
-            "import importlib.machinery as m, importlib.util as u; l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
-            "/ci/pack'); pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); "
-            "pathlib.Path('stub.so').write_bytes(pack.stub_of(pathlib.Path('libleft.so.1')))\" && "
-            "nm -D --defined-only stub.so | grep -c ' T leftOut'; nm -D --defined-only stub.so | grep -c ' _Z'");
+      shell("cd '" + folder + "' && g++ -w -shared -fPIC l.cpp -o libleft.so.1 && " +
+            with_pack("pathlib.Path('stub.so').write_bytes(pack.stub_of(pathlib.Path('libleft.so.1')))") +
+            " && nm -D --defined-only stub.so | grep -c ' T leftOut'; nm -D --defined-only stub.so | grep -c ' _Z'");
   EXPECT_EQ(said.out, "1\n0\n");
   std::filesystem::remove_all(folder);
 }
