@@ -50,7 +50,7 @@ class Nights {
 
  private:
   void write(size_t night) const {
-    static const Record record = read_record(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-2.jsonl");
+    static const Record record = read_record(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-2.jsonl.gz");
     std::string text;
     const auto add = [&](const Json& line) { text += line.dump() + "\n"; };
     Json environment = record.environment;

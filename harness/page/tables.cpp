@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -294,29 +295,51 @@ std::string failures_as_markdown(TableInput input) {
 
 namespace {
 
-// What a test must show for its document to be right; other words than these and the other are neither.
+// Whether that is what the test's document says.
 bool is_documented(const std::string& test, const std::string& result) {
   return result == word(kind_of_id(test) == Kind::Reproduces ? Result::Reproduced : Result::Holds);
 }
-bool contradicts(const std::string& test, const std::string& result) {
-  return !result.empty() && !is_documented(test, result) && result != word(Result::Unseen) &&
-         result != word(Result::Inapplicable);
+
+// Whether a claim is right by what a test that covers it shows, or wrong; nothing where that is neither.
+std::optional<bool> is_right(const CoveringTest& test, const std::string& result) {
+  const bool documented = is_documented(test.id, result);
+  switch (test.shows) {
+    case Shows::Any:
+      return std::nullopt;
+    case Shows::Against:
+      if (documented) return false;
+      return result == word(Result::Healthy) ? std::optional(true) : std::nullopt;
+    case Shows::Fails:
+    case Shows::Documented:
+      if (documented || (test.shows == Shows::Fails && result == word(Result::Different))) return true;
+      if (result == word(Result::Unseen) || result == word(Result::Inapplicable)) return std::nullopt;
+      return false;
+  }
+  return std::nullopt;
 }
 
-// "never", "no longer", "not yet", or "not always" of a course that contradicts its document somewhere; "" of one that
-// does not. And the side that shows it: the first after the last that agrees, or the newest.
-std::pair<std::string, size_t> contradiction_of(const Course& course) {
+// "never", "no longer", "not yet", or "not always" of a course that contradicts a claim somewhere; "" of one that does
+// not. And the side that shows it: the first after the last that agrees, or the newest.
+std::pair<std::string, size_t> contradiction_of(const Course& course, const CoveringTest& test) {
   std::vector<size_t> right, wrong;
   for (const size_t side : course.known()) {
-    const std::string& result = course.stands[side].result;
-    if (is_documented(course.test, result)) right.push_back(side);
-    if (contradicts(course.test, result)) wrong.push_back(side);
+    const std::optional<bool> is = is_right(test, course.stands[side].result);
+    if (is) (*is ? right : wrong).push_back(side);
   }
   if (wrong.empty()) return {"", 0};
   if (right.empty()) return {"never", wrong.back()};
   if (wrong.back() < right.front()) return {"not yet", wrong.back()};
   if (right.back() < wrong.front()) return {"no longer", wrong.front()};
   return {"not always", wrong.back()};
+}
+
+// Without the borders over which a test comes out as before, in other words or by another call.
+Course by_result(Course course) {
+  const auto is_same = [&](const Border& border) {
+    return course.stands[border.from].result == course.stands[border.to].result;
+  };
+  course.borders.erase(std::remove_if(course.borders.begin(), course.borders.end(), is_same), course.borders.end());
+  return course;
 }
 
 // What cases/changes.toml expects there.
@@ -343,16 +366,25 @@ std::string documents_as_markdown(TableInput input) {
   std::vector<Line> lines;
   for (const DocumentLine& claim : input.documents) {
     const auto tests = claim.tests();
+    // What speaks against a claim that other tests show limits it.
+    const bool has_others = std::any_of(tests.begin(), tests.end(), [](const CoveringTest& test) {
+      return test.shows == Shows::Documented || test.shows == Shows::Fails;
+    });
     Alike found;
-    for (const std::string& test : tests) {
-      for (const auto& [sides, course, on] : machines.of(test)) {
-        const auto& [holds, side] = contradiction_of(course);
+    for (const CoveringTest& test : tests) {
+      for (const auto& [sides, all, on] : machines.of(test.id)) {
+        const Course course = by_result(all);
+        auto [holds, side] = contradiction_of(course, test);
         if (holds.empty()) continue;
+        if (test.shows == Shows::Against && has_others && holds == "never") holds = "not always";
         std::string record = course.stands[side].record;
         if (record.rfind(input.folder + "/", 0) == 0) record.erase(0, input.folder.size() + 1);
-        found[{holds, history_of(course, *sides, input.matrix), expected_there(test, (*sides)[side], background),
+        const std::string why = test.shows == Shows::Against
+                                    ? case_link(test.id.substr(0, test.id.find('.')), background) + " shows it"
+                                    : expected_there(test.id, (*sides)[side], background);
+        found[{holds, history_of(course, *sides, input.matrix), why,
                fmt::format("[{0}](../reports/{0})", escaped(record)), on}]
-            .push_back(escaped(test));
+            .push_back(escaped(test.id));
       }
     }
     for (const auto& [cells, some] : found) {
@@ -378,11 +410,10 @@ std::string documents_as_markdown(TableInput input) {
       head_of({"line", "heading", "claim", "holds", "since when, until when", "by", "why", "record", "on"});
   std::string text =
       "# What the documents say that does not hold\n\n"
-      "Claims of the documents, by their lines or pages, that a test shows otherwise on some release: *never* on any "
-      "on\n"
-      "record, *no longer* on newer ones, *not yet* on older ones. Where some of a claim's tests agree with it, the\n"
-      "others are counted: \"1 of 3\". This file is generated from the records in this folder, with\n"
-      "`recapture tables documents > reports/documents.md`.\n\n" +
+      "Claims of the documents, by their lines or pages, that a test shows otherwise on some release: *never* right\n"
+      "on any on record, *no longer* on newer ones, *not yet* on older ones. What stands behind \"not so\" is ours.\n"
+      "Where some of a claim's tests do not speak against it, the others are counted: \"1 of 3\". This file is\n"
+      "generated from the records in this folder, with `recapture tables documents > reports/documents.md`.\n\n" +
       std::string(kGuess) + machines.on_record();
   std::string document;
   for (const Line& line : lines) {

@@ -254,15 +254,33 @@ std::vector<std::pair<std::string, std::vector<std::string>>> by_result(const Ca
   return groups;
 }
 
+// "NVIDIA H200: 2.6.0, 2.11.0; no GPU: 2.15.0", of "2.6.0, NVIDIA H200" and others.
+std::string by_gpu(const std::vector<std::string>& machines) {
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const std::string& machine : machines) {
+    const size_t comma = std::min(machine.find(", "), machine.size());
+    const std::string release = machine.substr(0, comma), gpu = machine.substr(std::min(comma + 2, machine.size()));
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == gpu; });
+    if (group == groups.end()) {
+      groups.emplace_back(gpu, release);
+    } else {
+      group->second += ", " + release;
+    }
+  }
+  std::string text;
+  for (const auto& [gpu, releases] : groups) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", gpu, releases);
+  }
+  return text;
+}
+
 std::string fixes_text(const CaseView& view) {
   std::string text;
   for (const CatalogueTest& test : view.one.tests) {
     if (test.kind != word(Kind::Fix)) continue;
     text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
     for (const auto& [result, machines] : by_result(view, test.name)) {
-      std::string line = result + " on ";
-      for (const std::string& machine : machines) line += (&machine == &machines.front() ? "" : "; ") + machine;
-      text += "    " + wrapped(line, 6) + "\n";
+      text += "    " + wrapped(result + " on " + by_gpu(machines), 6) + "\n";
     }
     for (const Prices& prices : view.prices) {
       const auto lines = prices_of(prices, view.one.id + "." + test.name);

@@ -114,6 +114,12 @@ TEST_F(CatalogueFile, ThatIsNoneIsOneLine) {
     put(catalogue_path(folder), bad);
     EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << bad;
   }
+  for (const char* cell : {"document", "heading"}) {
+    Json all = {as_json(catalogue_case(described(), kSource))};
+    all[0]["sources"][0][cell] = 3;
+    put(catalogue_path(folder), all.dump());
+    EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << cell;
+  }
 }
 
 TEST(CatalogueDifference, NamesTheFirstCase) {
@@ -346,7 +352,7 @@ TEST_F(Verbs, ShowOfACaseTellsAllThatIsOnFile) {
         "LibTorch 2.15.0, G, driver 1, CUDA runtime 13, 2026-01-01\n",
         "call     cuStreamSynchronize returned 900, capturing thread, capture mode global\n",
         "stack    at::item\n               libtorch.so+0x1\n", "message  CUDA error: not permitted (c10::Error)\n",
-        "FixLater: Call item() later.\n    holds on 2.15.0, G\n",
+        "FixLater: Call item() later.\n    holds on G: 2.15.0\n",
         "ReproducesCold, LibTorch <2.0: healthy\n    it differs\n    pytorch#12, since 2.13: It fails\n",
         "https://pytorch/12\n"}) {
     EXPECT_THAT(said.out, HasSubstr(part));

@@ -55,6 +55,26 @@ TEST_F(Tree, ADocumentsLineMustBeWhole) {
               ElementsAre(HasSubstr("a.Fix is no test")));
 }
 
+TEST_F(Tree, ADocumentsLineSaysWhatATestShowsOfIt) {
+  const auto line = [&](const std::string& test) { return good + "freeze race\t171\tDescription\titem\tand\t" + test; };
+  for (const char* word : {"fails", "against", "any"}) {
+    EXPECT_THAT(documents(line("a.Reproduces:") + word + "\n"), IsEmpty()) << word;
+  }
+  for (const char* word : {"a.Reproduces:maybe\n", "a.Reproduces:\n", "a.Reproduces:fails:any\n", "a.Fix:fails\n"}) {
+    EXPECT_THAT(documents(line(word)), ElementsAre(HasSubstr(" is no test"))) << word;
+  }
+}
+
+TEST_F(Tree, ADocumentsLineLeavesItToTheRecordsWhichReleasesAreOnRecord) {
+  const std::string cell = "freeze race\t171\tDescription\titem\t";
+  for (const char* covered : {"not covered: no record is older\n", "not covered: the records have 2.11.0 alone\n",
+                              "not covered: no record with DDP is newer than 2.11\n"}) {
+    EXPECT_THAT(documents(good + cell + "and\t" + covered), ElementsAre(HasSubstr("reports/documents.md tells it")));
+  }
+  EXPECT_THAT(documents(good + cell + "and, no record is of it\ta.Reproduces\n"), Not(IsEmpty()));
+  EXPECT_THAT(documents(good + cell + "and\tnot covered: no record has this GPU\n"), IsEmpty());
+}
+
 TEST_F(Tree, WhatIsNotCoveredHasAReason) {
   const std::string line = good + "freeze race\t171\tDescription\titem\tand\t";
   EXPECT_THAT(documents(line + "not covered: a conjecture\n"), IsEmpty());

@@ -470,10 +470,14 @@ TEST_F(Sides, AreGoodIfSomebodySaysSo) {
   cut.end = "";
   cut.write(reports + "/2.6.0/cut.jsonl");
   cut.write(folder + "/elsewhere.jsonl");
-  EXPECT_THAT(recapture("good " + reports + "/2.6.0/cut.jsonl").out,
-              HasSubstr("is not whole, and no run to compare with"));
-  EXPECT_THAT(recapture("good " + folder + "/elsewhere.jsonl").out, HasSubstr("does not lie below"));
-  EXPECT_EQ(recapture("good " + folder + "/none.jsonl").code, 2);
+  for (const auto& [path, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {reports + "/2.6.0/cut.jsonl", 2, "is not whole, and no run to compare with"},
+           {folder + "/elsewhere.jsonl", 2, "does not lie below"},
+           {folder + "/none.jsonl", 2, "No such file"}}) {
+    const Said said = recapture("good " + path);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
 }
 
 TEST_F(Sides, AreReleasesAlsoWhereABuildHasTheirName) {
@@ -663,9 +667,9 @@ TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
 
 // What real records say, change by change. Sentences may become better; what they are about may not change unseen.
 TEST(Compare, OfCommittedRecordsSaysWhatUpstreamChanged) {
-  const Said said =
-      shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
-                            "/reports/2.6.0/nvidia-h200.jsonl " RECAPTURE_ROOT "/reports/2.15.0/nvidia-h200.jsonl");
+  const Said said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
+                                          "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT
+                                          "/reports/2.15.0/nvidia-h200.jsonl.gz");
   ASSERT_EQ(said.code, 1) << said.out;
   const Json json = Json::parse(said.out);
   std::string lines =

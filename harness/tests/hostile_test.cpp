@@ -17,6 +17,7 @@
 #include "harness/record/visible.h"
 #include "harness/record/writer.h"
 #include "harness/run/line.h"
+#include "harness/run/machine.h"
 #include "harness/show/json.h"
 #include "harness/show/junit.h"
 #include "harness/show/markdown.h"
@@ -188,6 +189,16 @@ TEST_F(Hostile, NoTextIsLongerThanAnExpressionCanBear) {
   EXPECT_THAT(refusal(known + longer.dump() + "\n"), HasSubstr("a text of it has more than 16384 bytes"));
 }
 
+TEST(Machines, LackWhatACaseNeedsMoreOf) {
+  Machine machine;
+  machine.gpus = 1;
+  Needs needs;
+  for (const auto& [gpus, words] : {std::pair(0, ""), {1, ""}, {2, "needs 2 GPUs, 1 here"}}) {
+    needs.gpus = gpus;
+    EXPECT_EQ(machine.lacks(needs), words);
+  }
+}
+
 TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
   Observation seen;
   seen.ending = Observation::Ending::Signal;
@@ -196,6 +207,12 @@ TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
       "[ RUN      ] C.Control\n[rank 0] is here\n\n\nabort\n[  FAILED  ] C.Control (3 ms)\n\n 1 FAILED TEST\n";
   EXPECT_EQ(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).value("last_words", ""),
             "[rank 0] is here\n\nabort\n");
+  seen.ending = Observation::Ending::Exited;
+  seen.last_words = "why it failed\n";
+  for (const auto& [ended, kept] : {std::pair("failed", true), {"passed", false}}) {
+    seen.events = {{"ended", ended}};
+    EXPECT_EQ(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("last_words"), kept) << ended;
+  }
 }
 
 TEST_F(Hostile, WhatIsNoFileIsNotWaitedFor) {

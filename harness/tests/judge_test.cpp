@@ -58,6 +58,7 @@ TEST(Classify, ACrashInAProbeIsNotTheTestsEnd) {
   test.line.erase("ended");
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed);
   test.line["probing"] = true;
+  EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed) << "no probe said anything";
   test.line["probes"] = {{"trim", "ok"}};
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Crashed) << "the probe came back; what crashed then?";
   test.line["probes"]["trim"] = "did not come back: signal";

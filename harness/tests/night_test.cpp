@@ -405,6 +405,26 @@ TEST_F(Nights, ATestThatChangesToAndFroIsFlakyOnce) {
   EXPECT_EQ(again.code, 0) << again.out;
 }
 
+TEST_F(Nights, NewsThatHurtNobodyHaveAnExitCodeOfTheirOwn) {
+  night("2026-01-01", that_saw("E"));
+  night("2026-01-02", that_saw("ok"));
+  const Said said = news();
+  EXPECT_EQ(said.code, 5) << said.out;
+}
+
+TEST_F(Nights, NewsOfWhatNobodyGatheredAreALineAndACode) {
+  night("2026-01-01");
+  const Said elsewhere = news("--night '" + folder + "'");
+  EXPECT_EQ(elsewhere.code, 2);
+  EXPECT_THAT(elsewhere.out, HasSubstr("is no gathered night below"));
+  std::ofstream(folder + "/nights/2026-01-01/night.json") << "{}";
+  const Said torn = news();
+  EXPECT_EQ(torn.code, 2);
+  EXPECT_THAT(torn.out, HasSubstr("not what `recapture gather` writes"));
+  const Said nowhere = recapture("gather /proc/tonight '" + from + "' --plan '" + plan + "'");
+  EXPECT_EQ(nowhere.code, 7) << nowhere.out;
+}
+
 TEST_F(Nights, NewsNameWhatChangedOfTheMachineFirst) {
   night("2026-01-01");
   FakeTask moved = that_saw("E");

@@ -223,6 +223,37 @@ TEST_F(Tables, NameTheClaimsThatDoNotHold) {
   EXPECT_THAT(documents_as_markdown(input()), Not(HasSubstr("12-14")));
 }
 
+TEST_F(Tables, TakeAClaimForWrongByWhatItsTestsSayOfIt) {
+  record("2.5.1", kD);
+  record("2.6.0", "other words");
+  record("2.7.1", kOk);
+  TableInput all = input();
+  const auto said_of = [&](const std::string& covered) {
+    all.documents.front().covered = covered;
+    const std::string text = documents_as_markdown(all);
+    const size_t claim = text.find("| 12-14 |");
+    return claim == text.npos ? "" : text.substr(claim, text.find('\n', claim) - claim);
+  };
+  EXPECT_THAT(said_of("c.Reproduces"),
+              HasSubstr("| no longer | reproduced in 2.5.1; different in 2.6.0; healthy in 2.7.1 (newer: a guess) | "
+                        "c.Reproduces | nothing in `cases/changes.toml` | [2.jsonl]"));
+  EXPECT_THAT(said_of("c.Reproduces:fails"), AllOf(HasSubstr("| no longer |"), HasSubstr("| [3.jsonl]")));
+  EXPECT_THAT(said_of("c.Reproduces:against"),
+              AllOf(HasSubstr("| not yet |"), HasSubstr("| [c](../cases/f/c.cpp) shows it | [1.jsonl]")));
+  EXPECT_THAT(said_of("c.Control:against"), HasSubstr("| never | holds from 2.5.1 to 2.7.1 (newer: a guess) |"));
+  EXPECT_THAT(said_of("c.Control:against c.Reproduces:any"), HasSubstr("| never | holds "));
+  said_of("c.Control:against c.Reproduces");
+  EXPECT_THAT(documents_as_markdown(all), HasSubstr("| not always | holds from 2.5.1 to 2.7.1 "));
+  EXPECT_EQ(said_of("c.Reproduces:any"), "");
+}
+
+TEST_F(Tables, OfDocumentsTellResultsAndNotWords) {
+  record("2.5.1", kD);
+  record("2.6.0", "D and more words");
+  record("2.7.1", kOk);
+  EXPECT_THAT(documents_as_markdown(input()), HasSubstr("| no longer | reproduced from 2.5.1 to 2.6.0; healthy in "));
+}
+
 TEST_F(Tables, OfShowNameWhatNoRecordHas) {
   record("2.6.0", kD);
   record("2.7.1", kD, "13.0", "", {{"cuda_runtime_by", "preload"}});

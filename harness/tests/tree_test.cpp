@@ -288,6 +288,67 @@ TEST(ReportsReadme, IsWhatTheRecordsGive) {
       << "run `recapture show --markdown > reports/README.md`";
 }
 
+// A question to the records, and the answer, in a session of README.md: "…" alone stands for some lines, and behind a
+// text for the rest of its line.
+struct Session {
+  std::string question;
+  std::vector<std::string> answer;
+};
+
+std::vector<Session> sessions_in(const std::string& text) {
+  static const std::regex kAsks(R"(\$ build/recapture ((?:list|show|compare|history|bisect)(?: .*)?))");
+  std::vector<Session> sessions;
+  std::istringstream lines(text);
+  bool is_asked = false;
+  std::smatch asked;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_match(line, asked, kAsks)) {
+      sessions.push_back({asked[1], {}});
+      is_asked = true;
+    } else if (line == "```" || line.rfind("$ ", 0) == 0) {
+      is_asked = false;
+    } else if (is_asked) {
+      sessions.back().answer.push_back(line);
+    }
+  }
+  return sessions;
+}
+
+TEST(Readme, ShowsWhatIsPrinted) {
+  const std::string kRest = "…";
+  const auto is_shown = [&](const std::string& shown, const std::string& line) {
+    const size_t begun = shown.rfind(kRest);
+    return shown == line || (begun != shown.npos && begun + kRest.size() == shown.size() &&
+                             line.compare(0, begun, shown, 0, begun) == 0);
+  };
+  const std::vector<Session> sessions = sessions_in(contents(kRoot + "/README.md"));
+  EXPECT_EQ(sessions.size(), 6U);
+  for (const auto& [question, answer] : sessions) {
+    std::istringstream said(output_of(kRecapture + " " + question));
+    std::vector<std::string> printed;
+    for (std::string line; std::getline(said, line);) printed.push_back(line);
+    auto next = printed.begin();
+    bool after_some = false;
+    for (const std::string& shown : answer) {
+      if (shown == kRest) {
+        after_some = true;
+        continue;
+      }
+      const auto last = after_some || next == printed.end() ? printed.end() : next + 1;
+      const auto found = std::find_if(next, last, [&](const std::string& line) { return is_shown(shown, line); });
+      if (found == last) {
+        ADD_FAILURE() << question << " does not print\n" << shown;
+        after_some = true;
+        break;
+      }
+      next = found + 1;
+      after_some = false;
+    }
+    EXPECT_TRUE(after_some || next == printed.end()) << question << " goes on with\n"
+                                                     << (next == printed.end() ? "" : *next);
+  }
+}
+
 TEST(ReportsPage, IsWhatTheRecordsGive) {
   const bool same = contents(kRoot + "/reports/index.html") == output_of(kRecapture + " page --output -");
   EXPECT_TRUE(same) << "run `recapture page --output reports/index.html`";

@@ -138,7 +138,8 @@ TEST_F(Triage, IsTheSameBytesForTheSameRecords) {
 TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
   python(kHonest);
   fs::create_directories(folder + "/records/2.11.0");
-  fs::copy(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl", folder + "/records/2.11.0/nvidia-h200.jsonl");
+  fs::copy(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz",
+           folder + "/records/2.11.0/nvidia-h200.jsonl.gz");
   std::ofstream(folder + "/records/2.11.0/nvidia-h200.prices")
       << R"({"prices":1,"release":"2.11.0","gpu":"NVIDIA H200","driver":"1","cuda_runtime":"13.0","hash":"h"})"
       << "\n"
@@ -156,7 +157,7 @@ TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
 TEST_F(Triage, IsNotWrittenWhereARecordTellsWhatIsNobodysBusiness) {
   python(kHonest);
   fs::create_directories(folder + "/records/2.11.0");
-  std::string record = contents(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl");
+  std::string record = shell("zcat " RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz").out;
   const std::string system = "Ubuntu 24.04.3 LTS";
   ASSERT_NE(record.find(system), record.npos);
   record.replace(record.find(system), system.size(), "Ubuntu of anna@example.org");
