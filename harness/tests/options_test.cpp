@@ -187,6 +187,16 @@ TEST_F(Options, ACaseThatCannotNameItsEnvironmentEndsTheRun) {
   EXPECT_FALSE(fs::exists(record()));
 }
 
+TEST_F(Options, WithoutCasesOrAVerbThereIsALineAndACode) {
+  fs::remove_all(fs::path(cases).parent_path());
+  const Said said = recapture("run --record " + record());
+  EXPECT_EQ(said.code, 7);
+  EXPECT_THAT(said.out, HasSubstr("no cases are built; `ci/suite` installs LibTorch and builds them"));
+  const Said none = shell(RECAPTURE_BUILD "/recapture");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.out, HasSubstr("no verb; --help says what there is"));
+}
+
 TEST_F(Options, RunsThatBeginTogetherHaveRecordsOfTheirOwn) {
   const std::string run = command("run twofold.ControlHolds --jobs 1 >/dev/null || echo lost");
   const Said said = shell(run + " & " + run + " & " + run + " & wait");

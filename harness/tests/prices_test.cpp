@@ -326,5 +326,19 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
   EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --blame").code, 2);
 }
 
+TEST(NewestPrices, AreOneOfEachReleaseAndMachine) {
+  std::vector<Prices> all;
+  for (const auto& [release, gpu, started] :
+       {std::tuple("2.6.0", "G", "1"), {"2.11.0", "G", "1"}, {"2.11.0", "G", "2"}, {"2.11.0", "H", "1"}}) {
+    all.push_back({std::to_string(all.size()),
+                   {{"release", release}, {"gpu", gpu}, {"driver", "1"}, {"volatile", {{"started", started}}}},
+                   {}});
+  }
+  std::vector<std::string> paths;
+  for (const Prices& prices : newest_prices(all)) paths.push_back(prices.path);
+  std::sort(paths.begin(), paths.end());
+  EXPECT_EQ(paths, (std::vector<std::string>{"0", "2", "3"}));
+}
+
 }  // namespace
 }  // namespace recapture

@@ -526,5 +526,15 @@ TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
   EXPECT_GE(count, 4U);
 }
 
+TEST(Archive, TakesNoNameThatItsHeaderCannotHold) {
+  EXPECT_FALSE(archive_of("x", {{std::string(98, 'a'), ""}}).empty());
+  try {
+    archive_of("x", {{std::string(99, 'a'), ""}});
+    ADD_FAILURE() << "x/ and 99 letters are 101 bytes";
+  } catch (const Stop& stop) {
+    EXPECT_EQ(stop.code, Exit::Usage);
+  }
+}
+
 }  // namespace
 }  // namespace recapture
