@@ -450,6 +450,12 @@ TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   cut.started = "2026-01-04T00:00:00Z";
   cut.end = "";
   cut.write(reports + "/2.6.0/g.run-3.jsonl");
+  FakeRun other = second;
+  other.gpu = "J";
+  other.write(folder + "/elsewhere.jsonl");
+  const Said none = compare(folder + "/elsewhere.jsonl latest");
+  EXPECT_EQ(none.code, 4) << none.out;
+  EXPECT_THAT(none.out, HasSubstr("no other run on that machine"));
   const Said said = compare("good latest");  // The newest is cut short, and the one before it is whole.
   EXPECT_THAT(said.out, StartsWith("good -> latest, G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));

@@ -187,7 +187,7 @@ TEST_F(Options, ACaseThatCannotNameItsEnvironmentEndsTheRun) {
   EXPECT_FALSE(fs::exists(record()));
 }
 
-TEST_F(Options, WithoutCasesOrAVerbThereIsALineAndACode) {
+TEST_F(Options, WithoutCasesAVerbOrMemoryThereIsALineAndACode) {
   fs::remove_all(fs::path(cases).parent_path());
   const Said said = recapture("run --record " + record());
   EXPECT_EQ(said.code, 7);
@@ -195,6 +195,9 @@ TEST_F(Options, WithoutCasesOrAVerbThereIsALineAndACode) {
   const Said none = shell(RECAPTURE_BUILD "/recapture");
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.out, HasSubstr("no verb; --help says what there is"));
+  const Said cramped = shell("ulimit -v 30000; exec " RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " show");
+  EXPECT_EQ(cramped.code, 7);
+  EXPECT_THAT(cramped.out, HasSubstr("out of memory"));
 }
 
 TEST_F(Options, RunsThatBeginTogetherHaveRecordsOfTheirOwn) {
