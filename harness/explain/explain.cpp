@@ -11,7 +11,7 @@
 namespace recapture {
 namespace {
 
-constexpr int kSays = 8, kCalledInLog = 7, kCalled = 4, kNamed = 4, kHint = 2, kMore = 1, kCode = 1;
+constexpr int kSays = 8, kCalledInLog = 7, kCalled = 4, kNamed = 4, kMentioned = 2, kHint = 2, kMore = 1, kCode = 1;
 constexpr int kWrongCode = -2, kHealthyHere = -3;
 constexpr int kEnough = 4;        // What the text must weigh for a cause to be called the culprit.
 constexpr size_t kMostShown = 5;  // Causes that are shown, without victims.
@@ -31,6 +31,20 @@ const CudaError& error_of(int code) {
   return found == std::end(kCudaErrors) ? *std::prev(std::end(kCudaErrors)) : *found;
 }
 
+bool has(const std::vector<int>& codes, int code) { return std::find(codes.begin(), codes.end(), code) != codes.end(); }
+
+// "cudaMalloc(", and not "cublasCreate" or "cudaMalloc + worker thread".
+bool is_call(const std::string& cue) {
+  if (cue.find(' ') != std::string::npos) return false;
+  for (const std::string prefix : {"cuda", "hip", "cu"}) {
+    if (cue.rfind(prefix, 0) == 0 && cue.size() > prefix.size() && cue[prefix.size()] >= 'A' &&
+        cue[prefix.size()] <= 'Z') {
+      return true;
+    }
+  }
+  return false;
+}
+
 // What of the text speaks for a cause, added up.
 class Weigh {
  public:
@@ -39,43 +53,68 @@ class Weigh {
   // Text that shows the failure by itself.
   bool says() {
     for (const std::string& cue : cause_.says) {
-      if (const size_t line = find_cue(text_, cue)) take(line, kSays);
+      const size_t line = find_cue(text_, cue), first = text_.first_capture_error();
+      if (line == 0) continue;
+      if (cause_.victim && first != 0 && first < line) {
+        victim_ = line;
+      } else {
+        take(line, kSays);
+      }
+    }
+    if (!cause_.capture && weight_ == 0) {
+      const auto error = std::find_if(text_.errors.begin(), text_.errors.end(),
+                                      [&](const NamedError& named) { return has(cause_.codes, named.code); });
+      if (error != text_.errors.end()) take(error->line, kSays);
     }
     return weight_ > 0;
   }
 
   // All else, which speaks for it only in a text that shows a capture failure.
   void rest() {
+    const bool said = weight_ > 0;
+    const bool in_log = !text_.call.empty() && std::any_of(cause_.calls.begin(), cause_.calls.end(),
+                                                           [&](const auto& call) { return is_in_log(call); });
     bool called = false, named = false;
+    size_t mentioned = 0;
+    const auto refused = [&](const std::string& call) {
+      const size_t line = find_refused(text_, call);
+      if (line == 0 && mentioned == 0) mentioned = find_near(text_, call);
+      return line;
+    };
+    if (in_log) take(text_.call_line, kCalledInLog);
     for (const std::string& call : cause_.calls) {
-      const bool in_log = !text_.call.empty() && find_in(text_.call, call);
-      if (in_log && !called) take(text_.call_line, kCalledInLog);
-      const size_t line = in_log || called ? 0 : find_cue(text_, call);
+      const size_t line = in_log || called ? 0 : refused(call);
       if (line != 0) take(line, kCalled);
-      called = called || in_log || line != 0;
+      called = called || line != 0;
     }
     for (const std::string& cue : cause_.names) {
-      if (const size_t line = find_cue(text_, cue)) {
+      if (const size_t line = is_call(cue) ? refused(cue) : find_near(text_, cue)) {
         take(line, named ? kMore : kNamed);
         named = true;
       }
     }
+    if (mentioned != 0 && !suffices_) add(mentioned, kMentioned);
     int hints = 0;
     for (const std::string& cue : cause_.hints) {
-      const size_t line = hints < 2 ? find_cue(text_, cue) : 0;
-      if (line != 0) take(line, hints++ == 0 ? kHint : kMore);
+      const size_t line = weight_ > 0 && hints < 2 ? find_near(text_, cue) : 0;
+      if (line != 0) add(line, hints++ == 0 ? kHint : kMore);
     }
-    if (weight_ > 0 && !cause_.codes.empty()) weight_ += of_code();
+    if (weight_ <= 0 || cause_.codes.empty()) return;
+    const int code = of_code();
+    weight_ = code == kWrongCode && !said && !in_log ? 0 : weight_ + code;
   }
 
   void exception() { take(text_.exception_line, kSays - 1); }
-  void add(int weight) { weight_ += weight; }
+  void occurs_nowhere() { weight_ += kHealthyHere; }
 
   int weight() const { return weight_; }
+  bool is_culprit() const { return suffices_ && weight_ >= kEnough; }
   std::string evidence() const { return line_ == 0 ? "" : shown(text_, line_); }
+  // Where it says what follows from an earlier capture error; 0 if it does not.
+  size_t victim() const { return victim_; }
 
  private:
-  void take(size_t line, int weight) {
+  void add(size_t line, int weight) {
     if (weight > strongest_) {
       strongest_ = weight;
       line_ = line;
@@ -83,15 +122,18 @@ class Weigh {
     weight_ += weight;
   }
 
-  // One name can be the beginning of another, "cuMemAlloc" of "cuMemAlloc_v2".
-  static bool find_in(const std::string& call, const std::string& name) {
-    return call == name || call.rfind(name + "_v", 0) == 0;
+  void take(size_t line, int weight) {
+    add(line, weight);
+    suffices_ = true;
   }
+
+  // One name can be the beginning of another, "cuMemAlloc" of "cuMemAlloc_v2".
+  bool is_in_log(const std::string& name) const { return text_.call == name || text_.call.rfind(name + "_v", 0) == 0; }
 
   int of_code() const {
     bool another = false;
     for (const NamedError& error : text_.errors) {
-      if (std::find(cause_.codes.begin(), cause_.codes.end(), error.code) != cause_.codes.end()) return kCode;
+      if (has(cause_.codes, error.code)) return kCode;
       another = another || (is_capture_error(error.code) && error.code != 901);
     }
     return another ? kWrongCode : 0;
@@ -100,7 +142,8 @@ class Weigh {
   const Pasted& text_;
   const Cause& cause_;
   int weight_ = 0, strongest_ = 0;
-  size_t line_ = 0;
+  bool suffices_ = false;  // More than hints and calls in passing speaks for it.
+  size_t line_ = 0, victim_ = 0;
 };
 
 // Whether the release's records say of every Reproduces of the case that its failure does not occur.
@@ -143,7 +186,7 @@ void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vec
 }
 
 // Errors that report what another call has done.
-void add_victims(const Pasted& text, bool by_exception, std::vector<Found>& causes) {
+void add_victims(const Pasted& text, bool by_exception, std::vector<Found> followers, std::vector<Found>& causes) {
   for (const auto& [code, id, why] :
        {std::tuple{901, "e901_invalidated", "901 only says that an earlier call broke the capture: look before it"},
         {904, "e904_unjoined", "904 because the exception left the region before its side streams were joined"}}) {
@@ -153,6 +196,7 @@ void add_victims(const Pasted& text, bool by_exception, std::vector<Found>& caus
                                     [&](const NamedError& named) { return named.code == number; });
     if (error != text.errors.end()) causes.push_back({id, why, "victim", shown(text, error->line), 0, false});
   }
+  std::move(followers.begin(), followers.end(), std::back_inserter(causes));
 }
 
 std::string summary_of(const Pasted& text, const Explanation& explanation) {
@@ -210,7 +254,7 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
   capture = capture || (text.says_failed && !other_says && text.errors.empty());
 
   Explanation explanation;
-  std::vector<Found>& found = explanation.causes;
+  std::vector<Found>&found = explanation.causes, followers;
   bool by_exception = false;
   for (size_t i = 0; i < causes.size(); ++i) {
     const Cause& cause = causes[i];
@@ -219,17 +263,23 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
     if (capture) weigh.rest();
     if (cause.id == kException && text.exception_line != 0) weigh.exception();
     const bool healthy = healthy_in(rows, cause.id);
-    if (healthy && weigh.weight() > 0) weigh.add(kHealthyHere);
-    if (weigh.weight() <= 0) continue;
-    const bool enough = weigh.weight() >= kEnough;
-    by_exception = by_exception || (cause.id == kException && enough);
+    if (healthy && weigh.weight() > 0) weigh.occurs_nowhere();
+    if (weigh.weight() <= 0) {
+      if (weigh.victim() != 0) {
+        followers.push_back({cause.id, cause.title, "victim", shown(text, weigh.victim()), 0, false});
+      }
+      continue;
+    }
+    const bool culprit = weigh.is_culprit();
+    by_exception = by_exception || (cause.id == kException && culprit);
     found.push_back(
-        {cause.id, cause.title, enough ? "culprit" : "possible", weigh.evidence(), weigh.weight(), healthy});
+        {cause.id, cause.title, culprit ? "culprit" : "possible", weigh.evidence(), weigh.weight(), healthy});
   }
-  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.weight > b.weight; });
+  const auto rank = [](const Found& one) { return std::pair(one.role == "culprit", one.weight); };
+  std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return rank(a) > rank(b); });
   if (found.size() > kMostShown) found.resize(kMostShown);
 
-  const bool some_culprit = !found.empty() && found.front().weight >= kEnough;
+  const bool some_culprit = !found.empty() && found.front().role == "culprit";
   if (capture) {
     explanation.answer = some_culprit ? Answer::CaptureFailure : Answer::CannotTell;
   } else {
@@ -242,7 +292,7 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
     add_remedies(*cause, catalogue, rows, prices, explanation.remedies);
   }
   explanation.summary = summary_of(text, explanation);
-  if (capture) add_victims(text, by_exception, found);
+  if (capture) add_victims(text, by_exception, std::move(followers), found);
   return explanation;
 }
 

@@ -1,6 +1,9 @@
 #include "harness/explain/pasted.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
 #include <regex>
 
 #include "harness/case/cuda_errors.h"
@@ -37,13 +40,17 @@ const std::vector<Spelling>& spellings() {
   return kAll;
 }
 
-// What PyTorch and HIP add to every error: it would speak for whatever it names.
-bool is_boilerplate(const std::string& line) {
-  for (const char* words : {"kernel errors might be asynchronously reported", "for debugging consider passing",
-                            "to enable device-side assertions", "for debugging consider"}) {
-    if (line.find(words) != std::string::npos) return true;
+// Advice that PyTorch, HIP and SGLang add to any error, up to the end of its line: it would speak for whatever it
+// names.
+void cut_advice(std::string& line) {
+  for (const char* words :
+       {"cuda kernel errors might be", "hip kernel errors might be", "for debugging consider",
+        "compile with `torch_use_cuda_dsa`", "compile with `torch_use_hip_dsa`", "to enable device-side assertions",
+        "please use tensor.pin_memory()", "in regions captured by cuda graphs, you may only",
+        "possible solutions:", "disable torch compile by", "--enable-torch-compile", "disable cuda graph by",
+        "--disable-cuda-graph", "--mem-fraction-static", "--cuda-graph-max-bs"}) {
+    line.resize(std::min(line.find(words), line.size()));
   }
-  return false;
 }
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -57,13 +64,15 @@ void find_numbers(const std::string& line, std::vector<std::pair<size_t, int>>& 
   }
 }
 
-// A name must begin and end where the words do: cudaMalloc is not cudaMallocHost.
-size_t find_word(const std::string& text, const std::string& word) {
+// A name must begin and end where the words do, unless it ends in "*": cudaMalloc is not cudaMallocHost.
+size_t find_word(const std::string& text, std::string_view word, size_t from = 0) {
+  const bool is_stem = !word.empty() && word.back() == '*';
+  if (is_stem) word.remove_suffix(1);
   if (word.empty()) return std::string::npos;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+  for (size_t at = text.find(word, from); at != std::string::npos; at = text.find(word, at + 1)) {
     const size_t end = at + word.size();
     const bool begins = at == 0 || !is_word(word.front()) || !is_word(text[at - 1]);
-    const bool ends = end >= text.size() || !is_word(word.back()) || !is_word(text[end]);
+    const bool ends = is_stem || end >= text.size() || !is_word(word.back()) || !is_word(text[end]);
     if (begins && ends) return at;
   }
   return std::string::npos;
@@ -95,35 +104,183 @@ std::vector<int> errors_in(const std::string& line) {
   return codes;
 }
 
-// The last line of a Python traceback, of an exception that is not CUDA's way to report an error. What stands before it
-// in a log ("(EngineCore pid=1140) ERROR 07-15 core.py:1231] ") does not count.
+bool has_any(const std::string& line, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return line.find(word) != std::string::npos; });
+}
+
+bool is_of_cuda(const std::string& lower) {
+  return has_any(lower, {"cuda error", "hip error", "acceleratorerror", "captur", "cuda failure"});
+}
+
+// The last line of a Python traceback. What stands before it in a log ("(EngineCore pid=1140) ERROR 07-15
+// core.py:1231] ") does not count.
 bool is_python_exception(const std::string& line) {
   static const std::regex kException(R"((?:^|[\] ])([A-Za-z_.]*(?:Error|Exception|Interrupt))(?::|$))");
-  std::smatch name;
-  if (!std::regex_search(line, name, kException)) return false;
-  const std::string what = lower_case(line);
-  const bool of_cuda = what.find("cuda error") != std::string::npos || what.find("hip error") != std::string::npos ||
-                       what.find("acceleratorerror") != std::string::npos || what.find("captur") != std::string::npos ||
-                       what.find("cuda failure") != std::string::npos;
-  return !of_cuda;
+  return std::regex_search(line, kException);
+}
+
+// Python exceptions of a text, and which of them a capture error follows from: it was raised while that one was
+// handled, or stands just below it. A module that is missing as a log starts broke no capture.
+class Exceptions {
+ public:
+  Exceptions() = default;
+
+  void read(size_t number, const std::string& line, const std::string& lower, bool names_capture_error) {
+    if (has_any(lower, {"during handling of the above exception", "direct cause of the following exception"})) {
+      chained_ = line_ != 0;
+      follows_ = !chained_ && after_capture_error_;
+      continues_ = true;
+    } else if (lower.find("traceback (most recent call last)") != std::string::npos) {
+      if (!continues_) *this = Exceptions(cause_, failed_);
+      continues_ = false;
+    } else if (names_capture_error) {
+      if (cause_ == 0 && leads_to(number)) cause_ = line_;
+      after_capture_error_ = true;
+    } else if (is_python_exception(line)) {
+      if (const std::string what = of_failed_capture(lower); !what.empty() && !is_of_cuda(what) && failed_ == 0) {
+        failed_ = leads_to(number) ? line_ : number;
+      } else if (!is_of_cuda(lower) && !is_wrapper(lower) && !follows_ && !leads_to(number)) {
+        line_ = number;
+        chained_ = false;
+      }
+    }
+  }
+
+  size_t cause() const { return cause_; }
+  // The exception that a framework passes on as that of its capture.
+  size_t failed() const { return failed_; }
+
+ private:
+  Exceptions(size_t cause, size_t failed) : cause_(cause), failed_(failed) {}
+
+  bool leads_to(size_t number) const {
+    constexpr size_t kBlock = 5;
+    return line_ != 0 && (chained_ || number - line_ <= kBlock);
+  }
+
+  // What follows "Capture cuda graph failed: ".
+  static std::string of_failed_capture(const std::string& lower) {
+    for (const std::string words : {"capture cuda graph failed: ", "graph capture failed: "}) {
+      if (const size_t at = lower.find(words); at != std::string::npos) return lower.substr(at + words.size());
+    }
+    return "";
+  }
+
+  // Exceptions that only pass another one on.
+  static bool is_wrapper(const std::string& lower) {
+    return has_any(lower, {"failed in the torchscript interpreter", "see root cause above"});
+  }
+
+  size_t line_ = 0, cause_ = 0, failed_ = 0;
+  bool chained_ = false, continues_ = false;  // The next error follows from line_; so does the next traceback.
+  bool after_capture_error_ = false, follows_ = false;  // The next exception follows from a capture error.
+};
+
+// Lines that tell what is there or going on, and not what failed: of package lists, collect_env, gdb, and of loggers
+// at the level INFO.
+bool is_listing(const std::string& line, const std::string& lower) {
+  static const std::regex kPackage(R"(^\s*(?:\[(?:pip3?|conda)\].*|[\w.-]+(?:==|\s+)v?\d+\.\d[\w.+!-]*\s*)$)");
+  return has_any(lower, {" version: ", " set to: ", "libthread_db", "[new thread 0x"}) ||
+         find_word(line, "INFO") != std::string::npos || std::regex_match(line, kPackage);
+}
+
+// A listing shows a few lines around the one that failed, which it marks: "--->" beside the line's number, or "<---
+// HERE" below the line. Those around it did not fail.
+void leave_out_neighbours(const Pasted& text, std::vector<char>& counts) {
+  static const std::regex kMarked(R"(^\s*-+> *\d+(?: .*)?$)"), kNumbered(R"(^\s*\d+(?: .*)?$)"), kDeep(R"(^ {4}.*$)");
+  constexpr size_t kFew = 8;
+  const auto is = [&](size_t at, const std::regex& kind) { return std::regex_match(text.lines[at], kind); };
+  const auto is_here = [&](size_t at) { return text.lines[at].find("<--- HERE") != std::string::npos; };
+  for (size_t at = 0; at < text.lines.size(); ++at) {
+    const bool here = is_here(at);
+    if (!here && (text.lines[at].find("-> ") == std::string::npos || !is(at, kMarked))) continue;
+    const auto is_neighbour = [&](size_t line) { return is(line, here ? kDeep : kNumbered) && !is_here(line); };
+    const size_t marked = here && at > 0 ? at - 1 : at;
+    for (size_t up = marked; up > 0 && up + kFew > at && is_neighbour(up - 1); --up) counts[up - 1] = 0;
+    for (size_t down = at + 1; down < text.lines.size() && down < at + kFew && is_neighbour(down); ++down) {
+      counts[down] = down + 1 < text.lines.size() && is_here(down + 1);
+    }
+  }
+}
+
+// Errors are explained by what stands at most so many lines from them: tracebacks are long, logs much longer.
+constexpr size_t kNear = 200;
+
+// A capture that failed without an error that is known leaves no place to look at.
+void leave_out_what_is_far(const Pasted& text, std::vector<char>& counts) {
+  if (!text.has_capture_error()) return;
+  size_t next = 0;  // The first line that no error so far is near to.
+  for (const NamedError& error : text.errors) {
+    if (!is_capture_error(error.code)) continue;
+    for (; next + kNear + 1 < error.line; ++next) counts[next] = 0;
+    next = std::max(next, std::min(error.line + kNear, counts.size()));
+  }
+  std::fill(counts.begin() + static_cast<std::ptrdiff_t>(next), counts.end(), 0);
+}
+
+size_t line_at(const Pasted& text, size_t at) {
+  return static_cast<size_t>(std::upper_bound(text.starts.begin(), text.starts.end(), at) - text.starts.begin());
+}
+
+// Errors of the line itself say whether the call was refused, and otherwise those beside it: the statement stands below
+// its error and the place. 901 is the answer to every call once another one was refused.
+bool is_refused(const Pasted& text, size_t line) {
+  constexpr size_t kBelow = 2, kAbove = 1;
+  const auto refused_in = [&](size_t first, size_t last) {
+    std::optional<bool> refused;
+    auto error = std::lower_bound(text.errors.begin(), text.errors.end(), first,
+                                  [](const NamedError& named, size_t at) { return named.line < at; });
+    for (; error != text.errors.end() && error->line <= last; ++error) {
+      refused = refused.value_or(false) || error->code != 901;
+    }
+    return refused;
+  };
+  if (const auto own = refused_in(line, line)) return *own;
+  return refused_in(line < kBelow ? 0 : line - kBelow, line + kAbove).value_or(false);
+}
+
+// "frame #3: cudaMalloc + 0x1b2", gdb's "#3 0x7f… in cudaMalloc ()", or the name alone.
+bool is_frame(const std::string& line, std::string_view call) {
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string::npos) return false;
+  const std::string_view rest = std::string_view(line).substr(begin);
+  const bool is_numbered = rest.size() > 1 && rest[0] == '#' && rest[1] >= '0' && rest[1] <= '9';
+  return is_numbered || rest.find("frame #") != rest.npos || rest == call;
+}
+
+size_t find_parts(const Pasted& text, const std::string& where, std::string_view cue) {
+  constexpr std::string_view kAnd = " + ";
+  size_t first = 0;
+  for (size_t at = 0; at <= cue.size();) {
+    const size_t end = std::min(cue.find(kAnd, at), cue.size());
+    const size_t found = find_word(where, lower_case(cue.substr(at, end - at)));
+    if (found == std::string::npos) return 0;
+    if (first == 0) first = line_at(text, found);
+    at = end + kAnd.size();
+  }
+  return first;
 }
 
 }  // namespace
 
-bool Pasted::has_capture_error() const {
-  return std::any_of(errors.begin(), errors.end(), [](const NamedError& e) { return is_capture_error(e.code); });
+size_t Pasted::first_capture_error() const {
+  const auto first =
+      std::find_if(errors.begin(), errors.end(), [](const NamedError& e) { return is_capture_error(e.code); });
+  return first == errors.end() ? 0 : first->line;
 }
 
 Pasted read_pasted(std::string_view text) {
   static const std::regex kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))");
   Pasted pasted;
-  size_t exception = 0;
+  Exceptions exceptions;
+  std::vector<char> counts;  // Whether a line is evidence.
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, std::min(end - at, kLongestLine));
     at = end + 1;
     std::string low = lower_case(line);
-    if (is_boilerplate(low)) low.clear();
+    cut_advice(low);
     pasted.lines.emplace_back(line);
     pasted.starts.push_back(pasted.lower.size());
     pasted.lower.append(low).push_back('\n');
@@ -137,34 +294,39 @@ Pasted read_pasted(std::string_view text) {
         pasted.call_line = number;
       }
     }
-    const bool of_capture = std::any_of(codes.begin(), codes.end(), is_capture_error);
-    if (exception == 0 && !of_capture && is_python_exception(pasted.lines.back())) exception = number;
-    if (of_capture && exception != 0 && pasted.exception_line == 0) pasted.exception_line = exception;
-    for (const char* words :
-         {"capture fail", "failed to capture", "failed to end stream capture", "capture graph failed",
-          "capture cuda graph failed", "stream is capturing", "capture error"}) {
-      pasted.says_failed = pasted.says_failed || low.find(words) != std::string::npos;
-    }
-    for (const char* word : {"captur", "cuda graph", "cudagraph", "cuda_graph"}) {
-      pasted.about_captures = pasted.about_captures || low.find(word) != std::string::npos;
-    }
+    exceptions.read(number, pasted.lines.back(), low, std::any_of(codes.begin(), codes.end(), is_capture_error));
+    counts.push_back(!codes.empty() || !is_listing(pasted.lines.back(), low));
+    pasted.says_failed =
+        pasted.says_failed ||
+        has_any(low, {"capture fail", "failed to capture", "failed to end stream capture", "capture graph failed",
+                      "capture cuda graph failed", "stream is capturing", "capture error"});
+    pasted.about_captures = pasted.about_captures || has_any(low, {"captur", "cuda graph", "cudagraph", "cuda_graph"});
+  }
+  pasted.exception_line = exceptions.cause();
+  if (pasted.errors.empty()) pasted.exception_line = exceptions.failed();
+  leave_out_neighbours(pasted, counts);
+  leave_out_what_is_far(pasted, counts);
+  pasted.near = pasted.lower;
+  for (size_t line = 0; line < counts.size(); ++line) {
+    const size_t begin = pasted.starts[line],
+                 end = line + 1 < counts.size() ? pasted.starts[line + 1] : pasted.near.size();
+    if (!counts[line]) pasted.near.replace(begin, end - begin, end - begin, ' ');
   }
   return pasted;
 }
 
-size_t find_cue(const Pasted& text, std::string_view cue) {
-  constexpr std::string_view kAnd = " + ";
-  size_t first = 0;
-  for (size_t at = 0; at <= cue.size();) {
-    const size_t end = std::min(cue.find(kAnd, at), cue.size());
-    const std::string part = lower_case(cue.substr(at, end - at));
-    const size_t found = find_word(text.lower, part);
-    if (found == std::string::npos) return 0;
-    const auto line = std::upper_bound(text.starts.begin(), text.starts.end(), found) - text.starts.begin();
-    if (first == 0) first = static_cast<size_t>(line);
-    at = end + kAnd.size();
+size_t find_cue(const Pasted& text, std::string_view cue) { return find_parts(text, text.lower, cue); }
+
+size_t find_near(const Pasted& text, std::string_view cue) { return find_parts(text, text.near, cue); }
+
+size_t find_refused(const Pasted& text, std::string_view call) {
+  const std::string word = lower_case(call);
+  for (size_t at = 0; (at = find_word(text.lower, word, at)) != std::string::npos; ++at) {
+    const size_t line = line_at(text, at), begin = text.starts[line - 1];
+    if (is_refused(text, line)) return line;
+    if (is_frame(text.lower.substr(begin, text.lower.find('\n', begin) - begin), word)) return line;
   }
-  return first;
+  return 0;
 }
 
 }  // namespace recapture

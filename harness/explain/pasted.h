@@ -16,15 +16,17 @@ struct Pasted {
   std::vector<std::string> lines;  // As they are, cut at kLongestLine.
   std::string lower;               // All of it in lower case, for cues, and where each line begins there.
   std::vector<size_t> starts;
+  std::string
+      near;  // `lower`, with spaces for what stands far from the errors, lists what is installed or did not run.
   std::vector<NamedError> errors;  // In the text's order, several of one line by their place in it.
   std::string call;                // The call that the driver's log names first for another error than 901; "" if none.
   size_t call_line = 0;
-  size_t exception_line = 0;    // The first Python exception that is no CUDA error, where a capture error follows; 0 if
-                                // there is none.
+  size_t exception_line = 0;    // The Python exception that a capture error follows from; 0 if there is none.
   bool about_captures = false;  // It speaks of captures or CUDA graphs at all,
   bool says_failed = false;     // or says in words that one failed.
 
-  bool has_capture_error() const;
+  size_t first_capture_error() const;  // Its line; 0 if there is none.
+  bool has_capture_error() const { return first_capture_error() != 0; }
 };
 
 inline constexpr size_t kLongestLine = 2000;  // Bytes: what follows in a line is seldom the error.
@@ -32,7 +34,14 @@ inline constexpr size_t kLongestLine = 2000;  // Bytes: what follows in a line i
 Pasted read_pasted(std::string_view text);
 
 // Where a cue is first found: the number of the line, 0 if it is not. Parts that " + " joins may stand in different
-// lines. Case does not count. A cue that begins or ends in a letter is found as a word only.
+// lines. Case does not count. A cue that begins or ends in a letter is found as a word only; where it ends in "*" the
+// word may go on.
 size_t find_cue(const Pasted& text, std::string_view cue);
+
+// The same where the text's errors are: what a log says as it starts, or lists of a machine, broke no capture.
+size_t find_near(const Pasted& text, std::string_view cue);
+
+// Where a call is refused, or in a stack: a call that is only mentioned may well have succeeded.
+size_t find_refused(const Pasted& text, std::string_view call);
 
 }  // namespace recapture

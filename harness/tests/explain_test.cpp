@@ -115,6 +115,167 @@ TEST(Explain, ThreadLocalModeDoesNotCureThe906) {
   EXPECT_EQ(useless->holds, false);
 }
 
+const std::string kRefused = "RuntimeError: CUDA error: operation not permitted when stream is capturing\n";
+
+TEST(Explain, WhatIsInstalledOrSaidAtTheStartBrokeNoCapture) {
+  for (const std::string text :
+       {"[pip3] numba-cuda==0.19\n[conda] torch.fft 1.0\ntorch.linalg==2.1\nrmm    25.2.0\n",
+        "[Thread debugging using libthread_db enabled]\n[New Thread 0x7f00 (LWP 7)]\n",
+        "Nvidia driver version: 535.129.03\nCUDA_MODULE_LOADING set to: LAZY\n",
+        "INFO 07-15 00:26:20 [loader.py:34] the DataLoader has a pin memory thread\n",
+        "torch.compile takes 12.30 s\nUsing FLASH_ATTN\ntriton, cusolver, cusparse, cufft and Inductor are there\n"}) {
+    EXPECT_THAT(ids(explained(text + kRefused)), IsEmpty()) << text;
+    EXPECT_THAT(ids(explained(kRefused + text)), IsEmpty()) << text;
+  }
+}
+
+TEST(Explain, NamesCountNearTheErrorOnly) {
+  const std::string name = "  y = x.cpu()\n", log = [] {
+    std::string lines;
+    for (int i = 0; i < 300; ++i) lines += "a line\n";
+    return lines;
+  }();
+  EXPECT_THAT(ids(explained(name + log + kRefused)), IsEmpty());
+  EXPECT_THAT(ids(explained(kRefused + log + name)), IsEmpty());
+  EXPECT_THAT(ids(explained(kRefused + log + name + kRefused + log)), ElementsAre("cpu_copy_in_capture"));
+}
+
+TEST(Explain, HintsAloneNameNoCause) {
+  EXPECT_THAT(ids(explained("driver 535, a thread, a destructor, warmup\n" + kRefused)), IsEmpty());
+  EXPECT_THAT(
+      ids(explained("CUDA error: operation would make the legacy stream depend on a capturing blocking stream")),
+      ElementsAre("default_stream_work_beside_blocking_capture"));
+}
+
+TEST(Explain, WhatEvery906SaysComesAfterWhatThisOneSays) {
+  const Explanation explanation = explained(
+      "  Variable._execution_engine.run_backward(\n"
+      "CUDA error: operation would make the legacy stream depend on a capturing blocking stream\n"
+      "Search for `cudaErrorStreamCaptureImplicit' in the documentation\n");
+  EXPECT_THAT(ids(explanation, "culprit"),
+              ElementsAre("gradient_tape_on_default_stream", "first_use_on_default_stream_in_python",
+                          "default_stream_work_beside_blocking_capture"));
+}
+
+TEST(Explain, AdviceIsNoEvidence) {
+  EXPECT_THAT(
+      ids(explained(kRefused + "Possible solutions:\n1. disable torch compile by not using --enable-torch-compile\n"
+                               "2. disable cuda graph by --disable-cuda-graph\n"),
+          "culprit"),
+      IsEmpty());
+  const std::string refused =
+      "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is "
+      "pinned. Please use tensor.pin_memory() or allocate the tensor with pin_memory=True.\n";
+  EXPECT_THAT(ids(explained("static_x.copy_(batch)\n" + refused)), ElementsAre("pageable_copy_in_capture"));
+  EXPECT_THAT(ids(explained("n = torch.tensor([3], device=x.device)\n" + refused)),
+              ElementsAre("tensor_literal_in_capture", "pageable_copy_in_capture"));
+}
+
+TEST(Explain, OnlyTheCompilationOfAFunctionIsItsFirstCall) {
+  const std::string call = "  File \"torch/_dynamo/eval_frame.py\", line 832, in compile_wrapper\n";
+  EXPECT_THAT(ids(explained(call + kRefused)), IsEmpty());
+  EXPECT_THAT(
+      ids(explained(call + "  File \"torch/_dynamo/convert_frame.py\", line 1, in _compile_inner\n" + kRefused)),
+      ElementsAre("compiled_function_in_python_capture"));
+  EXPECT_THAT(ids(explained("TorchRuntimeError: torch.compile cannot JIT compile during CUDA graph capture.")),
+              ElementsAre("compiled_function_in_python_capture"));
+}
+
+TEST(Explain, AnExceptionIsTheCauseOfWhatFollowsFromIt) {
+  const std::string missing = "ModuleNotFoundError: No module named 'x'\n",
+                    trace = "Traceback (most recent call last):\n",
+                    chain = "\nDuring handling of the above exception, another exception occurred:\n\n", far(20, '\n');
+  const auto culprits = [](const std::string& text) { return ids(explained(text), "culprit"); };
+  EXPECT_THAT(culprits(trace + missing + chain + trace + far + kRefused), ElementsAre("exception_in_capture"));
+  EXPECT_THAT(culprits(missing + trace + kRefused), IsEmpty());
+  EXPECT_THAT(culprits(missing + far + kRefused), IsEmpty());
+  EXPECT_THAT(culprits(trace + kRefused + chain + trace + missing + chain + trace + kRefused), IsEmpty());
+  EXPECT_THAT(culprits("RuntimeError: The following operation failed in the TorchScript interpreter.\n" + kRefused),
+              IsEmpty());
+}
+
+TEST(Explain, AnExceptionThatAFrameworkPassesOnIsTheCause) {
+  const std::string failed = "Exception: Capture cuda graph failed: ";
+  EXPECT_THAT(ids(explained("ValueError: no head_dim 96\n" + failed + "no head_dim 96")),
+              ElementsAre("exception_in_capture"));
+  EXPECT_THAT(ids(explained(failed + "no head_dim 96")), ElementsAre("exception_in_capture"));
+  EXPECT_THAT(ids(explained(failed + "NCCL error: unhandled cuda error")), ElementsAre("nccl_call_in_capture"));
+  EXPECT_THAT(ids(explained(failed + "CUDA out of memory.")), ElementsAre("out_of_memory"));
+}
+
+TEST(Explain, WhatFollowsFromACaptureErrorIsItsVictim) {
+  const std::string reset =
+      "[W CUDAGraph.cpp:197] Warning: CUDA warning: operation not permitted when stream is capturing (function "
+      "reset)\n";
+  const Explanation alone = explained(reset), after = explained("loss.item()\n" + kRefused + reset);
+  EXPECT_THAT(ids(alone, "culprit"), ElementsAre("graph_destroyed_in_capture"));
+  EXPECT_THAT(ids(after, "culprit"), ElementsAre("item_in_capture"));
+  EXPECT_THAT(ids(after, "victim"), ElementsAre("graph_destroyed_in_capture"));
+  const Explanation offset =
+      explained(kRefused + "RuntimeError: Offset increment outside graph capture encountered unexpectedly.\n");
+  EXPECT_EQ(offset.answer, Answer::CannotTell);
+  EXPECT_THAT(ids(offset), ElementsAre("random_numbers_after_failed_capture"));
+}
+
+TEST(Explain, ACallCountsWhereItIsRefused) {
+  const auto culprits = [](const std::string& text) { return ids(explained(text), "culprit"); };
+  const Explanation mentioned = explained("cuMemAlloc requested 20480 bytes\ncuMemAlloc: 0x7f\n\n" + kRefused);
+  EXPECT_THAT(ids(mentioned, "possible"), ElementsAre("raw_malloc_in_capture"));
+  EXPECT_EQ(mentioned.answer, Answer::CannotTell);
+  for (const std::string text : {"cudaMalloc(20480 bytes) failed: operation not permitted when stream is capturing\n",
+                                 "CUDA error: operation not permitted when stream is capturing\n  in function alloc at "
+                                 "a.cu:1\n  cudaMalloc(&p, n)\n",
+                                 "CUDA error: operation not permitted when stream is capturing\n\n\n\n#3 0x00007f in "
+                                 "cudaMalloc () from lib\n"}) {
+    EXPECT_THAT(culprits(text), ElementsAre("raw_malloc_in_capture")) << text;
+  }
+  EXPECT_THAT(culprits("cudaMalloc failed: operation failed due to a previous error during capture\n"), IsEmpty());
+}
+
+TEST(Explain, AnyPrintIsNoPrintOfATensor) {
+  EXPECT_THAT(ids(explained("print(\"step\", step)\n" + kRefused)), IsEmpty());
+  EXPECT_THAT(ids(explained("  File \"torch/_tensor_str.py\", line 138, in __init__\n" + kRefused)),
+              ElementsAre("print_in_capture"));
+}
+
+TEST(Explain, WhatRaisesAnotherErrorIsNoCause) {
+  const Explanation explanation = explained("loss.backward()\nx.item()\n" + kRefused);
+  EXPECT_THAT(ids(explanation), ElementsAre("item_in_capture"));
+  EXPECT_THAT(explanation.remedies, Not(IsEmpty()));
+  for (const RemedyFor& remedy : explanation.remedies) EXPECT_THAT(remedy.text, Not(HasSubstr("906")));
+}
+
+TEST(Explain, ErrorsThatAreNoCaptureFailuresAreNamedByTheirNumber) {
+  const Explanation launch = explained("CUDA error: unspecified launch failure"),
+                    memory = explained("NCCL WARN Cuda failure 'out of memory'");
+  EXPECT_THAT(launch.summary, HasSubstr("719"));
+  EXPECT_THAT(ids(memory), ElementsAre("out_of_memory"));
+  EXPECT_THAT(memory.remedies, Not(IsEmpty()));
+}
+
+TEST(Explain, AMarkedLineCountsAndItsNeighboursDoNot) {
+  EXPECT_THAT(ids(explained("      9 y = x.cpu()\n---> 10 f1 = Tensor.item(t0)\n     11 y = x.nonzero()\n" + kRefused)),
+              ElementsAre("item_in_capture"));
+  EXPECT_THAT(ids(explained("  File \"a.py\", line 5, in forward\n      y = x.cpu()\n      n = torch.ops.aten.item(x)\n"
+                            "          ~~~~~~~~~~~~~~~~~~~ <--- HERE\n      z = x.nonzero()\n" +
+                            kRefused)),
+              ElementsAre("item_in_capture"));
+}
+
+TEST(Explain, FailuresThatSayWhatTheyAre) {
+  for (const auto& [text, cause] : std::vector<std::pair<std::string, std::string>>{
+           {"unique_by_key: failed to synchronize: " + kRefused, "library_that_synchronises_in_capture"},
+           {kRefused + "  DeviceSegmentedSort::SortPairs(a, b)\n", "library_that_synchronises_in_capture"},
+           {"philox_cuda_state for an unexpected CUDA generator used during capture.", "unregistered_generator"},
+           {"it->second->use_count > 0 INTERNAL ASSERT FAILED at \"CUDACachingAllocator.cpp\"",
+            "pool_of_destroyed_graphs"},
+           {"false INTERNAL ASSERT FAILED Unknown CUDA graph CaptureStatus21852", "capture_status_without_answer"}}) {
+    EXPECT_THAT(ids(explained(text), "culprit"), ElementsAre(cause)) << text;
+  }
+  EXPECT_EQ(explained("Unknown CUDA graph CaptureStatus21852").answer, Answer::NotOne);
+  EXPECT_THAT(ids(explained("g2.replay() leaves the output as it was")), IsEmpty());
+}
+
 // Calls that few expect in a driver's log, each with an error of its own.
 TEST(Explain, ACallInTheDriversLogSpeaksForItsCause) {
   for (const auto& [line, cause] : std::vector<std::pair<std::string, std::string>>{
@@ -244,6 +405,15 @@ TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
   EXPECT_THAT(codes(std::string("\0\xff\n\n901", 6)), IsEmpty());
 }
 
+TEST(Pasted, ACueIsAWordUnlessItSaysThatTheWordGoesOn) {
+  const Pasted text = read_pasted("one\ncapturing\ncudaMallocHost\n");
+  EXPECT_EQ(find_cue(text, "captur"), 0U);
+  EXPECT_EQ(find_cue(text, "captur*"), 2U);
+  EXPECT_EQ(find_cue(text, "cudaMalloc"), 0U);
+  EXPECT_EQ(find_cue(text, "cudaMalloc* + captur*"), 3U);
+  EXPECT_EQ(find_cue(text, "*"), 0U);
+}
+
 TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
   const std::string root = ::testing::TempDir() + "recapture-causes-" + std::to_string(getpid());
   std::filesystem::create_directories(root + "/cases");
@@ -254,6 +424,10 @@ TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
       {cause, "nothing can speak for it"},
       {"[[cause]]\nid='c'\ntitle='t'\nsays=['s']\n", "no case of that id"},
       {cause + "says=['s']\n" + cause + "says=['s']\n", "'c' is there twice"},
+      {cause + "says=['g2 + g2']\n", "the parts of 'g2 + g2' are searched one by one"},
+      {cause + "says=['capture + Capture']\n", "let them differ"},
+      {cause + "names=['capture + 401']\n", "of 4 letters or more"},
+      {cause + "codes=[906]\nsays=['s']\nhints=['legacy stream']\n", "stands in the text of error 906 itself"},
   };
   for (const auto& [text, words] : table) {
     std::ofstream(root + "/cases/causes.toml") << text;
