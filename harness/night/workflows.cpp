@@ -87,12 +87,13 @@ jobs:
       SHARD: ${{ matrix.shard.i }}/${{ matrix.shard.n }}
       GPU: ${{ matrix.gpu }}
     steps:
+      # Before anything can fail: what an earlier job left here would pass for this one's.
+      - run: rm -rf pack program record out.txt && mkdir record && touch out.txt
       - uses: actions/download-artifact@v4
         with:
           name: pack-${{ matrix.release }}
           path: pack
       - run: |
-          rm -rf program record && mkdir record
           sh pack/unpack program
           mkdir program/cache && tar -C program/cache -xf pack/nemo.tar.xz
           require=(--require gpu)
@@ -114,15 +115,19 @@ jobs:
     timeout-minutes: 30
     permissions:
       actions: read
+      contents: read
       issues: write
     env:
       GH_TOKEN: ${{ github.token }}
       GH_REPO: ${{ github.repository }}
     steps:
-      - uses: actions/download-artifact@v4
-        with:
-          name: pack-@NEWEST@
-          path: pack
+      - uses: actions/checkout@v4
+      - name: the program, from its sources, for any release's build may have failed
+        run: |
+          source ci/packages
+          need_packages "${SUITE_PACKAGES[@]}"
+          source ci/build
+          build_program recapture
       - uses: actions/download-artifact@v4
         with:
           pattern: record-*
@@ -132,16 +137,16 @@ jobs:
           gh run list --workflow "$GITHUB_WORKFLOW" --event schedule --status completed --limit 14 --json databaseId --jq '.[].databaseId' >runs.txt
           while read -r run; do gh run download "$run" --name night --dir "nights/$run" || true; done <runs.txt
       - run: |
-          sh pack/unpack program
-          program/build/recapture ci plan >plan.json
+          build/recapture ci plan >plan.json
           code=0
-          program/build/recapture gather tonight records --plan plan.json || code=$?
+          mkdir -p records  # A night without a single record is one too.
+          build/recapture gather tonight records --plan plan.json || code=$?
           if [[ -e tonight/night.json ]]; then
             mkdir -p nights && cp -r tonight nights/tonight
             new=0
-            program/build/recapture news nights --night nights/tonight --markdown >news.md || new=$?
-            program/build/recapture news nights --night nights/tonight --issue >issues.json || true
-            program/build/recapture page --records tonight --output tonight/index.html || true
+            build/recapture news nights --night nights/tonight --markdown >news.md || new=$?
+            build/recapture news nights --night nights/tonight --issue >issues.json || true
+            build/recapture page --records tonight --output tonight/index.html || true
             cat news.md >>"$GITHUB_STEP_SUMMARY"
             [[ $code != 0 ]] || code=$new
           fi
@@ -173,7 +178,7 @@ constexpr std::string_view kGitlab =
 #     variables: { TIER: $CI_PIPELINE_SOURCE }  # "schedule" is a night, anything else a merge request
 #
 # Cases are built where there is no GPU and travel as ci/pack makes them, so a runner with the tags gpu and @LABELS@ needs
-# only the driver, glibc 2.36 and xz.
+# only the driver, glibc 2.36, xz and GitLab Runner 17.3.
 stages: [build, run, gather]
 default:
   interruptible: true
@@ -195,10 +200,10 @@ default:
 .run:
   stage: run
   variables:
-    GIT_STRATEGY: none
+    GIT_STRATEGY: empty  # What an earlier job left here would pass for this one's.
   timeout: 1 hour
   script:
-    - rm -rf program record && mkdir record
+    - mkdir record
     - sh pack/unpack program
     - mkdir program/cache && tar -C program/cache -xf pack/nemo.tar.xz
     - require="--require gpu"; if [ "$GPU" = none ]; then require=; fi
@@ -228,20 +233,19 @@ gather:
       when: always  # What failed or never ran is named.
   needs:
 @NEEDS@
-  variables:
-    GIT_STRATEGY: none
   cache:
     key: recapture-nights
     paths: [nights]
     when: always
   script:
-    - apt-get -qq update && apt-get -qq install -y xz-utils
-    - sh pack/unpack program
-    - program/build/recapture ci plan >plan.json
+    # The program from its sources, for any release's build may have failed.
+    - bash -c 'source ci/packages; need_packages "${SUITE_PACKAGES[@]}"; source ci/build; build_program recapture'
+    - build/recapture ci plan >plan.json
     - code=0; night=nights/$(date -u +%Y%m%d)-$CI_PIPELINE_ID
-    - program/build/recapture gather "$night" record --plan plan.json || code=$?
-    - program/build/recapture page --records "$night" --output page.html || true
-    - program/build/recapture news nights --night "$night" || { new=$?; [ "$code" != 0 ] || code=$new; }
+    - mkdir -p record  # A night without a single record is one too.
+    - build/recapture gather "$night" record --plan plan.json || code=$?
+    - build/recapture page --records "$night" --output page.html || true
+    - build/recapture news nights --night "$night" || { new=$?; [ "$code" != 0 ] || code=$new; }
     - ls -d nights/*/ | sort | head -n -14 | xargs -r rm -rf
     - exit "$code"
   artifacts:
@@ -369,8 +373,7 @@ std::string github_workflow(const Tiers& tiers) {
                           {"GPUS", Json(labels_of(night)).dump()},
                           {"PR_SHARDS", shards_of(request).dump()},
                           {"SHARDS", shards_of(night).dump()},
-                          {"CODE", code_of(tiers)},
-                          {"NEWEST", night.releases.back()}});
+                          {"CODE", code_of(tiers)}});
 }
 
 std::string gitlab_pipeline(const Tiers& tiers) {
@@ -396,7 +399,6 @@ std::string gitlab_pipeline(const Tiers& tiers) {
       if (is_night) needs += fmt::format("    - job: run:{}\n", release);
     }
   }
-  needs += fmt::format("    - job: build:{}\n", tiers.night.releases.back());
   needs.pop_back();
   return filled(kGitlab, {{"LABELS", fmt::format("{}", fmt::join(labels_of(tiers.night), " or "))},
                           {"CODE", code_of(tiers)},
