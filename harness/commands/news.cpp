@@ -46,7 +46,7 @@ Verb news_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("news", "What a night shows that the nights before it did not");
   command->add_option("nights", options->nights, "The folder of all nights, each made by `recapture gather`")
       ->required();
-  command->add_option("--night", options->choice.night, "One of them (default: the newest)");
+  command->add_option("--night", options->choice.night, "One of them, by its folder or its name (default: the newest)");
   command->add_option("--since", options->since, "good: since the last run marked good or, without a mark, whole")
       ->check(CLI::IsMember({"good"}));
   command->add_flag("--json", options->json, "A JSON object");
@@ -56,7 +56,7 @@ Verb news_verb(CLI::App& app, const std::string& root) {
   command->footer(
       "Exit codes: 0 nothing new, 1 something appeared or is flaky now, 5 something vanished, 6 the night is not "
       "whole\n"
-      "or has nothing to compare with.");
+      "or tests of it have nothing to be compared with.");
   return {command, [options, &root] { return tell_news(Places::find(root), *options); }};
 }
 

@@ -1,9 +1,11 @@
 #include "harness/night/gather.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -31,7 +33,7 @@ struct Found {
 // A folder that is removed again unless it is put in its place.
 class Staging {
  public:
-  explicit Staging(std::string out) : out_(std::move(out)), path_(out_ + ".partial") {
+  explicit Staging(std::string out) : out_(std::move(out)), path_(out_ + kPartial) {
     remove(path_);  // Of one that was killed.
     std::error_code error;
     fs::create_directories(path_, error);
@@ -48,7 +50,7 @@ class Staging {
 
   void put_in_place() {
     std::error_code error;
-    const std::string before = out_ + ".before";
+    const std::string before = out_ + kBefore;
     remove(before);
     if (fs::exists(out_, error)) fs::rename(out_, before, error);
     if (!error) fs::rename(path_, out_, error);
@@ -90,7 +92,11 @@ class Night {
   // The records below a folder. Nothing that is wrong with one of them hides another.
   void read(const std::string& folder) {
     std::error_code error;
-    if (!fs::is_directory(folder, error)) throw Stop(Exit::Usage, visible(folder) + " is no folder");
+    if (!fs::is_directory(folder, error)) {  // A slip of the pen, which must not replace a night by an empty one.
+      throw Stop(Exit::Usage, fmt::format("{} is no folder; a job whose machines may leave no record at all makes it "
+                                          "first (mkdir -p)",
+                                          visible(folder)));
+    }
     std::vector<std::string> paths;
     const auto skip = fs::directory_options::skip_permission_denied;
     for (fs::recursive_directory_iterator at(folder, skip, error), end; !error && at != end; at.increment(error)) {
@@ -116,6 +122,8 @@ class Night {
     for (size_t i = 0; i < plan_.size(); ++i) {
       if (done.count(i) == 0) gathered.whole += gather_run(staging.path(), tasks_of_run(i, done));
     }
+    // A night of which nothing is left is not the oldest of all.
+    if (started_.empty()) started_ = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
     write_file(
         staging.path() + "/" + kNightFile,
         Json{{"night", 1}, {"started", started_}, {"plan", as_json(plan_)}, {"lacks", lacks_}, {"notes", notes_}}.dump(
@@ -130,7 +138,7 @@ class Night {
  private:
   bool is_ours(const fs::path& path) const {
     std::error_code error;
-    for (const std::string& ours : {out_, out_ + ".partial", out_ + ".before"}) {
+    for (const std::string& ours : {out_, out_ + kPartial, out_ + kBefore}) {
       if (fs::equivalent(path, ours, error)) return true;
     }
     return false;
@@ -169,7 +177,10 @@ class Night {
     } else {
       lacks_.insert(lacks_.end(), missing.begin(), missing.end());
     }
-    if (!found.empty()) keep(folder, found);
+    if (found.empty()) return whole;
+    const std::vector<std::string> lacks = keep(folder, found);
+    if (whole < tasks.size()) return whole;  // And what is lacking has been said.
+    for (const std::string& lack : lacks) lacks_.push_back(fmt::format("{}: {}", plan_[tasks.front()].name(), lack));
     return whole;
   }
 
@@ -286,7 +297,8 @@ class Night {
     return path;
   }
 
-  void keep(const std::string& folder, const std::vector<const Found*>& found) {
+  // Gives what the merged record lacks.
+  std::vector<std::string> keep(const std::string& folder, const std::vector<const Found*>& found) {
     std::vector<std::string> paths;
     for (const Found* one : found) {
       paths.push_back(one->path);
@@ -295,14 +307,14 @@ class Night {
     const Json& environment = found.front()->record.environment;
     if (found.front()->record.is_shard()) {
       try {
-        merge_records(paths, free_path(folder, environment));
-        return;
+        return merge_records(paths, free_path(folder, environment));
       } catch (const Stop& stop) {
         if (stop.code != Exit::Usage) throw;
         lacks_.push_back(visible(stop.what()));  // Then each is kept as it is, and no shard alone is ever green.
       }
     }
     for (const Found* one : found) write_file(free_path(folder, one->record.environment), one->text);
+    return {};
   }
 
   std::string out_;

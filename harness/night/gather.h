@@ -10,6 +10,9 @@ namespace recapture {
 
 // Beside the records of a gathered night: {"night":1, "plan", "lacks", "notes"}.
 inline constexpr const char* kNightFile = "night.json";
+// Behind the name of a night: what is being gathered, and what was there before it. Left only by one that was killed.
+inline constexpr const char* kPartial = ".partial";
+inline constexpr const char* kBefore = ".before";
 
 struct Gathered {
   size_t whole = 0;                // Tasks of which a whole run was found.
@@ -20,7 +23,8 @@ struct Gathered {
 // Puts the records below `folders` that are of the plan's tasks into `out`, named as those in reports/ are, shards as
 // one record. A run that is there twice counts once; of several runs of one task the newest whole one counts, and where
 // none is whole, the one that got farthest. `out` appears whole or not at all, in the place of an earlier gathered
-// night of that name. A run that left out tests of the catalogue is not whole.
+// night of that name. A run that left out tests of the catalogue is not whole. Where there is no record at all the
+// night is made too, so that what died as a whole is not forgotten.
 //
 // Throws Stop: Usage where `out` is something else or there is no such folder, Infrastructure where it cannot be
 // written.

@@ -39,9 +39,10 @@ struct Night {
   std::vector<std::string> lacks;
 };
 
-// What stays the same where a driver or a library is updated.
+// What stays the same where a driver or a library is updated. One that a run chose is no update.
 std::string place_key(const Record& record) {
-  return record.where("release") + "|" + record.where("gpu") + "|" + axis_of(record.environment);
+  return record.where("release") + "|" + record.where("gpu") + "|" + given_variables(record.environment) +
+         chosen_in_words(record.environment);
 }
 
 Night night_in(const fs::path& folder, const std::string& nights) {
@@ -57,14 +58,41 @@ Night night_in(const fs::path& folder, const std::string& nights) {
   return night;
 }
 
-// The newest first.
-std::vector<Night> nights_below(const std::string& folder) {
+// The night that gather() was making or replacing when it left this folder; "" for any other folder.
+std::string night_behind(const fs::path& folder) {
+  const std::string extension = folder.extension().string();
+  return extension == kPartial || extension == kBefore ? (folder.parent_path() / folder.stem()).string() : "";
+}
+
+// The newest first; and what cannot be read or is left of a night that is gone, a line each.
+std::vector<Night> nights_below(const std::string& folder, std::vector<std::string>& flaws) {
   std::vector<Night> nights;
+  std::map<std::string, std::string> gone;
   std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().filename() == kNightFile) nights.push_back(night_in(at->path().parent_path(), folder));
+  const auto skip = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(folder, skip, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
+    std::error_code about;
+    if (!at->is_directory(about)) {
+      if (path.filename() == kNightFile) nights.push_back(night_in(path.parent_path(), folder));
+    } else if (const std::string night = night_behind(path); !night.empty()) {
+      at.disable_recursion_pending();
+      if (!fs::exists(fs::path(night) / kNightFile, about)) gone[night] = path.string();
+    } else if (!fs::is_empty(path, about) && about) {
+      flaws.push_back(fmt::format("{}: cannot read it: {}", visible(path.string()), about.message()));
+    }
   }
-  if (nights.empty()) throw Stop(Exit::NothingRan, "no gathered night below " + visible(folder));
+  if (error) flaws.push_back(fmt::format("{}: cannot read all of it: {}", visible(folder), error.message()));
+  for (const auto& [night, left] : gone) {
+    flaws.push_back(
+        fmt::format("{} is not there: `recapture gather` was ended while it made it, and {} is left; "
+                    "gather it again, or remove what is left",
+                    visible(night), visible(left)));
+  }
+  if (nights.empty()) {
+    throw Stop(Exit::NothingRan, fmt::format("no gathered night below {}{}{}", visible(folder),
+                                             flaws.empty() ? "" : ": ", fmt::join(flaws, "; ")));
+  }
   std::sort(nights.begin(), nights.end(),
             [](const Night& a, const Night& b) { return std::tie(a.started, a.path) > std::tie(b.started, b.path); });
   return nights;
@@ -99,44 +127,80 @@ std::string seen_in(const Judged& run, const Row& row) {
   return seen.empty() ? row.seen : seen;
 }
 
+// Equal for two runs of a test that showed the same.
+std::string outcome_of(Result result, const TestRecord& test) {
+  const std::string seen = test.text(key::seen);
+  return fmt::format("{}|{}", word(result), normalised(seen.empty() ? shown(result, test) : seen));
+}
+
+std::string code_of(const Judged& run, const std::string& test) {
+  const auto its = run.record.cases.find(case_of(test));
+  return its == run.record.cases.end() ? "" : its->second.hash;
+}
+
 // What a test showed night by night, the newest first; of one code, and without what is unclear.
 class History {
  public:
-  History(const std::vector<const Run*>& runs, std::string test) : test_(std::move(test)) {
-    std::string hash;
+  // Without a hash of the newest code that is there.
+  History(const std::vector<const Run*>& runs, const std::string& test, std::string hash = "") {
     for (const Run* run : runs) {
-      const Row* row = row_of(run->judged, test_);
-      const auto its = run->judged.record.cases.find(case_of(test_));
-      if (row == nullptr || its == run->judged.record.cases.end()) continue;
-      if (hash.empty()) hash = its->second.hash;
-      if (its->second.hash != hash) break;
-      if (run->judged.record.find(test_) != nullptr && run->judged.record.find(test_)->has(key::tries))
-        has_rate_ = true;
+      const Row* row = row_of(run->judged, test);
+      const std::string code = code_of(run->judged, test);
+      if (row == nullptr || code.empty()) continue;
+      if (hash.empty()) hash = code;
+      if (code != hash) break;
+      const TestRecord* line = run->judged.record.find(test);
+      if (line == nullptr) continue;
+      has_rate_ = has_rate_ || line->has(key::tries);
       if (is_unconfirmed(run->judged.record, *row)) {
-        unconfirmed_.push_back(run);
+        ++unconfirmed_;
+        known_.insert(outcome_of(row->result, *line));
+        for (const TestRecord& again : run->judged.record.confirmations.at(test)) {
+          known_.insert(outcome_of(classify(row->kind, again), again));
+        }
       } else if (is_clear(*row)) {
-        shown_.push_back(std::string(word(row->result)) + "|" + normalised(seen_in(run->judged, *row)));
+        shown_.push_back(outcome_of(row->result, *line));
+        known_.insert(shown_.back());
+        results_.insert(row->result);
       }
-      if (shown_.size() + unconfirmed_.size() == kNights) break;
+      if (shown_.size() + unconfirmed_ == kNights) break;
     }
   }
+
+  bool has(const std::string& outcome) const { return known_.count(outcome) != 0; }
+
+  // Of a race: that one run shows it and the next does not is chance.
+  bool has(Result result) const {
+    const bool by_chance = result == Result::Reproduced || result == Result::Unseen;
+    return results_.count(result) != 0 ||
+           (by_chance && results_.count(Result::Reproduced) + results_.count(Result::Unseen) != 0);
+  }
+  bool is_empty() const { return results_.empty(); }
 
   // It was one thing, another, and the first again; or a repetition on one night was another. A race's rate is no such.
   bool is_flaky() const {
     if (has_rate_) return false;
-    if (!unconfirmed_.empty()) return true;
+    if (unconfirmed_ > 0) return true;
     for (size_t i = 0; i + kFewest <= shown_.size(); ++i) {
-      const auto other = std::find_if(shown_.begin() + static_cast<long>(i), shown_.end(),
-                                      [&](const std::string& one) { return one != shown_[i]; });
-      if (std::find(other, shown_.end(), shown_[i]) != shown_.end()) return true;
+      if (came_back(i)) return true;
     }
     return false;
   }
 
+  // What it shows in the newest run it had shown before it showed something else.
+  bool came_back() const { return !has_rate_ && !shown_.empty() && came_back(0); }
+
  private:
-  std::string test_;
+  bool came_back(size_t i) const {
+    const auto other = std::find_if(shown_.begin() + static_cast<long>(i), shown_.end(),
+                                    [&](const std::string& one) { return one != shown_[i]; });
+    return std::find(other, shown_.end(), shown_[i]) != shown_.end();
+  }
+
   std::vector<std::string> shown_;
-  std::vector<const Run*> unconfirmed_;
+  std::set<std::string> known_;  // These, and what repetitions showed.
+  std::set<Result> results_;
+  size_t unconfirmed_ = 0;
   bool has_rate_ = false;
 };
 
@@ -146,21 +210,11 @@ class Newspaper {
       : folder_(std::move(nights)), choice_(choice), background_(background) {}
 
   News write() {
-    std::vector<Night> nights = nights_below(folder_);
-    size_t tonight = 0;
-    if (!choice_.night.empty()) {
-      std::error_code error;
-      const auto is_it = [&](const Night& one) { return fs::equivalent(one.path, choice_.night, error); };
-      const auto found = std::find_if(nights.begin(), nights.end(), is_it);
-      if (found == nights.end()) {
-        throw Stop(Exit::Usage,
-                   fmt::format("{} is no gathered night below {}", visible(choice_.night), visible(folder_)));
-      }
-      tonight = static_cast<size_t>(found - nights.begin());
-    }
+    std::vector<Night> nights = nights_below(folder_, news_.head);
+    const size_t tonight = chosen(nights);
     news_.night = nights[tonight].name;
-    for (const std::string& lack : nights[tonight].lacks) news_.head.push_back("missing: " + visible(lack));
-    news_.is_whole = nights[tonight].lacks.empty();
+    for (const std::string& lack : nights[tonight].lacks) news_.head.push_back(visible(lack));
+    news_.is_whole = news_.head.empty();
     for (size_t i = tonight; i < nights.size(); ++i) read(nights[i]);
     if (tonight + 1 == nights.size()) {
       news_.head.emplace_back("there is no night before it to compare with");
@@ -174,6 +228,7 @@ class Newspaper {
       } else if (runs.front()->night == nights[tonight + 1].path) {
         news_.head.push_back(fmt::format("{} ran in {} and not tonight", runs.front()->judged.record.machine(),
                                          nights[tonight + 1].name));
+        news_.is_whole = false;
       }
     }
     for (auto& [fingerprint, issue] : issues_) news_.issues.push_back(std::move(issue));
@@ -181,6 +236,30 @@ class Newspaper {
   }
 
  private:
+  // By its folder, or by what it is called in news and below the folder of all nights.
+  size_t chosen(const std::vector<Night>& nights) const {
+    if (choice_.night.empty()) return 0;
+    std::error_code error;
+    const std::string below = folder_ + "/" + choice_.night;
+    const auto is_at = [&](const std::string& path) {
+      return fs::equivalent(path, choice_.night, error) || fs::equivalent(path, below, error);
+    };
+    std::vector<size_t> named;
+    for (size_t i = 0; i < nights.size(); ++i) {
+      if (is_at(nights[i].path)) return i;
+      if (nights[i].name == choice_.night || is_at(folder_ + "/" + nights[i].name)) named.push_back(i);
+    }
+    if (named.empty()) {
+      throw Stop(Exit::Usage, fmt::format("{} is no gathered night below {}; the newest is {}", visible(choice_.night),
+                                          visible(folder_), visible(nights.front().name)));
+    }
+    if (named.size() > 1) {
+      throw Stop(Exit::Usage, fmt::format("{} has more than one gathered night; name {} or {}", visible(choice_.night),
+                                          visible(nights[named[0]].path), visible(nights[named[1]].path)));
+    }
+    return named.front();
+  }
+
   void read(const Night& night) {
     std::vector<Record> records;
     for (Record& record : read_records_below(night.path)) {
@@ -247,7 +326,7 @@ class Newspaper {
     add_moves(news, earlier.front()->judged.record, now);
     for (const CaseChange& change : all.changes) take(news, change, runs, tonight.front()->judged);
     for (const Row& row : tonight.front()->judged.rows) {
-      if (!is_unconfirmed(now, row) || was_flaky(runs, row.test)) continue;
+      if (!is_unconfirmed(now, row) || is_known_flaky(runs, row)) continue;
       say_flaky(news, row, tonight.front()->judged, "another run of it tonight gave another result");
     }
     std::set<std::string> changed;
@@ -258,9 +337,71 @@ class Newspaper {
     for (const Row& then : earlier.front()->judged.rows) {
       const Row* row = row_of(tonight.front()->judged, then.test);
       if (row == nullptr || !is_clear(then) || is_clear(*row) || is_unconfirmed(now, *row)) continue;
-      news.lost.push_back(fmt::format("{}: {}: {}", row->test, word(row->verdict), row->seen));
+      news.lost.push_back(line_of(*row));
     }
+    add_uncompared(news, all, tonight, earlier);
     news_.machines.push_back(std::move(news));
+  }
+
+  // Tests with nothing to be compared with must not pass for unchanged: a line for each reason, once. What is red by
+  // tonight's own verdict is named, for nobody has seen that it was so before.
+  void add_uncompared(MachineNews& news, const Comparison& all, const std::vector<const Run*>& tonight,
+                      const std::vector<const Run*>& earlier) {
+    std::map<std::string, std::vector<std::string>> reasons;
+    std::map<std::pair<std::string, Verdict>, CaseChange> red;
+    for (const ComparedTest& one : all.tests) {
+      if (one.consequence != Consequence::Unknown) continue;
+      const Row *row = nullptr, *last = row_of(earlier.front()->judged, one.test);
+      const Run* run = nullptr;
+      for (size_t i = 0; i < tonight.size() && row == nullptr; ++i) {
+        run = tonight[i];
+        row = row_of(run->judged, one.test);
+      }
+      if (row == nullptr) {
+        if (last != nullptr && is_clear(*last)) reasons["not part of tonight's run"].push_back(one.test);
+        continue;
+      }
+      if (!is_clear(*row)) {  // What had a result is among the lost.
+        const bool is_new = last == nullptr && tone_of(row->verdict) == Tone::Error;
+        if (is_new && !is_unconfirmed(run->judged.record, *row)) news.lost.push_back(line_of(*row));
+        continue;
+      }
+      const History before(earlier, one.test, code_of(run->judged, one.test));
+      if (before.has(row->result)) continue;
+      const bool is_known = std::any_of(earlier.begin(), earlier.end(), [&](const Run* other) {
+        const Row* then = row_of(other->judged, one.test);
+        return then != nullptr && is_clear(*then);
+      });
+      const std::string why = !before.is_empty() ? visible(one.sentence)
+                              : is_known         ? "the code of the case has changed"
+                                                 : "no clear result before";
+      reasons[why].push_back(one.test);
+      if (tone_of(row->verdict) != Tone::Red) continue;
+      news.unexpected.push_back(line_of(*row));
+      if (row->verdict == Verdict::NewlyFixed) continue;
+      CaseChange& change = red[{row->case_id, row->verdict}];
+      change.case_id = row->case_id;
+      change.sentence = fmt::format("{}, and there is nothing to compare it with: {}", word(row->verdict), why);
+      change.tests.push_back(one.test);
+    }
+    for (const auto& [why, tests] : reasons) news.uncompared.push_back(counted(tests) + ": " + why);
+    for (const auto& [which, change] : red) add_issue(change, std::string(word(which.second)), tonight.front()->judged);
+  }
+
+  static std::string line_of(const Row& row) {
+    return fmt::format("{}: {}: {}", row.test, word(row.verdict), row.seen);
+  }
+
+  // "12 tests of a, b, c and 2 more cases"
+  static std::string counted(const std::vector<std::string>& tests) {
+    constexpr size_t kMost = 3;
+    std::set<std::string> cases;
+    for (const std::string& test : tests) cases.insert(case_of(test));
+    std::vector<std::string> names(cases.begin(), cases.end());
+    const size_t more = names.size() > kMost ? names.size() - kMost : 0;
+    names.resize(names.size() - more);
+    return fmt::format("{} test{} of {}{}", tests.size(), tests.size() == 1 ? "" : "s", fmt::join(names, ", "),
+                       more == 0 ? "" : fmt::format(" and {} more case{}", more, more == 1 ? "" : "s"));
   }
 
   // What runs below the cases, and is no release of LibTorch.
@@ -286,12 +427,20 @@ class Newspaper {
     }
   }
 
-  bool was_flaky(const std::vector<const Run*>& runs, const std::string& test) const {
+  // It was flaky before, and tonight it shows what it showed then: anything else is news of a flaky test too.
+  static bool is_known_flaky(const std::vector<const Run*>& runs, const Row& row) {
+    const Judged& tonight = runs.front()->judged;
     std::vector<const Run*> earlier;
     for (const Run* run : runs) {
       if (run->night != runs.front()->night) earlier.push_back(run);
     }
-    return History(earlier, test).is_flaky();
+    const TestRecord* line = tonight.record.find(row.test);
+    const History before(earlier, row.test, code_of(tonight, row.test));
+    const auto is_known = [&](const TestRecord& one) { return before.has(outcome_of(classify(row.kind, one), one)); };
+    if (line == nullptr || !before.is_flaky() || !is_known(*line)) return false;
+    const auto again = tonight.record.confirmations.find(row.test);
+    return again == tonight.record.confirmations.end() ||
+           std::all_of(again->second.begin(), again->second.end(), is_known);
   }
 
   // A change to and fro is said to be one, once.
@@ -299,10 +448,11 @@ class Newspaper {
     CaseChange plain = change;
     plain.tests.clear();
     for (const std::string& test : change.tests) {
-      const bool was = was_flaky(runs, test);
-      if (!was && !History(runs, test).is_flaky()) {
+      const Row* row = row_of(tonight, test);
+      if (row != nullptr && is_known_flaky(runs, *row)) continue;
+      if (row == nullptr || !History(runs, test).came_back()) {
         plain.tests.push_back(test);
-      } else if (const Row* row = row_of(tonight, test); !was && row != nullptr) {
+      } else {
         say_flaky(news, *row, tonight, "this result, another, and this one again within a week");
       }
     }
@@ -377,8 +527,11 @@ size_t quiet(const News& news) {
       std::count_if(news.machines.begin(), news.machines.end(), [](const MachineNews& one) { return !one.is_news(); }));
 }
 
-std::array<std::pair<const char*, const std::vector<std::string>&>, 2> lists_of(const MachineNews& one) {
-  return {{{"flaky now", one.flaky}, {"not judged tonight", one.lost}}};
+std::array<std::pair<const char*, const std::vector<std::string>&>, 4> lists_of(const MachineNews& one) {
+  return {{{"not as documented or expected, and nothing to compare with", one.unexpected},
+           {"flaky now", one.flaky},
+           {"not judged tonight", one.lost},
+           {"nothing to compare with", one.uncompared}}};
 }
 
 // For Markdown's code, in which nothing else has a meaning.
@@ -423,10 +576,16 @@ std::string as_markdown(const News& news) {
     if (fits) text += part;
     if (!fits) ++left_out;
   };
-  for (const std::string& line : news.head) add(fmt::format("* {}\n", line));
+  for (const std::string& line : news.head) add(fmt::format("* {}\n", escaped(line)));
   for (const MachineNews& one : news.machines) {
     if (!one.is_news()) continue;
     std::string part = "\n#" + as_markdown(one.comparison);
+    if (one.comparison.changes.empty()) {  // Else it would say that nothing was judged.
+      part = fmt::format("\n## {}\n", escaped(one.comparison.head.front()));
+      for (size_t i = 1; i < one.comparison.head.size(); ++i) {
+        part += fmt::format("* {}\n", escaped(one.comparison.head[i]));
+      }
+    }
     for (const auto& [title, lines] : lists_of(one)) {
       if (!lines.empty()) part += fmt::format("\n## {}\n\n", title);
       for (const std::string& line : lines) part += fmt::format("* `{}`\n", without_ticks(line));
@@ -444,7 +603,9 @@ Json as_json(const News& news) {
                         {"changed", one.comparison.head},
                         {"changes", as_json(one.comparison).at("changes")},
                         {"flaky", one.flaky},
-                        {"not_judged", one.lost}});
+                        {"not_judged", one.lost},
+                        {"not_compared", one.uncompared},
+                        {"unexpected", one.unexpected}});
   }
   return {{"night", news.night},
           {"before", news.before},
@@ -456,9 +617,8 @@ Json as_json(const News& news) {
 Exit exit_for(const News& news) {
   if (!news.issues.empty()) return Exit::Changed;
   const auto any = [&](const auto& is_so) { return std::any_of(news.machines.begin(), news.machines.end(), is_so); };
-  if (!news.is_whole || news.machines.empty() || any([](const MachineNews& one) { return !one.lost.empty(); })) {
-    return Exit::Inconclusive;
-  }
+  const auto is_open = [](const MachineNews& one) { return !one.lost.empty() || !one.uncompared.empty(); };
+  if (!news.is_whole || news.machines.empty() || any(is_open)) return Exit::Inconclusive;
   return any([](const MachineNews& one) { return !one.comparison.changes.empty(); }) ? Exit::NewlyFixed
                                                                                      : Exit::AsExpected;
 }

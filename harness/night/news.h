@@ -19,21 +19,26 @@ struct MachineNews {
   Comparison comparison;  // With what changed alone; its head begins with what changed of the machine.
   bool moved = false;     // The machine changed.
   std::vector<std::string> flaky;
-  std::vector<std::string> lost;  // Had a clear result the last time, and have none tonight.
+  std::vector<std::string> lost;        // Had a clear result the last time, and have none tonight.
+  std::vector<std::string> uncompared;  // How many tests have nothing to be compared with, a line for each reason.
+  std::vector<std::string> unexpected;  // Those of them that are red by tonight's own verdict.
 
-  bool is_news() const { return moved || !lost.empty() || !flaky.empty() || !comparison.changes.empty(); }
+  bool is_news() const {
+    return moved || !lost.empty() || !flaky.empty() || !uncompared.empty() || !unexpected.empty() ||
+           !comparison.changes.empty();
+  }
 };
 
 struct News {
   std::string night, before;      // As their folders are called.
-  std::vector<std::string> head;  // What is missing of the night, and what ran for the first time.
+  std::vector<std::string> head;  // What is missing of the nights, and what ran for the first time or not any more.
   bool is_whole = true;           // Nothing is missing, and there is something to compare all of it with.
   std::vector<MachineNews> machines;
   std::vector<NewsIssue> issues;  // Of what hurts.
 };
 
 struct NewsChoice {
-  std::string night;  // A gathered folder; "": the newest.
+  std::string night;  // A gathered folder, or what it is called below that of all nights; "": the newest.
   bool since_good = false;
 };
 

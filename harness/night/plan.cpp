@@ -68,7 +68,8 @@ bool NightTask::is_of(const Json& environment) const {
   const bool is_gpu = gpu == kNone ? its.empty() : its.find(lower_case(gpu)) != std::string::npos;
   const std::string broken = text_at(environment, "break");
   return is_gpu && text_at(environment, "release") == release && text_at(environment, "shard") == shard_words() &&
-         (broken.empty() || broken == word(Break::Nothing)) && axis_of(environment).empty();
+         (broken.empty() || broken == word(Break::Nothing)) && given_variables(environment).empty() &&
+         chosen_in_words(environment).empty();
 }
 
 NightPlan Tier::plan() const {
@@ -112,15 +113,6 @@ Tier read_tier(const std::string& root, const std::string& name) {
   }
   plan_from(as_json(tier.plan()), place);  // Throws where two tasks are the same.
   return tier;
-}
-
-std::vector<std::string> tier_names(const std::string& root) {
-  std::vector<std::string> names;
-  const toml::table matrix = parse_toml(matrix_path(root));
-  if (const toml::table* tiers = matrix["tier"].as_table()) {
-    for (const auto& [key, value] : *tiers) names.emplace_back(key.str());
-  }
-  return names;
 }
 
 Json as_json(const NightPlan& plan) {

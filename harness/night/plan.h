@@ -35,7 +35,6 @@ struct Tier {
 
 // Throws Stop(Usage) where ci/matrix.toml has no such tier or what it says is wrong.
 Tier read_tier(const std::string& root, const std::string& name);
-std::vector<std::string> tier_names(const std::string& root);
 
 // [{"task","release","gpu","label","shard","record","command"}, …], numbered from 1.
 Json as_json(const NightPlan& plan);

@@ -91,6 +91,12 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
     if (part.end != "complete") {
       lacks.push_back(fmt::format("shard {} did not come to its end{}", part.where("shard"),
                                   part.end.empty() ? "" : ": " + part.end));
+      continue;
+    }
+    const auto lost = std::find_if(part.plan.begin(), part.plan.end(),
+                                   [&](const std::string& test) { return part.find(test) == nullptr; });
+    if (lost != part.plan.end()) {
+      lacks.push_back(fmt::format("shard {} is called complete, and {} has not run", part.where("shard"), *lost));
     }
   }
   // The plan of all shards, as each of them knows it: what a lost one had to run is not run, rather than gone. Where
@@ -102,6 +108,11 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
     if (by_shard.count(shard) == 0) lacks.push_back(fmt::format("shard {}/{} is missing", shard, of));
   }
   if (!all.empty()) whole.plan = all;
+  if (whole.plan.empty()) lacks.emplace_back("no shard has a plan, so what should have run is not known");
+  if (lacks.empty()) {  // All shards are there, and none of them was to run this.
+    const auto lost = std::find_if_not(whole.plan.begin(), whole.plan.end(), is_planned);
+    if (lost != whole.plan.end()) lacks.push_back(*lost + " is in no shard's plan");
+  }
   const auto by_case = [](const std::string& a, const std::string& b) { return case_of(a) < case_of(b); };
   std::stable_sort(whole.plan.begin(), whole.plan.end(), by_case);
   std::vector<TestRecord> tests = whole.tests;

@@ -151,10 +151,13 @@ int main(int argc, char** argv) {
   std::array<char, 16> uuid{};
   call("cuDeviceGetUuid_v2", uuid.data(), device);
   Nvml nvml;
-  std::string mig;
+  std::string mig, unlike;
   unsigned others = 0;
   const int asked = context_only ? 1 : count;
   for (int i = 0; i < asked; ++i) {
+    std::array<char, 256> model{};
+    call("cuDeviceGetName", model.data(), static_cast<int>(model.size()), i);
+    if (std::string(model.data()) != name.data()) unlike = model.data();
     const Handle handle = nvml.device(i);
     if (handle == nullptr) continue;
     if (const std::string its = nvml.mig(handle); mig != "on" && !its.empty()) mig = its;
@@ -167,6 +170,7 @@ int main(int argc, char** argv) {
                       {"driver", nvml.driver_version()},
                       {"cuda_driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
                       {"mig", mig},
+                      {"unlike", unlike},
                       {"others", others}};
   for (int i = 0; i < asked; ++i) {
     const std::string wrong = run_kernel(i, context_only);

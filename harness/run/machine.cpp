@@ -35,6 +35,7 @@ Machine ask_machine(const Places& places) {
   machine.cuda_driver = text("cuda_driver");
   machine.reason = text("reason");
   machine.mig = text("mig");
+  machine.unlike = text("unlike");
   machine.others = number("others");
   machine.health = text("canary");
   const bool makes_sense = machine.health == "ok"     ? seen.code == 0 && machine.gpus > 0

@@ -14,6 +14,7 @@ struct Machine {
   std::string health;                      // "ok" of all GPUs, "none" (no GPU), or what went wrong.
   std::string reason;                      // Why there is no GPU.
   std::string mig;                         // "on" or "off"; "" where NVML does not say.
+  std::string unlike;                      // The name of another GPU, of another model than the first; "" if none is.
   int others = 0;                          // Processes of others that compute on these GPUs.
 
   bool answers() const { return health == "ok"; }

@@ -1,7 +1,7 @@
 // Stands in for libcuda.so.1 and libnvidia-ml.so.1, as far as the canary and the recorder's tests call them. Variables
 // say what is wrong: FAKE_INIT is what cuInit returns, FAKE_GPUS how many there are (2), FAKE_BROKEN the one that runs
-// no kernel, FAKE_MIG the one that is divided, FAKE_OTHERS how many processes compute on each, FAKE_LOADS a library
-// that another thread is loading while a call fails.
+// no kernel, FAKE_MIG the one that is divided, FAKE_UNLIKE the one of another model, FAKE_OTHERS how many processes
+// compute on each, FAKE_LOADS a library that another thread is loading while a call fails.
 //
 // It has captures, the driver's log of calls that fail, and, for whoever loads it as libcupti.so too, CUPTI; built with
 // FAKE_OLD it is a driver before R575, without the log. FAKE_COST is how many nanoseconds more work takes where a
@@ -305,7 +305,10 @@ int cuLogsRegisterCallback(LogCallback callback, void* own, void** handle) {
 
 int cuDeviceGetCount(int* count) { return *count = number("FAKE_GPUS", 2), 0; }
 int cuDeviceGet(int* device, int i) { return *device = i, 0; }
-int cuDeviceGetName(char* name, int size, int) { return std::snprintf(name, static_cast<size_t>(size), "Fake"), 0; }
+int cuDeviceGetName(char* name, int size, int device) {
+  const bool is_unlike = device == number("FAKE_UNLIKE", -1);
+  return std::snprintf(name, static_cast<size_t>(size), "%s", is_unlike ? "Other" : "Fake"), 0;
+}
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 9 : 0, 0; }
 int cuDeviceGetUuid_v2(char* uuid, int device) { return std::memset(uuid, device, 16), 0; }

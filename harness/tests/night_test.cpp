@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "harness/night/gather.h"
 #include "harness/night/news.h"
@@ -25,6 +26,8 @@ struct FakeTask {
   std::map<std::string, std::string> seen = {{"Reproduces", "D"}, {"ReproducesTwice", "D"}};
   std::vector<std::string> plan = {}, whole = {};  // Where it is another than what was seen.
   std::vector<std::string> again = {};             // What Reproduces saw when it was run again.
+  std::map<std::string, int> rates = {};           // Hits of a race, of ten tries.
+  Json more = Json::object();                      // Of the environment.
 
   std::vector<Json> lines() const {
     Json names = Json::array(), ids = Json::array();
@@ -43,8 +46,14 @@ struct FakeTask {
                                                {"shard", shard},
                                                {"volatile", {{"run", run}, {"started", started}}}}),
                              planned, fake_case(names, {{"case", id}, {"hash", hash}})};
+    all.front().update(more);
     for (const auto& [name, what] : seen) {
       all.push_back(line_of(id, name, what));
+      if (const auto hits = rates.find(name); hits != rates.end()) {
+        all.back() = {
+            {"test", id + "." + name}, {"ending", "exited"}, {"code", hits->second > 0 ? 0 : 1},
+            {"hits", hits->second},    {"tries", 10},        {"ended", hits->second > 0 ? "passed" : "failed"}};
+      }
       if (name != "Reproduces") continue;
       for (size_t i = 0; i < again.size(); ++i) {
         all.push_back(line_of(id, name, again[i]));
@@ -68,6 +77,14 @@ struct FakeTask {
   static Json line_of(const std::string& id, const std::string& name, const std::string& what) {
     const bool good = what == "D";
     if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // Not a word.
+    if (what == "SIGSEGV") return {{"test", id + "." + name}, {"ending", "signal"}, {"code", 11}};
+    if (name.rfind("Fix", 0) == 0) {
+      return {{"test", id + "." + name},
+              {"ending", "exited"},
+              {"code", good ? 0 : 1},
+              {"ended", good ? "passed" : "failed"},
+              {"assertions", good ? Json::array() : Json::array({"c.cpp:1: " + what})}};
+    }
     return {{"test", id + "." + name},
             {"ending", "exited"},
             {"code", good ? 0 : 1},
@@ -201,9 +218,55 @@ TEST_F(Nights, NameWhatIsMissing) {
                               HasSubstr("other.jsonl is of no task of the plan: 2.6.0, NVIDIA A100, shard 1/1")));
   EXPECT_FALSE(fs::exists(out + "/2.6.0"));
   fs::remove_all(from);
-  EXPECT_EQ(gather().code, 2) << "no folder at all";
+  const std::string before = text_of(out + "/night.json");
+  const Said nowhere = gather();
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_TRUE(nowhere.is_one_line()) << nowhere.out;
+  EXPECT_THAT(nowhere.out, HasSubstr("from is no folder; a job whose machines may leave no record at all makes it"));
+  EXPECT_EQ(text_of(out + "/night.json"), before) << "a slip of the pen replaces nothing";
   fs::create_directories(from);
   EXPECT_EQ(gather().code, 6);
+  EXPECT_NE(text_of(out + "/night.json"), before) << "a night of which nothing is left is one";
+}
+
+TEST_F(Nights, ARunWithAnotherLibraryIsNotTheTask) {
+  newest().write(from + "/a.jsonl");
+  FakeTask chosen;
+  chosen.more = {{"cuda_runtime_by", "preload"}};
+  chosen.write(from + "/b.jsonl");
+  const Said said = gather();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing"),
+                              HasSubstr("b.jsonl is of no task of the plan: 2.6.0, NVIDIA H200, CUDA runtime 12")));
+}
+
+TEST_F(Nights, ShardsThatAreCalledCompleteAndLackATestAreNotTheWholeRun) {
+  matrix("[tier.night]\nreleases = ['2.6.0']\ngpus = { H200 = 'sm_90' }\nshards = 2\n");
+  ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
+  FakeTask one, two;
+  one.whole = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late", "c2.Reproduces", "c2.ReproducesTwice"};
+  one.plan = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late"};
+  one.shard = "1/2";
+  two.whole = one.whole;
+  two.shard = "2/2";
+  two.run = "r2";
+  const auto merged = [&] {
+    one.write(from + "/1.jsonl");
+    two.write(from + "/2.jsonl");
+    fs::remove(record());
+    return recapture("merge " + record() + " " + from + "/1.jsonl " + from + "/2.jsonl");
+  };
+  const Said lost = merged();
+  EXPECT_EQ(lost.code, 6) << lost.out;
+  EXPECT_THAT(lost.out, HasSubstr("shard 1/2 is called complete, and c1.Late has not run"));
+  EXPECT_EQ(recapture("show " + record()).code, 6);
+  one.plan.clear();
+  const Said unplanned = merged();
+  EXPECT_EQ(unplanned.code, 6) << unplanned.out;
+  EXPECT_THAT(unplanned.out, HasSubstr("c1.Late is in no shard's plan"));
+  const Said night = gather();
+  EXPECT_EQ(night.code, 6) << night.out;
+  EXPECT_THAT(night.out, HasSubstr("2.6.0-h200-1of2: c1.Late is in no shard's plan"));
 }
 
 TEST_F(Nights, KeepACutRunAndNameIt) {
@@ -367,6 +430,155 @@ TEST_F(Nights, NewsAreSaidOnce) {
   EXPECT_EQ(news("--since good").code, 1) << "of what was good it has changed";
   night("2026-01-05");
   EXPECT_EQ(news("--night '" + folder + "/nights/2026-01-03'").out, said.out) << "an earlier night as it was";
+  EXPECT_EQ(news("--night 2026-01-03").out, said.out) << "as news itself calls it";
+}
+
+TEST_F(Nights, WhatCannotBeComparedIsSaidOnceAndItsFailuresAreNews) {
+  FakeTask task;
+  task.seen["FixIt"] = "D";
+  night("2026-01-01", task);
+  task.hash = "i";
+  night("2026-01-02", task);
+  const Said edited = news();
+  EXPECT_EQ(edited.code, 6) << edited.out;
+  EXPECT_THAT(edited.out, AllOf(HasSubstr("nothing to compare with\n  3 tests of c1: the code of the case has changed"),
+                                HasSubstr("nothing new on 1 of 2 machines")));
+  EXPECT_THAT(news("--markdown").out,
+              AllOf(HasSubstr("## nothing to compare with\n\n* `3 tests of c1: the code"), Not(HasSubstr("0 judged"))));
+  night("2026-01-03", task);
+  EXPECT_EQ(news().code, 0);
+  task.hash = "j";
+  task.seen["FixIt"] = "it is wrong";
+  night("2026-01-04", task);
+  const Said broken = news();
+  EXPECT_EQ(broken.code, 1) << broken.out;
+  EXPECT_THAT(broken.out, HasSubstr("and nothing to compare with\n  c1.FixIt: fix fails: c.cpp:1: it is wrong\n"));
+  const Json issues = parse_json(news("--issue").out);
+  ASSERT_THAT(issues, SizeIs(1));
+  EXPECT_EQ(issues[0].at("title"), "c1: fix fails");
+  EXPECT_EQ(parse_json(news("--json").out).at("machines")[1].at("not_compared"),
+            Json({"3 tests of c1: the code of the case has changed"}));
+  night("2026-01-05", task);
+  EXPECT_EQ(news().code, 0) << "once";
+  task.seen["ReproducesLate"] = "D";
+  night("2026-01-06", task);
+  const Said added = news();
+  EXPECT_EQ(added.code, 6) << added.out;
+  EXPECT_THAT(added.out, HasSubstr("  1 test of c1: no clear result before\n"));
+  task.seen.erase("ReproducesLate");
+  night("2026-01-07", task);
+  const Said removed = news();
+  EXPECT_EQ(removed.code, 6) << removed.out;
+  EXPECT_THAT(removed.out, HasSubstr("  1 test of c1: not part of tonight's run\n"));
+  night("2026-01-08", task);
+  EXPECT_EQ(news().code, 0);
+}
+
+TEST_F(Nights, ARaceThatCrashesIsNewsAndOneThatIsNotSeenIsNone) {
+  const auto race = [&](const std::string& name, int hits) {
+    FakeTask task;
+    task.seen["ReproducesAtRate"] = "SIGSEGV";
+    if (hits >= 0) task.rates["ReproducesAtRate"] = hits;
+    night(name, task);
+    return news();
+  };
+  race("2026-01-01", 3);
+  EXPECT_EQ(race("2026-01-02", 0).code, 0);
+  const Said crashed = race("2026-01-03", -1);
+  EXPECT_EQ(crashed.code, 1) << crashed.out;
+  EXPECT_THAT(crashed.out, AllOf(HasSubstr("new failures"), HasSubstr("it crashes\n    c1 (ReproducesAtRate)")));
+  EXPECT_EQ(race("2026-01-04", -1).code, 0) << "once";
+  EXPECT_EQ(race("2026-01-05", 2).code, 0);
+}
+
+TEST_F(Nights, AFlakyTestThatShowsSomethingElseIsNews) {
+  night("2026-01-01");
+  night("2026-01-02", that_saw("E"));
+  night("2026-01-03");
+  night("2026-01-04");
+  night("2026-01-05", that_saw("SIGSEGV"));
+  const Said said = news();
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("new failures"), HasSubstr("c1 (Reproduces)")));
+  night("2026-01-06", that_saw("SIGSEGV"));
+  EXPECT_EQ(news().code, 0) << "once";
+  night("2026-01-07", that_saw("E"));
+  EXPECT_EQ(news().code, 0) << "which it has shown before";
+  FakeTask unclear = that_saw("E");
+  unclear.again = {"E", "F"};
+  night("2026-01-08", unclear);
+  EXPECT_THAT(news().out, HasSubstr("c1.Reproduces: another run of it tonight")) << "F is something else";
+}
+
+TEST_F(Nights, ANightInWhichEverythingDiedIsTheNewest) {
+  night("2026-01-01");
+  night("2026-01-02");
+  fs::remove_all(from);
+  fs::create_directories(from);
+  EXPECT_EQ(gather("nights/dead").code, 6);
+  const Said said = news();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("dead, since 2026-01-02\n2.6.0-h200-1of1 is missing: no record of it\n"),
+                              HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-02 and not tonight")));
+}
+
+TEST_F(Nights, AReleaseThatDoesNotRunAnyMoreIsNoGreenNight) {
+  night("2026-01-01");
+  matrix("[tier.night]\nreleases = ['2.15.0']\ngpus = { H200 = 'sm_90' }\n");
+  ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
+  night("2026-01-02");
+  const Said said = news();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-01 and not tonight"));
+  night("2026-01-03");
+  EXPECT_EQ(news().code, 0) << "once";
+}
+
+TEST_F(Nights, WhatAGatheringLeftBehindIsNoNight) {
+  night("2026-01-01");
+  night("2026-01-02", that_saw("E"));
+  const Said right = news();
+  EXPECT_EQ(right.code, 1);
+  const std::string last = folder + "/nights/2026-01-02";
+  for (const char* left : {".before", ".partial"}) fs::copy(last, last + left, fs::copy_options::recursive);
+  EXPECT_EQ(news().out, right.out);
+  fs::remove_all(last);
+  fs::remove_all(last + ".partial");
+  const Said gone = news();
+  EXPECT_EQ(gone.code, 6) << gone.out;
+  EXPECT_THAT(gone.out, AllOf(HasSubstr("2026-01-01\n"), HasSubstr("2026-01-02 is not there: `recapture gather` was"),
+                              HasSubstr("2026-01-02.before is left; gather it again")));
+}
+
+TEST_F(Nights, AFolderThatMayNotBeReadHidesNoNight) {
+  night("2026-01-01");
+  night("2026-01-02", that_saw("E"));
+  const std::string other = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
+  if (shell(other + command("--version")).code != 0) GTEST_SKIP() << "another user cannot start this program";
+  std::vector<std::string> closed;
+  for (int i = 0; i < 20; ++i) closed.push_back(fmt::format("{}/nights/{}", folder, i));  // Some come before a night.
+  for (const std::string& one : closed) {
+    fs::create_directories(one);
+    fs::permissions(one, fs::perms::none);
+  }
+  const Said said = shell(other + command("news '" + folder + "/nights' --night 2026-01-02"));
+  for (const std::string& one : closed) fs::permissions(one, fs::perms::owner_all);
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2026-01-02, since 2026-01-01"), HasSubstr("c1 (Reproduces)"),
+                              HasSubstr("/nights/7: cannot read it: Permission denied")));
+}
+
+TEST_F(Nights, ARunWithAnotherRuntimeIsNotComparedWithThoseWithoutOne) {
+  night("2026-01-01");
+  night("2026-01-02");
+  FakeTask chosen = that_saw("E");
+  chosen.more = {{"cuda_runtime_by", "preload"}};
+  chosen.started = "2026-01-02T12:00:00Z";
+  chosen.write(folder + "/nights/2026-01-02/2.6.0/nvidia-h200.cuda-12.jsonl");
+  const Said said = news();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0, NVIDIA H200, CUDA runtime 12: its first night"),
+                              Not(HasSubstr("c1 (Reproduces)"))));
 }
 
 TEST_F(Nights, ATestThatWasNotJudgedForANightIsComparedWithTheOneBefore) {
@@ -416,7 +628,15 @@ TEST_F(Nights, NewsOfWhatNobodyGatheredAreALineAndACode) {
   night("2026-01-01");
   const Said elsewhere = news("--night '" + folder + "'");
   EXPECT_EQ(elsewhere.code, 2);
-  EXPECT_THAT(elsewhere.out, HasSubstr("is no gathered night below"));
+  EXPECT_THAT(elsewhere.out, AllOf(HasSubstr("is no gathered night below"), HasSubstr("the newest is 2026-01-01")));
+  fs::create_directories(folder + "/nights/2026-01-03");
+  for (const char* name : {"a", "b"}) {
+    fs::copy(folder + "/nights/2026-01-01", folder + "/nights/2026-01-03/" + name, fs::copy_options::recursive);
+  }
+  const Said both = news("--night 2026-01-03");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.out, HasSubstr("2026-01-03 has more than one gathered night; name "));
+  EXPECT_EQ(news("--night 2026-01-03/a").code, 0) << "and nothing has changed";
   std::ofstream(folder + "/nights/2026-01-01/night.json") << "{}";
   const Said torn = news();
   EXPECT_EQ(torn.code, 2);
@@ -444,7 +664,7 @@ TEST_F(Nights, ANightThatIsNotWholeIsNeverNoNews) {
   EXPECT_EQ(gather("nights/2026-01-02").code, 6);
   const Said said = news();
   EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("missing: 2.6.0-h200-1of1 is missing"),
+  EXPECT_THAT(said.out, AllOf(HasSubstr("\n2.6.0-h200-1of1 is missing: no record of it\n"),
                               HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-01 and not tonight")));
 }
 

@@ -126,6 +126,9 @@ TEST_F(Processes, TheCanaryAsksEveryGpu) {
   EXPECT_EQ(well.value("compute_capability", ""), "9.0");
   EXPECT_EQ(well.value("mig", ""), "off");
   EXPECT_EQ(well.value("others", 0), 2) << "one on each";
+  EXPECT_EQ(well.value("unlike", "?"), "");
+  EXPECT_EQ(canary("FAKE_UNLIKE=1").second.value("unlike", ""), "Other");
+  EXPECT_EQ(canary("FAKE_UNLIKE=1").second.value("gpu", ""), "Fake");
   EXPECT_EQ(canary("FAKE_MIG=1").second.value("mig", ""), "on");
   EXPECT_EQ(canary("FAKE_BROKEN=1").second.value("canary", ""), "GPU 1: cuLaunchKernel 700");
   EXPECT_EQ(canary("FAKE_BROKEN=1").first, 1);
@@ -150,6 +153,16 @@ TEST_F(Processes, OthersOnTheGpuAndADividedGpuAreSaidAndRecorded) {
   const Record seen = read_record(record());
   EXPECT_EQ(seen.where("mig"), "on");
   EXPECT_EQ(seen.environment.at("volatile").at("others"), 2);
+}
+
+TEST_F(Processes, GpusOfTwoModelsAreNotOfOneRecord) {
+  script("build/canary", R"(echo '{"gpus":2,"gpu":"G","driver":"1","canary":"ok","unlike":"H"}')");
+  const Said said = run("rude.ControlHolds --gpu 0,1");
+  EXPECT_EQ(said.code, 2) << said.out;
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_THAT(said.out,
+              HasSubstr("a record is of one kind of GPU, and here are G and H; --gpu or CUDA_VISIBLE_DEVICES chooses"));
+  EXPECT_FALSE(std::filesystem::exists(record()));
 }
 
 TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
