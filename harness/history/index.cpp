@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,19 +52,6 @@ constexpr std::chrono::seconds kLongestTransaction{1};
 int64_t ns_of(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
 
 int64_t now_ns() { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-std::string run_ids(const Json& environment) {
-  const auto found = environment.find("volatile");
-  if (found == environment.end() || !found->is_object()) return "";
-  std::string ids = text_at(*found, "run");
-  if (const auto shards = found->find("shards"); shards != found->end() && shards->is_array()) {
-    ids.clear();
-    for (const Json& shard : *shards) {
-      if (shard.is_object()) ids += (ids.empty() ? "" : "\n") + text_at(shard, "run");
-    }
-  }
-  return ids;
-}
 
 int64_t hash_number(std::string_view text) { return static_cast<int64_t>(std::stoull(hash_of(text), nullptr, 16)); }
 
@@ -377,9 +365,10 @@ void Index::put(const std::string& path, const Stamp& stamp, const Record& recor
     seen.push_back({number_of(id), number_of(lines), its.rates});
     numbers += fmt::format("{}{}", numbers.empty() ? "" : " ", seen.back().id);
   }
-  Statement& put_file = statements_->put_file(
-      path, stamp.size, stamp.modified_ns, stamp.changed_ns, stamp.inode, "", number_of(environment.dump()),
-      started(record.environment), record.where("revision"), run_ids(record.environment), number_of(numbers));
+  Statement& put_file =
+      statements_->put_file(path, stamp.size, stamp.modified_ns, stamp.changed_ns, stamp.inode, "",
+                            number_of(environment.dump()), started(record.environment), record.where("revision"),
+                            fmt::format("{}", fmt::join(run_ids(record.environment), "\n")), number_of(numbers));
   int64_t file = 0;
   while (put_file.step()) file = put_file.number(0);
   for (const auto& [id, lines, rates] : seen) statements_->put_seen(id, file, lines, rates).run();
@@ -457,6 +446,8 @@ std::vector<std::string> Index::tests_of(const std::string& case_id) {
   }
   return {tests.begin(), tests.end()};
 }
+
+size_t Index::size_of(const Part& part) { return numbers_in(text_of(part.lines)).size(); }
 
 CaseRecord Index::record_of(const Part& part, const std::string& test) {
   const auto is_left_out = [&](const std::string& id) {

@@ -76,6 +76,8 @@ class Index {
   std::vector<std::string> tests_of(const std::string& case_id);
   // Of those runs that planned or ran it.
   std::vector<Part> parts_of(const std::string& case_id);
+  // How many lines it has of the case.
+  size_t size_of(const Part& part);
   // Without the revision.
   const Json& environment_of(const Run& run) { return json(run.environment); }
   // The case alone, or of it one test and all Controls. judge_record() gives the same rows of it as of the whole

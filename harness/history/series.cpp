@@ -1,6 +1,7 @@
 #include "harness/history/series.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <tuple>
 
@@ -22,9 +23,10 @@ bool is_turn(const Showing& a, const Showing& b) {
   return !same_outcome(a, b) && !(by_chance(a) && by_chance(b));
 }
 
-// What the driver and the runtime may differ by, and nothing else.
+// What the driver and the release's own runtime may differ by, and nothing else.
 std::string place_of(const Json& environment) {
-  return text_at(environment, "release") + "|" + text_at(environment, "gpu") + "|" + axis_of(environment);
+  return text_at(environment, "release") + "|" + text_at(environment, "gpu") + "|" + given_variables(environment) +
+         chosen_in_words(environment);
 }
 
 // "" for what has no words, or none that say anything.
@@ -60,6 +62,11 @@ std::vector<Difference> differences(Index& index, const Shown& before, const Sho
   return all;
 }
 
+// "2.15" means all releases of that line.
+bool is_of(const std::string& release, const std::string& wanted) {
+  return wanted.empty() || release == wanted || release.rfind(wanted + ".", 0) == 0;
+}
+
 bool comes_before(const Series& a, const Series& b) {
   const auto release = [](const Series& one) { return text_at(one.machine, "release"); };
   if (a.test != b.test) return a.test < b.test;
@@ -73,8 +80,8 @@ bool comes_before(const Series& a, const Series& b) {
   return rest(a) < rest(b);
 }
 
-// What is on file twice: a copy, and a shard that a merged record has too.
-void keep_one_of_each_run(std::vector<Part>& parts, const std::map<int64_t, std::string>& kinds) {
+// What is on file twice: a copy, and a shard that a merged record has too. Of a copy that was cut the whole counts.
+void keep_one_of_each_run(Index& index, std::vector<Part>& parts, const std::map<int64_t, std::string>& kinds) {
   using Id = std::pair<std::string_view, std::string_view>;  // On a kind of machine.
   const auto ids_of = [&](const Part& part) {
     const std::string& ids = part.run->ids;
@@ -86,19 +93,23 @@ void keep_one_of_each_run(std::vector<Part>& parts, const std::map<int64_t, std:
     }
     return all;
   };
-  std::map<Id, std::pair<size_t, const Run*>> owners;  // By how many shards it holds.
+  std::map<Id, const Part*> owners;
   for (const Part& part : parts) {
     const auto ids = ids_of(part);
     for (const Id& id : ids) {
-      auto& owner = owners[id];
-      if (owner.first < ids.size()) owner = {ids.size(), part.run};
+      const auto [owner, is_first] = owners.emplace(id, &part);
+      if (is_first) continue;
+      const Part& other = *owner->second;
+      const std::pair its(index.size_of(other), ids_of(other).size()), ours(index.size_of(part), ids.size());
+      if (its < ours) owner->second = &part;
     }
   }
-  const auto is_another = [&](const Part& part) {
+  std::vector<Part> kept;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(kept), [&](const Part& part) {
     const auto ids = ids_of(part);
-    return std::any_of(ids.begin(), ids.end(), [&](const Id& id) { return owners.at(id).second != part.run; });
-  };
-  parts.erase(std::remove_if(parts.begin(), parts.end(), is_another), parts.end());
+    return std::all_of(ids.begin(), ids.end(), [&](const Id& id) { return owners.at(id) == &part; });
+  });
+  parts = std::move(kept);
 }
 
 // Outcomes, turns and rates, from the runs.
@@ -154,8 +165,7 @@ bool Histories::wants(const Run& run) {
     const bool has_gpu =
         wanted_.gpu.empty() ||
         (wanted_.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted_.gpu)) != std::string::npos);
-    known->second = !is_broken && has_gpu &&
-                    (wanted_.release.empty() || text_at(environment, "release") == wanted_.release) &&
+    known->second = !is_broken && has_gpu && is_of(text_at(environment, "release"), wanted_.release) &&
                     (wanted_.driver.empty() || text_at(environment, "driver") == wanted_.driver);
   }
   return known->second && (wanted_.since.empty() || run.started >= wanted_.since);
@@ -200,7 +210,7 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
     const auto [kind, is_new] = kinds.emplace(part.run->environment, "");
     if (is_new) kind->second = kind_of_machine(index_.environment_of(*part.run));
   }
-  keep_one_of_each_run(parts, kinds);
+  keep_one_of_each_run(index_, parts, kinds);
   std::vector<Series> all;
   for (const std::string& test : tests.empty() ? index_.tests_of(case_id) : tests) {
     std::map<std::string, Series> by_machine;

@@ -10,16 +10,8 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMost = 5;  // Outcomes and turns that are told; JSON has all.
-
-std::string short_line(const std::string& text) {
-  constexpr size_t kWidth = 96;
-  std::string line = visible(text.substr(0, text.find('\n')));
-  if (line.size() <= kWidth) return line;
-  size_t end = kWidth - 3;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
-  return line.substr(0, end) + "...";
-}
+constexpr size_t kMost = 5;    // Outcomes and turns that are told; JSON has all.
+constexpr size_t kWidth = 96;  // Of what was seen.
 
 // Of a run the day, and where several are of one day the time.
 class When {
@@ -74,7 +66,7 @@ std::string how_often(const Series& series, const Outcome& outcome, const When& 
 // Of two outcomes with one result also what tells them apart.
 std::string outcome_words(const Showing& showing, const Showing& other) {
   std::string words(word(showing.row.result));
-  if (showing.row.result == other.row.result) words += fmt::format(" ({})", short_line(showing.signature));
+  if (showing.row.result == other.row.result) words += fmt::format(" ({})", cut(showing.signature, kWidth));
   return words;
 }
 
@@ -104,7 +96,7 @@ std::string series_text(const Series& series) {
     text += fmt::format("    {:<12} {:<14} {}\n", word(newest.row.result), i == 0 ? word(newest.row.verdict) : "",
                         how_often(series, outcome, when));
     const bool is_told = newest.is_rate && !newest.row.seen.empty();  // By the rate.
-    if (const std::string seen = short_line(newest.row.seen); !seen.empty() && !is_told) {
+    if (const std::string seen = cut(newest.row.seen, kWidth); !seen.empty() && !is_told) {
       text += fmt::format("    {:<27} {}\n", "", seen);
     }
   }

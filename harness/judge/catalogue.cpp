@@ -183,4 +183,9 @@ std::vector<CitedSource> read_sources(const std::string& root) {
   return sources;
 }
 
+std::string cited_id(const Json& source) {
+  const std::string document = text_at(source, "document");
+  return document == "upstream" ? text_at(source, "heading") : document;
+}
+
 }  // namespace recapture

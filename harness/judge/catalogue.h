@@ -58,4 +58,7 @@ struct CitedSource {
 };
 std::vector<CitedSource> read_sources(const std::string& root);
 
+// The id of what a case cites: an upstream thread goes by its number, a document by its name with a heading.
+std::string cited_id(const Json& source);
+
 }  // namespace recapture

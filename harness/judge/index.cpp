@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <unordered_set>
 
+#include "harness/judge/verdict.h"
 #include "harness/record/file.h"
 #include "harness/record/visible.h"
 
@@ -27,10 +27,19 @@ std::string plan_line(const std::string& path) {
   return second.rfind(R"({"plan")", 0) == 0 ? second : "";
 }
 
+bool is_unavailable(const TestRecord& test) { return classify(kind_of_id(test.id()), test) == Result::Unavailable; }
+
+bool has_available(const std::string& path, const std::set<std::string>& tests) {
+  const Record record = read_tests(path, tests);
+  return std::any_of(record.tests.begin(), record.tests.end(),
+                     [&](const TestRecord& test) { return tests.count(test.id()) != 0 && !is_unavailable(test); });
+}
+
 // Reads those of one kind of machine that count, from the newest on.
 void take_newest(std::vector<Head> heads, Newest& newest) {
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
-  std::unordered_set<std::string> known;     // Tests that a newer record has a line of.
+  std::unordered_set<std::string> known;     // Tests that no older record can have news of.
+  std::set<std::string> unavailable;         // Tests that newer records have lines of, and no result.
   std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
   for (const Head& head : heads) {
     const std::string line = plan_line(head.path);
@@ -39,16 +48,31 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
       continue;
     }
     const Json plan = try_parse_json(line).value_or(Json());
-    const auto has_it = [&](const Json& test) { return test.is_string() && known.count(test.get<std::string>()) != 0; };
+    std::set<std::string> open;  // What it planned of these.
+    const auto has_line = [&](const Json& test) {
+      if (!test.is_string()) return false;
+      const auto id = test.get<std::string>();
+      if (unavailable.count(id) != 0) open.insert(id);
+      return known.count(id) + unavailable.count(id) != 0;
+    };
     const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
-                             std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_it);
-    if (nothing_new && !known.empty()) {
-      plans_without_news.insert(line);
+                             std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_line);
+    if (nothing_new && known.size() + unavailable.size() != 0 && (open.empty() || !has_available(head.path, open))) {
+      if (open.empty()) plans_without_news.insert(line);
       ++newest.left_out;
       continue;
     }
     newest.records.push_back(read_record(head.path));
-    for (const TestRecord& test : newest.records.back().tests) known.insert(test.id());
+    const Record& record = newest.records.back();
+    for (const TestRecord& test : record.tests) {
+      const bool can_be = !record.where("gpu").empty() || record.cases.at(test.case_id()).needs.gpus == 0;
+      if (is_unavailable(test) && can_be && known.count(test.id()) == 0) {
+        unavailable.insert(test.id());
+      } else {
+        known.insert(test.id());
+        unavailable.erase(test.id());
+      }
+    }
   }
 }
 
@@ -66,6 +90,29 @@ Json environment_of(const std::string& path) {  // read_record() finds the words
 std::string started(const Json& environment) {
   const auto found = environment.find("volatile");
   return found != environment.end() && found->is_object() ? visible(text_at(*found, "started")) : "";
+}
+
+std::vector<std::string> run_ids(const Json& environment) {
+  const auto found = environment.find("volatile");
+  if (found == environment.end() || !found->is_object()) return {};
+  std::vector<std::string> ids;
+  const auto add = [&](const Json& run) {
+    if (std::string id = text_at(run, "run"); !id.empty()) ids.push_back(std::move(id));
+  };
+  if (const auto shards = found->find("shards"); shards != found->end() && shards->is_array()) {
+    std::for_each(shards->begin(), shards->end(), add);
+  } else {
+    add(*found);
+  }
+  return ids;
+}
+
+bool counts_first(const Json& environment, std::set<std::string>& counted) {
+  const auto ids = run_ids(environment);
+  const bool is_first =
+      std::none_of(ids.begin(), ids.end(), [&](const std::string& id) { return counted.count(id) != 0; });
+  counted.insert(ids.begin(), ids.end());
+  return is_first;
 }
 
 void sort_by_time(std::vector<Record>& records) {

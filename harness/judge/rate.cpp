@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "harness/case/events.h"
@@ -165,19 +166,27 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
     std::string started;
     RateRun run;
   };
-  std::map<std::pair<std::string, std::string>, std::vector<Found>> by_kind;  // Test and kind of machine.
+  struct Counted {
+    std::vector<Found> found;
+    std::set<std::string> ids;
+  };
+  std::map<std::pair<std::string, std::string>, Counted> by_kind;  // Test and kind of machine.
   std::map<std::string, std::string> names;
   for (const Record& record : records) {
     const std::string kind = kind_of_machine(record.environment);
     names[kind] = record.machine();
     for (const TestRecord& test : record.tests) {
-      if (const auto run = rate_run(record, test, rules)) {
-        by_kind[{test.id(), kind}].push_back({started(record.environment), *run});
+      const auto run = rate_run(record, test, rules);
+      if (!run) continue;
+      Counted& counted = by_kind[{test.id(), kind}];
+      if (counts_first(record.environment, counted.ids)) {
+        counted.found.push_back({started(record.environment), *run});
       }
     }
   }
   std::vector<RatePool> pools;
-  for (auto& [where, found] : by_kind) {
+  for (auto& [where, counted] : by_kind) {
+    std::vector<Found>& found = counted.found;
     std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.started < b.started; });
     RatePool pool{where.first, names.at(where.second), {}};
     for (const Found& one : found) pool.runs.push_back(one.run);

@@ -58,7 +58,7 @@ std::string words_of(const std::vector<RateRun>& runs);
 // (beside which others may have run), what is stale and what contradicts itself.
 std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules);
 
-// All that records have of rates, by test, in the order of releases.
+// All that records have of rates, by test, in the order of releases. A run that is on file twice counts once.
 std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules);
 
 // The 97.5 % point of Student's t (Abramowitz and Stegun 26.7.5), within 0.001 from 4 degrees of freedom on.

@@ -1,6 +1,7 @@
 #include "harness/judge/suggest.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,6 +10,7 @@
 #include "harness/case/pattern.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -134,12 +136,33 @@ std::vector<std::string> named(const std::string& word, const Names& names) {
   return found;
 }
 
-void require_known_release(const std::string& root, const std::string& release) {
+std::string meant_release(const std::string& word, const std::vector<std::string>& known) {
+  if (contains(known, word)) return word;
+  const std::string wanted = without_local(word);
+  std::string meant = word;
+  for (const std::string& release : known) {
+    if (!is_version(release) || (release != wanted && release.rfind(wanted + ".", 0) != 0)) continue;
+    if (meant == word || older(meant, release)) meant = release;
+  }
+  return meant;
+}
+
+std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others) {
+  std::vector<std::string> sorted(others.begin(), others.end());
+  std::sort(sorted.begin(), sorted.end(), [](const std::string& a, const std::string& b) {
+    return is_version(a) && is_version(b) ? older(a, b) : is_version(a) > is_version(b);
+  });
+  const std::string word = visible(release);
+  return fmt::format("there are no records of {} below {}{}{}; `ci/suite {}` makes one", word, visible(folder),
+                     sorted.empty() ? "" : ", but of ", visible(fmt::format("{}", fmt::join(sorted, ", "))), word);
+}
+
+std::string known_release(const std::string& root, const std::string& word) {
   std::vector<std::string> known = read_matrix(root);
   known.insert(known.end(), {"cuda12", "cuda13"});
-  if (!contains(known, release)) {
-    throw Stop(Exit::Usage, no_such("release", release, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));
-  }
+  const std::string meant = meant_release(word, known);
+  if (contains(known, meant)) return meant;
+  throw Stop(Exit::Usage, no_such("release", word, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));
 }
 
 }  // namespace recapture

@@ -1,5 +1,6 @@
 // What a user meant: words that name families, cases and tests, and for a word that names nothing those that are near.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,14 @@ std::vector<std::string> named(const std::string& word, const Names& names);
 // "cases/sync/".
 std::string last_part(std::string path);
 
-// Throws Stop(Usage) with the nearest if neither ci/matrix.toml nor the builds without LibTorch have such a release.
-void require_known_release(const std::string& root, const std::string& release);
+// The release that is meant of those that are known: "2.6.0" by "2.6", the newest that begins so, and by "2.6.0+cu124",
+// as torch.__version__ has it. The word itself where it is known or means none.
+std::string meant_release(const std::string& word, const std::vector<std::string>& known);
+
+// "there are no records of 2.9.1 below reports, but of 2.6.0 and 2.11.0; `ci/suite 2.9.1` makes one".
+std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
+
+// The one that is meant of ci/matrix.toml and of the builds without LibTorch. Throws Stop(Usage) with the nearest.
+std::string known_release(const std::string& root, const std::string& word);
 
 }  // namespace recapture

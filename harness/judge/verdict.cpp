@@ -161,6 +161,7 @@ std::string contradiction_at_exit(Kind kind, const TestRecord& test) {
 std::string_view word(Result result) { return kResults.at(static_cast<size_t>(result)); }
 std::string_view word(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).word; }
 Tone tone_of(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).tone; }
+bool is_surprise(Verdict verdict) { return tone_of(verdict) == Tone::Red || tone_of(verdict) == Tone::Error; }
 
 const std::vector<ClassifyRow>& classify_rows() { return kClassify; }
 const std::vector<JudgeRow>& judge_rows() { return kJudge; }
@@ -172,7 +173,7 @@ std::optional<Result> result_from(std::string_view word) {
 }
 
 std::string contradiction(Kind kind, const TestRecord& test) {
-  if (test.has("contradiction")) return test.text("contradiction");
+  if (std::string words = test.text("contradiction"); !words.empty()) return words;
   const std::string ending = test.ending(), ended = test.text(key::ended);
   if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
   if (ending == "exited") return contradiction_at_exit(kind, test);

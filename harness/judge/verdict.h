@@ -55,6 +55,7 @@ enum class Tone {
 std::string_view word(Result result);
 std::string_view word(Verdict verdict);
 Tone tone_of(Verdict verdict);
+bool is_surprise(Verdict verdict);  // Red or an error: a run repeats it to confirm it, and names it at its end.
 std::optional<Result> result_from(std::string_view word);
 
 // In words where the parts of a test's line cannot all be true: the exit status or the signal, GoogleTest's result,

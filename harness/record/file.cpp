@@ -9,11 +9,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "harness/record/exit.h"
 
 namespace recapture {
+namespace fs = std::filesystem;
 
 std::string contents_of(const std::string& path) {
   const auto cannot = [&](const std::string& why) {
@@ -56,6 +58,8 @@ std::string unpacked_contents_of(const std::string& path) {
     stream.avail_out = static_cast<uInt>(buffer.size());
     result = inflate(&stream, Z_NO_FLUSH);
     text.append(buffer.data(), buffer.size() - stream.avail_out);
+    // What was added to a packed file is packed by itself.
+    if (result == Z_STREAM_END && stream.avail_in > 0) result = inflateReset(&stream);
   }
   inflateEnd(&stream);
   if (result != Z_STREAM_END) throw Stop(Exit::Usage, fmt::format("{}: cannot unpack it: it is damaged or cut", path));
@@ -82,6 +86,31 @@ void write_file(const std::string& path, const std::string& text) {
   file << text;
   file.close();
   if (!file) throw Stop(Exit::Infrastructure, path + ": cannot write it");
+}
+
+void replace_output(const std::string& path, const std::string& text, size_t first_bytes, const std::string& kind) {
+  std::error_code error;
+  const auto there = fs::status(path, error);
+  if (fs::is_directory(there)) throw Stop(Exit::Usage, path + " is a folder; --output takes a file");
+  if (fs::exists(there)) {
+    std::string begin(first_bytes, '\0');
+    const bool is_file = fs::is_regular_file(there);  // To open a pipe may take for ever.
+    if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(first_bytes));
+    if (!is_file || (fs::file_size(path, error) > 0 && begin != text.substr(0, first_bytes))) {
+      throw Stop(Exit::Usage, fmt::format("{} is there and is no {}; --output does not overwrite it", path, kind));
+    }
+  }
+  const std::string part = path + ".part";
+  errno = 0;
+  std::ofstream file(part, std::ios::binary);
+  file << text;
+  file.close();
+  const int wrong = errno == 0 ? EIO : errno;
+  if (file) fs::rename(part, path, error);
+  if (file && !error) return;
+  const std::string why = file ? error.message() : std::strerror(wrong);
+  fs::remove(part, error);
+  throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, why));
 }
 
 }  // namespace recapture

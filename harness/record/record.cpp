@@ -104,7 +104,10 @@ void take_line(Record& record, const Json& line) {
     if (line.contains("whole")) record.whole_plan = tests_in(line.at("whole"));
   } else if (line.contains("case")) {
     const CaseInfo info = CaseInfo::from(line);
-    record.cases[info.id] = info;
+    const auto [known, is_new] = record.cases.emplace(info.id, info);
+    if (known->second.hash != info.hash) {
+      throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
+    }
   } else if (line.contains("test")) {
     take_test(record, line);
   } else if (line.contains("end")) {
@@ -316,6 +319,15 @@ Record read_record(const std::string& path) {
   Record record = read_lines(path, [](std::string_view) { return true; });
   note_what_is_missing(record);
   return record;
+}
+
+Record read_tests(const std::string& path, const std::set<std::string>& tests) {
+  return read_lines(path, [&](std::string_view line) {
+    constexpr std::string_view kStart = R"({"test":")";
+    if (line.substr(0, kStart.size()) != kStart) return true;
+    const std::string_view rest = line.substr(kStart.size());
+    return tests.count(std::string(rest.substr(0, rest.find('"')))) != 0;
+  });
 }
 
 bool is_record_name(const std::string& path) {

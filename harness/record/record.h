@@ -11,6 +11,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -138,6 +139,9 @@ Record read_record(const std::string& path);
 // All records below a folder, sorted by path.
 std::vector<std::string> records_below(const std::string& folder);
 std::vector<Record> read_records_below(const std::string& folder);
+
+// The same without all other tests' lines, and without a word of what is missing.
+Record read_tests(const std::string& path, const std::set<std::string>& tests);
 
 // Of all records below a folder the environments, plans, cases, and those tests that have a rate.
 std::vector<Record> read_rates_below(const std::string& folder);

@@ -61,6 +61,14 @@ std::string visible(std::string_view text) {
   return shown;
 }
 
+std::string cut(const std::string& text, size_t most) {
+  std::string line = visible(text.substr(0, text.find('\n')));
+  if (line.size() <= most) return line;
+  size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
+  return line.substr(0, end) + "...";
+}
+
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : visible(text)) {

@@ -97,8 +97,8 @@ bool RecordWriter::is_blank() const {
 }
 
 // Of this process: no process that it forks has a part in it, and none outlives it. The kernel drops it whenever this
-// process closes the file after reading it, so it is taken again before each write. A file system without locks is no
-// reason not to run.
+// process closes the file after reading it, so it is taken again then and before each write. A file system without
+// locks is no reason not to run.
 void RecordWriter::lock() const {
   struct flock whole {};
   whole.l_type = F_WRLCK;

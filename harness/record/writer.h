@@ -36,10 +36,11 @@ class RecordWriter {
   void write_all(Lines lines, Wait wait = Wait::ForTheDisk);
   // Whether no line of a record is there yet, and nothing else either.
   bool is_blank() const;
+  // Once more, as whoever has read the record must. Throws Stop(Usage) if another has it now.
+  void lock() const;
 
  private:
   RecordWriter(int fd, std::string path);
-  void lock() const;
   off_t end_of_whole_lines() const;
   int fd_;
   std::string path_;

@@ -228,10 +228,10 @@ std::string new_run_id() {
 }  // namespace
 
 std::string cache_folder() {
-  if (std::string own = variable("RECAPTURE_CACHE"); !own.empty()) return own;
-  const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
-  if (xdg.empty() && home.empty()) return "";
-  return (xdg.empty() ? home + "/.cache" : xdg) + "/recapture";
+  const std::string own = variable("RECAPTURE_CACHE"), xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  if (own.empty() && xdg.empty() && home.empty()) return "";
+  // Tests have a folder of their own, from which a relative path leads elsewhere.
+  return fs::absolute(!own.empty() ? own : (xdg.empty() ? home + "/.cache" : xdg) + "/recapture").string();
 }
 
 std::string revision_of(const std::string& tree) {

@@ -53,9 +53,10 @@ std::vector<std::string> built_releases(const Places& places) {
   return releases;
 }
 
-void require_release(const Places& places, const std::string& release) {
+std::string named_release(const Places& places, const std::string& word) {
   const auto built = built_releases(places);
-  if (std::find(built.begin(), built.end(), release) == built.end()) require_known_release(places.root, release);
+  const std::string meant = meant_release(word, built);
+  return std::find(built.begin(), built.end(), meant) == built.end() ? known_release(places.root, word) : meant;
 }
 
 std::map<std::string, std::string> libtorch_variables(const std::string& site) {

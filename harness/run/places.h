@@ -24,8 +24,9 @@ struct Places {
 // others.
 std::vector<std::string> built_releases(const Places& places);
 
-// Throws Stop(Usage) with the nearest if cases are not built for such a release and ci/matrix.toml has none.
-void require_release(const Places& places, const std::string& release);
+// The release that a word means of those that cases are built for, or else of ci/matrix.toml. Throws Stop(Usage) with
+// the nearest.
+std::string named_release(const Places& places, const std::string& word);
 
 // The variables that make the case binaries load the LibTorch in `site` (its site-packages folder) instead of the one
 // they were built against. Empty for none. Throws Stop(Infrastructure) if there is none.

@@ -44,8 +44,7 @@ std::string chosen_release(const Places& places, const std::string& wanted) {
     throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
-  require_release(places, wanted);
-  return wanted;
+  return named_release(places, wanted);
 }
 
 constexpr size_t kMostBesideAGpu = 8;  // The driver makes contexts one at a time: more at once gain nothing.
@@ -180,11 +179,17 @@ void Run::make_plan() {
 
 void Run::ask_around() {
   rules_ = rules_of(places_.root, options_.demands);
+  record_.hold();
   see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   machine_ = ask_machine(places_);
   stop_if_interrupted();
   if (machine_.gpus > 0 && !machine_.answers()) {
     throw Stop(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
+  }
+  if (!machine_.unlike.empty()) {
+    throw Stop(Exit::Usage, fmt::format("a record is of one kind of GPU, and here are {} and {}; --gpu or "
+                                        "CUDA_VISIBLE_DEVICES chooses, such as --gpu 0",
+                                        machine_.gpu, machine_.unlike));
   }
   if (rules_.demands.gpu && machine_.gpus == 0) {
     throw Stop(Exit::Infrastructure, "a GPU is required, but there is none: " + machine_.reason);
@@ -281,7 +286,7 @@ size_t Run::confirmations_before(const std::string& id) const {
 // Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
 bool Run::asks_for_confirmation(const Row& row, const TestRecord& line) const {
   if (options_.broken != Break::Nothing || line.ending() == "not started") return false;
-  if (surprises(row)) return true;
+  if (is_surprise(row.verdict)) return true;
   Record here;
   here.environment = environment_;
   const Expectation* expected = find_expectation(rules_.expectations, row.test, here);
@@ -493,8 +498,6 @@ Finished Run::go() {
 }
 
 }  // namespace
-
-bool surprises(const Row& row) { return tone_of(row.verdict) == Tone::Red || tone_of(row.verdict) == Tone::Error; }
 
 Finished run(const Places& places, const RunOptions& options) { return Run(places, options).go(); }
 

@@ -44,9 +44,6 @@ struct Pace {
   double context_s = 0;  // For a bare context at the same width; 0: not measured.
 };
 
-// What a run repeats to confirm it, and names at its end.
-bool surprises(const Row& row);
-
 // The record that a run wrote, read again and judged as every record is.
 struct Finished {
   Record record;

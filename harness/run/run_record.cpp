@@ -24,6 +24,7 @@ RunRecord::RunRecord(const RunOptions& options)
   writer_.emplace(RecordWriter::append(path_));
   if (go_on_ && writer_->is_blank()) return;
   before_ = read_record(path_);
+  hold();
   if (!go_on_ && was_complete()) throw Stop(Exit::Usage, path_ + " is complete; there is nothing to resume");
   if (before_->plan.empty() && (!go_on_ || !before_->tests.empty())) {
     throw Stop(Exit::Usage, path_ + " has no plan, so nobody knows what is left to run; start a new run");

@@ -29,6 +29,12 @@ class RunRecord {
   bool was_complete() const { return before_ && before_->end == "complete"; }
   const std::string& path() const { return path_; }
 
+  // To be called where records were read, of which it may be one, and before anything is asked that takes time. Throws
+  // Stop(Usage) if another run has it meanwhile.
+  void hold() const {
+    if (writer_) writer_->lock();
+  }
+
   // That what was begun is of this plan, and of cases as they are built now. Throws Stop(Usage) if not.
   void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const;
 

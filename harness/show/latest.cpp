@@ -6,10 +6,11 @@
 namespace recapture {
 namespace {
 
-// How much a result is worth: a stale one says more than none, and less than any other.
+// How much a result is worth: a stale one says more than none, and less than any other. What the test showed before it
+// went missing is not what there is now.
 int worth(const Row& row) {
   if (!row.ran) return 0;
-  if (row.result == Result::Unavailable) return 1;
+  if (row.result == Result::Unavailable && row.verdict != Verdict::Missing) return 1;
   return row.verdict == Verdict::Stale ? 2 : 3;
 }
 

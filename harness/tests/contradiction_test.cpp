@@ -68,6 +68,7 @@ TEST(Contradiction, IsInconclusiveInWords) {
       {"FixIt", {{"ending", "vanished"}}, "ended by 'vanished'"},
       {"FixIt", {{"ending", "signal"}, {"code", SIGKILL}, {"ended", nullptr}}, "which no fault raises"},
       {"FixIt", {{"contradiction", "it ended twice"}}, "it ended twice"},
+      {"FixIt", {{"contradiction", ""}, {"code", 1}}, "it said that it passed, and its process exited with 1"},
       {"FixIt", {{"ended", "skipped"}, {"code", 77}}, "it said that it was skipped, and not why"},
       {"FixIt", with(failed, {{"skipped", "nothing here"}}), "it said that it was skipped, and that it failed"},
       {"FixIt", with(failed, {{"inapplicable", "no member"}}), "it said that it was skipped, and that it failed"},

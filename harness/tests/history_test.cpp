@@ -45,7 +45,7 @@ struct Night {
   std::string run = {};  // "" is one of its own.
   bool complete = true;
   size_t tests = 4;  // How many it came to.
-  Json volatile_more = Json::object();
+  Json volatile_more = Json::object(), more = Json::object();
 
   std::vector<std::string> lines() const {
     Json about = {{"run", run.empty() ? day + driver + gpu + broken + shard : run}, {"started", day + "T03:00:00Z"}};
@@ -64,6 +64,7 @@ struct Night {
                                        {{"case", id}, {"hash", hash}, {"documented", "900"}, {"nature", "race"}}),
                              test_line(id + ".Control", control)};
     Json documented = test_line(reproduces, seen == "900");
+    all.front().update(more);
     documented.update({{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"volatile", {{"seconds", hits}}}});
     Json race = test_line(rate, hits > 0);
     race.update({{"hits", hits}, {"tries", 100}, {"stopping", "100 captures"}});
@@ -232,6 +233,40 @@ TEST_F(History, CountsARunOnceAndNoneThatWasBrokenOnPurpose) {
   const Json all = json("c.Reproduces");
   EXPECT_EQ(all[0]["runs"], 2);
   EXPECT_EQ(all[0]["newest"]["record"], nights + "/merged.jsonl");
+}
+
+TEST_F(History, OfACopyThatWasCutTheWholeCounts) {
+  Night night;
+  night.day = day(0);
+  night.run = "one";
+  write(night, "b.jsonl");
+  night.complete = false;
+  night.tests = 1;
+  write(night, "a.jsonl");
+  write(night, "c.jsonl");
+  // Even where the copy is of a merged record, which has more of other cases.
+  night.volatile_more = {{"shards", {{{"run", "one"}}, {{"run", "two"}}}}};
+  write(night, "d.jsonl");
+  const Json all = json("c.Reproduces");
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0]["runs"], 1);
+  EXPECT_EQ(all[0]["newest"]["record"], nights + "/b.jsonl");
+}
+
+// A runtime that was chosen makes another column: its runs follow on none of the release's own.
+TEST_F(History, JoinsNoRunsWithAChosenRuntimeToThoseWithout) {
+  Night night;
+  night.day = day(0);
+  write(night);
+  night.day = day(1);
+  night.runtime = "13.2";
+  night.seen = "905";
+  const auto changes = [&] { return json("c.Reproduces").back()["changes"]; };
+  write(night);
+  EXPECT_THAT(changes(), SizeIs(1)) << "of the release's own";
+  night.more = {{"cuda_runtime_by", "preload"}};
+  write(night);
+  EXPECT_THAT(changes(), IsEmpty());
 }
 
 TEST_F(History, KnowsTestsThatTheTreeHasNoLongerAndTheNearestToAnUnknownOne) {

@@ -144,6 +144,18 @@ TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
   const Json line = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
   EXPECT_EQ(refusal(known + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"), "");
 
+  for (const size_t depth : {30U, 31U, 32U}) {  // In its line a culprit is one deeper.
+    const std::string culprit = "{\"a\":" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+    seen.events = {{"culprit", culprit}};
+    const Json deeper = line_of({"c.Control", "fork", "", ""}, seen, Anonymous());
+    EXPECT_EQ(refusal(known + deeper.dump() + "\n"), "") << depth;
+    EXPECT_EQ(deeper.contains("culprit"), depth < 32) << depth;
+  }
+  for (const char* two : {"{},{}", "{}],[{}", ""}) {
+    seen.events = {{"culprit", two}};
+    EXPECT_FALSE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit")) << two;
+  }
+
   for (const char* at : {"5", "{\"a\":-1}", "[18446744073709551615,\"x\",1.5]", "null"}) {
     seen.events = {{"culprit", std::string("{\"api\":\"cuX\",\"at\":") + at + "}"}, {"culprit_log", "cuX"}};
     const Json culprit = line_of({"c.Control", "fork", "", "/none"}, seen, Anonymous()).at("culprit");

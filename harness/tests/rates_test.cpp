@@ -169,6 +169,21 @@ TEST(Pools, HaveTheRunsOfOneKindOfMachineAndOneCode) {
   EXPECT_EQ(pools[1].runs.size(), 1U);
 }
 
+TEST(Pools, CountARunOnceHoweverOftenItIsOnFile) {
+  const auto of_run = [](const char* run, int hits, const Json& more = Json::object()) {
+    Record record = night("1", hits);
+    record.environment["volatile"]["run"] = run;
+    record.environment["volatile"].update(more);
+    return record;
+  };
+  const Json shards = {{"shards", {{{"run", "two"}}, {{"run", "three"}}}}};
+  const auto pools = rate_pools({of_run("one", 7), of_run("one", 7), of_run("merged", 8, shards), of_run("three", 9),
+                                 of_run("four", 9), night("1", 3), night("1", 3)},
+                                {});
+  ASSERT_EQ(pools.size(), 1U);
+  EXPECT_EQ(pools[0].runs.size(), 5U) << "without an id nobody can tell";
+}
+
 // One run says that a race was seen, or nothing.
 TEST(Unseen, IsInsufficientDataAndNeverGreenOrFixed) {
   const Row row = judge_record(night("1", 0), {}).front();

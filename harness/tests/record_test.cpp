@@ -132,6 +132,21 @@ TEST_F(RecordFile, PackedByGzipIsReadLikeAnyOther) {
   }
 }
 
+// As `gzip >>`, bgzip and pigz leave it.
+TEST_F(RecordFile, PackedInSeveralPiecesIsReadToItsEnd) {
+  write("r.jsonl", {"a", "b"});
+  const std::string packed = path("r.jsonl.gz");
+  const auto run = [](const std::string& line) { ASSERT_EQ(std::system(line.c_str()), 0) << line; };
+  run("head -n 4 '" + path() + "' | gzip >'" + packed + "'; tail -n +5 '" + path() + "' | gzip >>'" + packed + "'");
+  const Record record = read_record(packed);
+  EXPECT_EQ(record.tests.size(), 4U);
+  EXPECT_EQ(record.end, "complete");
+  std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 9);
+  EXPECT_THROW(read_record(packed), Stop) << "the last piece is cut";
+  run("head -n 4 '" + path() + "' | gzip >'" + packed + "'; tail -n +5 '" + path() + "' >>'" + packed + "'");
+  EXPECT_THROW(read_record(packed), Stop) << "what follows is no piece";
+}
+
 // Every prefix of a record is a record or is refused with file and line; none is read as more than it holds.
 TEST_F(RecordFile, EveryPrefixIsReadOrRefused) {
   write("whole.jsonl", {"a"});
@@ -158,6 +173,11 @@ TEST_F(RecordFile, IsRefusedWithFileAndLineWhereItIsCorrupt) {
   EXPECT_THAT(error_of(head + "{\"test\":\"a.Control\"}\n"), HasSubstr("a test before its case"));
   const std::string known = head + info("a").to_json().dump() + "\n" + test("a.Control").dump() + "\n";
   EXPECT_THAT(error_of(known + test("a.Control").dump() + "\n"), HasSubstr("the same test twice"));
+  CaseInfo other = info("a");
+  other.hash = "today's";
+  EXPECT_THAT(error_of(known + other.to_json().dump() + "\n"),
+              HasSubstr("r.jsonl:4: not a line of a record: it has case 'a' twice, of different code"));
+  EXPECT_EQ(error_of(known + info("a").to_json().dump() + "\n"), "");
   EXPECT_THAT(error_of(head + "[1,2]\n"), HasSubstr("r.jsonl:2"));
   for (const char* format : {"3", "0", "\"2\""}) {
     EXPECT_THAT(error_of("{\"recapture\":" + std::string(format) + "}\n"),

@@ -180,6 +180,26 @@ TEST_F(Resumed, TwiceAtOnceTheSecondSaysSo) {
   EXPECT_EQ(verdicts(record()).size(), 3U);
 }
 
+// To read a record drops the lock on it, and before the first line both would ask the canary and all cases.
+TEST_F(Resumed, TheSecondSaysSoWhileTheFirstStillAsks) {
+  const std::string canary = folder + "/build/canary", tests = " twofold.ControlHolds twofold.FixHolds";
+  for (const std::string& path : {record(), folder + "/reports/2.15.0/host.jsonl"}) {
+    recapture("run --record " + path + tests);
+    const std::string whole = text_of(path);
+    std::ofstream(path, std::ios::trunc) << whole.substr(0, whole.rfind("{\"test\""));
+    fs::remove(cases + "/twofold.begun");
+    const std::string begun = stop_in(canary, "true");
+    Background first(command("run --resume " + path), folder + "/out");
+    meet(begun, O_RDONLY);
+    fs::rename(canary + ".real", canary);
+    const Said second = recapture("run --resume " + path);
+    EXPECT_EQ(second.code, 2) << second.out;
+    EXPECT_THAT(second.out, HasSubstr("another run is writing this record"));
+    EXPECT_EQ(first.end_by(SIGINT), 130);
+    EXPECT_EQ(recapture("run --resume " + path).code, 0);
+  }
+}
+
 TEST_F(Resumed, ALockEndsWithItsProcess) {
   const std::string begun = pipe(".begun"), tests = " twofold.ControlHolds twofold.FixWaits";
   pipe(".go");  // Nobody writes there: the test is under way until it is killed.
