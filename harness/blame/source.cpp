@@ -32,11 +32,26 @@ bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view p) { return text.find(p) != text.npos; });
 }
 
+// "python3.11", and not somebody's own "python_model".
+bool is_interpreter(std::string_view name) {
+  return begins(name, {"python"}) && name.find_first_not_of("0123456789.", 6) == name.npos;
+}
+
+// Those that may lie anywhere go by their names, which must not be the beginning of a name that somebody gives his own,
+// such as libcustom_ops.so or libtorch_extension.so.
 bool is_library(std::string_view module) {
+  const std::string_view name = base_name(module);
   return begins(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
-         has(module, {"/site-packages/", "/dist-packages/", "/lib/python3"}) ||
-         begins(base_name(module), {"python", "libpython", "libstdc++", "libgcc_s", "libffi", "libtorch", "libc10",
-                                    "libcu", "libnv", "libnccl"});
+         has(module, {"/site-packages/", "/dist-packages/", "/lib/python3"}) || is_interpreter(name) ||
+         begins(name, {"libpython",        "libstdc++",       "libgcc_s",      "libffi",
+                       "libtorch.",        "libtorch_cpu",    "libtorch_cuda", "libtorch_global_deps",
+                       "libtorch_nvshmem", "libtorch_python", "libc10.",       "libc10_cuda",
+                       "libcuda.",         "libcudart",       "libcublas",     "libcudnn",
+                       "libcufft",         "libcufile",       "libcupti",      "libcurand",
+                       "libcusolver",      "libcusparse",     "libcutensor",   "libnccl",
+                       "libnvJitLink",     "libnvToolsExt",   "libnvblas",     "libnvidia-",
+                       "libnvjpeg",        "libnvperf",       "libnvrtc",      "libnvshmem",
+                       "libnvtx"});
 }
 
 bool is_python_library(std::string_view file) {

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
 #include "harness/judge/index.h"
+#include "harness/judge/suggest.h"
 #include "harness/judge/version.h"
 #include "harness/record/file.h"
 #include "harness/record/output.h"
@@ -225,12 +224,23 @@ std::string system_name() {
   return "Linux";
 }
 
+// What everybody can read of the tree. A user who is called by one of its words, such as nvidia, is not told by it.
+std::string everybodys_words(const Background& background, const Bundle& bundle) {
+  std::string text = as_text(background.catalogue);
+  for (const BundleFile& file : bundle.files) text += file.text + "\n";
+  for (const CitedSource& source : background.sources) text += source.title + " " + source.url + "\n";
+  for (const Change& change : background.changes) text += change.what + "\n";
+  return text;
+}
+
 // The lines that a stranger may read: what a program prints may name a place that no rule foresees.
-std::string public_lines(const std::string& text, const std::vector<std::string>& known) {
+std::string public_lines(const std::string& text, const Story& story) {
+  const std::vector<std::string> versions = versions_in(story.record);
+  const std::string everybodys = everybodys_words(story.background, story.bundle);
   std::string kept;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (private_parts(line, known).empty()) kept += line + "\n";
+    if (private_parts(line, versions, everybodys).empty()) kept += line + "\n";
   }
   return kept;
 }
@@ -272,7 +282,7 @@ Verification verify(const Places& places, const Options& options, const Story& s
     const std::string line = std::string("run.sh") + (*words == '\0' ? "" : " ") + words;
     const auto [status, printed] = stranger.script(words, deadline);
     if (status == claimed) {
-      if (*words == '\0') result.printed = public_lines(end_of(printed), versions_in(story.record));
+      if (*words == '\0') result.printed = public_lines(end_of(printed), story);
       continue;
     }
     const bool same_torch = alone || without_local(stranger.torch()) == without_local(release);
@@ -291,7 +301,7 @@ Verification verify(const Places& places, const Options& options, const Story& s
   }
   result.done = true;
   if (needs_gpu && story.one.nature != word(Nature::Race)) {
-    result.blamed = public_lines(blamed(places, stranger, folder, deadline), versions_in(story.record));
+    result.blamed = public_lines(blamed(places, stranger, folder, deadline), story);
   }
   result.line = fmt::format(
       "**Verified**: unpacked in an empty folder, under an empty environment{}, `run.sh control`, `run.sh`{} did "
@@ -300,34 +310,11 @@ Verification verify(const Places& places, const Options& options, const Story& s
   return result;
 }
 
-// What is there stays whole until all of the new archive is on the disk.
-void write_archive(const std::string& path, const std::string& archive) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) throw Stop(Exit::Usage, path + " is a folder; --output takes a file");
-  if (fs::exists(path, error)) {
-    std::string begin(2, '\0');
-    const bool is_file = fs::is_regular_file(path, error);  // To open a pipe may take for ever.
-    if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), 2);
-    if (!is_file || begin != archive.substr(0, 2)) {
-      throw Stop(Exit::Usage, path + " is there and is no archive; --output does not overwrite it");
-    }
-  }
-  const std::string part = path + ".part";
-  errno = 0;
-  std::ofstream file(part, std::ios::binary);
-  file << archive;
-  file.close();
-  const int wrong = errno == 0 ? EIO : errno;
-  if (file) fs::rename(part, path, error);
-  if (file && !error) return;
-  const std::string why = file ? error.message() : std::strerror(wrong);
-  fs::remove(part, error);
-  throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, why));
-}
-
-void require_nothing_private(const std::vector<BundleFile>& files, const Record& record) {
+void require_nothing_private(const std::vector<BundleFile>& files, const Story& story) {
+  const std::vector<std::string> versions = versions_in(story.record);
+  const std::string everybodys = everybodys_words(story.background, story.bundle);
   for (const BundleFile& file : files) {
-    const std::vector<std::string> found = private_parts(file.text, versions_in(record));
+    const std::vector<std::string> found = private_parts(file.text, versions, everybodys);
     if (found.empty()) continue;
     throw Stop(Exit::Inconclusive, fmt::format("nothing was written: {} would tell '{}', which is nobody's business",
                                                file.name, visible(found.front())));
@@ -337,13 +324,13 @@ void require_nothing_private(const std::vector<BundleFile>& files, const Record&
 Exit triage(const Places& places, const Options& options) {
   const Background background = background_of(places.root);
   const auto [one, test] = chosen(background.catalogue, options.test);
-  if (!options.release.empty()) require_known_release(places.root, options.release);
+  const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!fs::is_directory(folder)) throw Stop(Exit::Usage, folder + " is no folder; --records takes one");
   const Board board(newest_records(folder).records, background.rules);
   const std::vector<OnMachine> machines = latest(board);
   const std::string id = one->id + "." + test;
-  const Record& record = record_that_shows(machines, id, options.release);
+  const Record& record = record_that_shows(machines, id, release);
 
   const std::string answer = record.find(id)->text(key::documented);
   const Bundle bundle =
@@ -354,17 +341,17 @@ Exit triage(const Places& places, const Options& options) {
   const Story story{*one, test, machines, record, background, bundle, prices};
   std::vector<BundleFile> files = bundle.files;
   files.push_back({"record.jsonl", record_lines(story)});
-  require_nothing_private(files, record);
+  require_nothing_private(files, story);
   const Verification verified = verify(places, options, story, id, archive_of(id, files));
   files.insert(files.begin(), {"REPORT.md", report_of(story, verified)});
-  require_nothing_private(files, record);
+  require_nothing_private(files, story);
   const std::string archive = archive_of(id, files);
   if (archive.size() > kMostBytes) {
     throw Stop(Exit::Usage, fmt::format("{} can be no bundle: it would have {} bytes, and a form takes {}", id,
                                         archive.size(), kMostBytes));
   }
   const std::string path = options.output.empty() ? id + ".tar.gz" : options.output;
-  write_archive(path, archive);
+  replace_output(path, archive, 2, "archive");
   print("{}: {} bytes\n{}\n", path, archive.size(), verified.line);
   return Exit::AsExpected;
 }

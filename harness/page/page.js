@@ -94,7 +94,7 @@ function fromFragment() {
   const [path, query] = location.hash.slice(1).split('?');
   let places;
   try { places = path.split('/').map(decodeURIComponent); } catch (error) { places = []; }
-  const chosen = {view: places[0] in kPlaces ? places[0] : 'compare'};
+  const chosen = {view: Object.hasOwn(kPlaces, places[0]) ? places[0] : 'compare'};
   kPlaces[chosen.view].forEach((key, at) => { chosen[key] = places[at + 1] || ''; });
   for (const [key, value] of new URLSearchParams(query || '')) if (kQuery[chosen.view].includes(key)) chosen[key] = value;
   return chosen;
@@ -107,8 +107,10 @@ function choose(change, how = 'pushState') {
   show();
 }
 
+const kept = {};   // What was chosen in each view, for who comes back to it by its tab.
 const drawn = {};  // What each view shows: it is drawn again only when that changes, so that focus stays where it is.
 function show() {
+  kept[state.view] = {...state, case: '', at: ''};
   for (const view of Object.keys(kPlaces)) {
     const tab = byId('tab-' + view), here = view === state.view;
     tab.setAttribute('aria-selected', here);
@@ -670,10 +672,8 @@ for (const [at, tab] of tabs.entries()) {
     tabs[next % 3].focus();
   });
 }
-const kept = {};  // What was chosen in the other views.
 function openView(at) {
   const view = Object.keys(kPlaces)[at];
-  kept[state.view] = {...state, case: '', at: ''};
   const before = fragment(state);
   state = kept[view] || {view};
   if (fragment(state) !== before) history.pushState(null, '', fragment(state));

@@ -59,12 +59,6 @@ std::string labelled(const std::string& label, const std::vector<std::string>& v
   return out;
 }
 
-// An upstream thread is cited by its number, a document by its name with a heading.
-std::string cited_id(const Json& source) {
-  const std::string document = source.at("document");
-  return document == "upstream" ? source.at("heading").get<std::string>() : document;
-}
-
 const CitedSource* find_source(const CaseView& view, const std::string& id) {
   const auto found = std::find_if(view.sources.begin(), view.sources.end(),
                                   [&](const CitedSource& source) { return source.id == id; });

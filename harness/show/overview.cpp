@@ -26,11 +26,6 @@ std::string driver_of(const OnMachine& one) {
   return one.machine.find(", driver ") == std::string::npos ? one.newest->record.where("driver") : "";
 }
 
-bool surprises_in(const Row& row) {
-  const Tone tone = tone_of(row.verdict);
-  return tone == Tone::Red || tone == Tone::Error;
-}
-
 std::string counts(const std::map<Verdict, int>& by_verdict) {
   std::string text;
   for (const auto& [verdict, count] : by_verdict) {
@@ -91,7 +86,7 @@ std::string surprises(const std::vector<OnMachine>& all) {
     for (const Latest& latest : one.rows) {
       if (latest.row->verdict == Verdict::Stale) {
         ++stale[latest.row->case_id];
-      } else if (surprises_in(*latest.row)) {
+      } else if (is_surprise(latest.row->verdict)) {
         lines += "  " + as_line(*latest.row) + "\n";
       }
     }
@@ -156,8 +151,7 @@ std::string last_line(const std::vector<OnMachine>& all) {
     machines.insert(one.machine);
     for (const auto& [verdict, number] : count(one)) {
       results += static_cast<size_t>(number);
-      const Tone tone = tone_of(verdict);
-      if (tone != Tone::Red && tone != Tone::Error) continue;
+      if (!is_surprise(verdict)) continue;
       surprising[verdict] += number;
       surprised += static_cast<size_t>(number);
     }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "harness/blame/report.h"
+#include "harness/blame/source.h"
 #include "harness/blame/words.h"
 #include "harness/case/events.h"
 #include "harness/record/json.h"
@@ -150,6 +151,42 @@ TEST(Places, AreThoseOfDladdr) {
     named += place.symbol.empty() ? 0 : 1;
   }
   EXPECT_GT(named, 100U) << "of " << addresses.size();
+}
+
+TEST(Places, AreTheProgramsOwnUnlessTheirNamesAreThoseOfLibraries) {
+  const auto is_own = [](const std::string& module) { return blame::native_frames({{"f", module, 1}}).front().own; };
+  for (const char* own :
+       {"/a/train", "/a/libcustom_ops.so", "/a/libcudagraphs_of_ours.so", "/a/libnvme_cache.so", "/a/libcurve.so.1",
+        "/a/libtorch_extension.so", "/a/libc10d_of_ours.so", "/a/python_model", "/a/python3_model", "/a/pythonic"}) {
+    EXPECT_TRUE(is_own(own)) << own;
+  }
+  for (const char* library : {"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+                              "/a/libcuda.so.1",
+                              "/a/libcudart.so.13",
+                              "/a/libcudart-9335f6a2.so.12",
+                              "/a/libcublasLt.so.13",
+                              "/a/libcudnn_ops.so.9",
+                              "/a/libcufft.so.12",
+                              "/a/libcupti.so.13",
+                              "/a/libcurand.so.10",
+                              "/a/libcusolver.so.12",
+                              "/a/libcusparseLt.so.0",
+                              "/a/libnvrtc-builtins.so.13.0",
+                              "/a/libnvJitLink.so.13",
+                              "/a/libnvidia-ptxjitcompiler.so.1",
+                              "/a/libnccl.so.2",
+                              "/a/libtorch.so",
+                              "/a/libtorch_cuda_linalg.so",
+                              "/a/libtorch_python.so",
+                              "/a/libc10.so",
+                              "/a/libc10_cuda.so",
+                              "/a/libpython3.11.so.1.0",
+                              "/a/bin/python",
+                              "/a/bin/python3",
+                              "/a/bin/python3.11",
+                              "/a/site-packages/x/libcustom_ops.so"}) {
+    EXPECT_FALSE(is_own(library)) << library;
+  }
 }
 
 std::string failed(const std::string& api, int code, int thread = 1, int pid = 7) {

@@ -132,6 +132,14 @@ TEST_F(Hermetic, WhatKeepsMulticastOffReachesEveryProcessAndNobodyCanChangeIt) {
   EXPECT_EQ(answer.find("NVSHMEM_DISABLE_NVLS"), std::string::npos) << "where it is not set nobody sets it";
 }
 
+// A test is in a folder of its own, from which a relative path would lead nowhere.
+TEST_F(Hermetic, TheCacheIsAnAbsolutePath) {
+  for (const char* how : {"", "--exec"}) {
+    EXPECT_EQ(with("cd / && RECAPTURE_CACHE=cache", how).code, 0);
+    EXPECT_EQ(seen("RECAPTURE_CACHE"), "/cache") << how;
+  }
+}
+
 TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
   const std::string value = "expandable_segments:True,x=1";
   for (const char* how : {"", "--exec"}) {

@@ -95,8 +95,8 @@ constexpr char kAskForGpu[] =
     R"sh(  python3 -c "import torch; raise SystemExit(not torch.cuda.is_available())" 2> /dev/null \
     || could_not_run "this torch finds no GPU"
 )sh";
+// Built each time: what lies there may be built for the torch, or the toolkit, of another day.
 constexpr char kPrepareTorch[] = R"sh(prepare() {
-  [ ! -x program ] || return 0
   command -v python3 > /dev/null || could_not_run "there is no python3"
   command -v g++ > /dev/null || could_not_run "there is no g++"
   flags=$(python3 flags.py 2> build.log) || could_not_run "$(tail -n 1 build.log)"
@@ -104,7 +104,6 @@ constexpr char kPrepareTorch[] = R"sh(prepare() {
     || could_not_run "it does not compile: $(grep -m 1 -E "error|undefined" build.log)"
 })sh";
 constexpr char kPrepareCuda[] = R"sh(prepare() {
-  [ ! -x program ] || return 0
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null)
   if [ -n "$nvcc" ]; then
     "$nvcc" -std=c++17 -g -Xcompiler -w -I. -Ishim @SOURCES@ -o program > build.log 2>&1

@@ -31,9 +31,20 @@ std::vector<std::string> own_words() {
 
 bool is_word_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
+bool has_word(const std::string& text, const std::string& word) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_word_character(text[at - 1])) && (end == text.size() || !is_word_character(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-std::vector<std::string> private_parts(const std::string& text, const std::vector<std::string>& known) {
+std::vector<std::string> private_parts(const std::string& text, const std::vector<std::string>& known,
+                                       const std::string& everybodys) {
   static const std::array<std::regex, 7> kPatterns = {
       // A file in a place that is no system's own.
       std::regex(
@@ -54,14 +65,7 @@ std::vector<std::string> private_parts(const std::string& text, const std::vecto
     }
   }
   for (const std::string& word : own_words()) {
-    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-      const bool begins = at == 0 || !is_word_character(text[at - 1]);
-      const bool ends = at + word.size() == text.size() || !is_word_character(text[at + word.size()]);
-      if (begins && ends) {
-        found.push_back(word);
-        break;
-      }
-    }
+    if (has_word(text, word) && !has_word(everybodys, word)) found.push_back(word);
   }
   return found;
 }

@@ -19,12 +19,6 @@ enum class Vendor { PyTorch, Nvidia, Nemo };
 
 constexpr size_t kLinesOfAnIssue = 80;  // Of a program that stands in the text itself.
 
-// An upstream thread is cited by its number, a document by its name with a heading.
-std::string cited_id(const Json& source) {
-  const std::string document = text_at(source, "document");
-  return document == "upstream" ? text_at(source, "heading") : document;
-}
-
 const CitedSource* source_of(const Story& story, const std::string& id) {
   const auto& all = story.background.sources;
   const auto found = std::find_if(all.begin(), all.end(), [&](const CitedSource& source) { return source.id == id; });
@@ -131,6 +125,7 @@ std::string seen_text(const Story& story, const Verification& verification) {
       text += "* in the program: `" + visible(line) + "`\n";
     }
   }
+  if (!known.log.empty()) text += "* the driver's log: " + visible(known.log) + "\n";
   text += "\n";
   // The case's own frames are numbers in a binary that nobody else has.
   std::string frames;
@@ -148,7 +143,7 @@ std::string seen_text(const Story& story, const Verification& verification) {
   if (!verification.blamed.empty()) {
     text +=
         "The call, its stack and the driver's log, of a run of the attached program:\n\n" + block(verification.blamed);
-  } else if (!known.call.empty()) {
+  } else if (!known.call.empty() && known.log.empty() && known.pytorch.empty()) {
     text +=
         "The record has no text of the driver's log; `CUDA_LOG_FILE=stderr sh run.sh` prints it (R575 and newer)."
         "\n\n";
@@ -394,7 +389,13 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
 }
 
 std::string report_of(const Story& story, const Verification& verification) {
-  std::string text = verification.line + "\n\n# " + story.one.title + "\n\n";
+  std::string text = verification.line + "\n\n";
+  if (story.one.nature == word(Nature::Constraint)) {
+    text +=
+        "**A documented constraint of CUDA or PyTorch, and not a defect**: it is so by design. This is no bug report, "
+        "but for questions about the document, the error or the remedies.\n\n";
+  }
+  text += "# " + story.one.title + "\n\n";
   for (const CitedSource* source : cited(story)) {
     const bool is_thread =
         source->url.find("/issues/") != std::string::npos || source->url.find("/pull/") != std::string::npos;
