@@ -16,6 +16,7 @@
 #include "harness/blame/words.h"
 #include "harness/commands/commands.h"
 #include "harness/explain/words.h"
+#include "harness/judge/suggest.h"
 #include "harness/record/file.h"
 #include "harness/record/visible.h"
 #include "harness/recorder/report.h"
@@ -192,7 +193,7 @@ Exit blame_program(const Places& places, const Options& options) {
   if (options.program.empty()) throw Stop(Exit::Usage, "no program; recapture blame -- PROGRAM ARGUMENT…");
   const std::string recorder = fs::absolute(places.recorder()).string();
   if (!fs::exists(recorder)) throw Stop(Exit::Infrastructure, recorder + " is not there; cmake --build build makes it");
-  const Explainer explainer(places, options.release);
+  const Explainer explainer(places, options.release.empty() ? "" : known_release(places.root, options.release));
   const int log = open_log(options.log);
   int status = 0;
   std::vector<blame::Process> processes;

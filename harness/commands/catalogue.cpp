@@ -35,7 +35,7 @@ Exit catalogue(const Places& places, Options options) {
 
 Catalogue built_catalogue(const Places& places, std::string& release) {
   const auto built = built_releases(places);
-  if (!release.empty()) require_release(places, release);
+  if (!release.empty()) release = named_release(places, release);
   if (release.empty() && built.empty()) {
     throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }

@@ -2,6 +2,7 @@
 // command line has been read; how the program ends is the exit code that it returns, or the Stop that it throws.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "harness/judge/price.h"
 #include "harness/judge/row.h"
 #include "harness/record/exit.h"
+#include "harness/record/output.h"
 #include "harness/run/places.h"
 
 namespace recapture {
@@ -41,6 +43,24 @@ Verb ci_verb(CLI::App& app, const std::string& root);
 Verb gather_verb(CLI::App& app, const std::string& root);
 Verb news_verb(CLI::App& app, const std::string& root);
 Verb triage_verb(CLI::App& app, const std::string& root);
+
+// What was wrong with some of what was read, and keeps nothing else from being shown. At the end it is told.
+class Wrong {
+ public:
+  void add(const std::string& what) {
+    if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
+  }
+  // A line each. Throws Stop(Usage) with the last, if there is any.
+  void tell() const {
+    for (const std::string& what : all_) {
+      if (&what == &all_.back()) throw Stop(Exit::Usage, what);
+      say_last_words(what);
+    }
+  }
+
+ private:
+  std::vector<std::string> all_;
+};
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
 std::vector<Row> telling_rows(const Places& places, const std::string& release);

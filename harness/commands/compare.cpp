@@ -32,14 +32,21 @@ struct Options {
   bool json = false, markdown = false, run = false;
 };
 
-// Prints it and what else there is to say; JSON has no other words.
-void tell(const Comparison& comparison, const Options& options, const std::string& last_line) {
-  if (!options.junit.empty()) write_file(options.junit, as_junit(comparison));
+// Prints it and what it means.
+void tell(const Comparison& comparison, const Options& options, const Policy& policy, const Decision& decision) {
+  if (!options.junit.empty()) write_file(options.junit, as_junit(comparison, policy));
   if (options.json) {
-    print("{}\n", as_json(comparison).dump(1, ' ', false, Json::error_handler_t::replace));
+    Json json = as_json(comparison);
+    for (size_t i = 0; i < comparison.changes.size(); ++i) {
+      json["changes"][i]["blocks"] = policy.block.count(comparison.changes[i].consequence) != 0;
+    }
+    json["exit"] = static_cast<int>(decision.exit);
+    if (!decision.answer.empty()) json["answer"] = decision.answer;
+    if (!decision.words.empty()) json["why"] = decision.words;
+    print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
     print("{}", options.markdown ? as_markdown(comparison) : as_text(comparison));
-    if (!last_line.empty()) print("\n{}\n", last_line);
+    if (!decision.words.empty()) print("\n{}\n", decision.words);
   }
 }
 
@@ -53,7 +60,7 @@ Comparison comparison_of(const Places& places, const Options& options, const Bac
   const BothSides sides = sides_of(options.from, options.to, options.machine, records, background);
   Comparison comparison = compare(sides.from, sides.to, background);
   compare_prices(sides.from, sides.to, comparison);
-  for (const std::string& note : sides.notes) comparison.head.push_back("note: " + note);
+  for (const std::string& note : sides.notes) add_once(comparison.head, "note: " + note);
   return comparison;
 }
 
@@ -61,18 +68,9 @@ Exit compare_sides(const Places& places, const Options& options) {
   check(options);
   const Comparison comparison = comparison_of(places, options, background_of(places.root));
   const Exit exit = exit_for(comparison);
-  tell(comparison, options, exit == Exit::Inconclusive ? "too much is unknown to say that nothing hurts" : "");
+  tell(comparison, options, whatever_hurts(),
+       {exit, "", exit == Exit::Inconclusive ? "too much is unknown to say that nothing hurts" : ""});
   return exit;
-}
-
-// "2.6.0" of "2.6": the newest that is built.
-std::string built_release(const Places& places, const std::string& word) {
-  std::string found = word;
-  for (const std::string& release : built_releases(places)) {
-    if (release.rfind(word + ".", 0) == 0) found = release;
-  }
-  require_release(places, found);
-  return found;
 }
 
 // Nothing where one of the sides has no run on this machine.
@@ -112,7 +110,7 @@ std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so
 
 // Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
 void run_missing(const Places& places, Options& options, const Policy& policy, const Background& background) {
-  for (std::string* side : {&options.from, &options.to}) *side = built_release(places, *side);
+  for (std::string* side : {&options.from, &options.to}) *side = named_release(places, *side);
   choose_this_machine(places, options.machine);
   const auto cases = missing(comparison_so_far(places, options, background), policy, background);
   if (cases && cases->empty()) return;
@@ -140,9 +138,10 @@ Exit gate(const Places& places, Options options) {
     const auto cases = cases_concerned(concern, background.catalogue);
     all.head.push_back(fmt::format("concerns {}: {}", concern, fmt::join(cases, ", ")));
   }
-  const Comparison ours = restricted(all, cases_concerned(policy, all, background.catalogue));
+  Comparison ours = restricted(all, cases_concerned(policy, all, background.catalogue));
+  add_never_run(policy, background.catalogue, ours);
   const Decision decision = decide(policy, ours);
-  tell(ours, options, decision.words);
+  tell(ours, options, policy, decision);
   return decision.exit;
 }
 

@@ -13,6 +13,7 @@
 #include "harness/explain/words.h"
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
+#include "harness/judge/suggest.h"
 #include "harness/record/file.h"
 #include "harness/record/output.h"
 #include "harness/run/places.h"
@@ -42,17 +43,17 @@ std::string text_of(const std::string& file) {
 Exit explain_text(const Places& places, const Options& options) {
   const Catalogue catalogue = read_catalogue(places.root);
   const auto causes = read_causes(places.root, catalogue);
-  const std::vector<Row> rows = telling_rows(places, options.release);
+  const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
+  const std::vector<Row> rows = telling_rows(places, release);
   const std::string text = text_of(options.file);
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
     throw Stop(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
   }
-  const Explanation explanation =
-      explain(read_pasted(text), causes, catalogue, rows, telling_prices(places, options.release));
+  const Explanation explanation = explain(read_pasted(text), causes, catalogue, rows, telling_prices(places, release));
   if (options.json) {
     print("{}\n", as_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
-    print("{}", in_words(explanation, options.release));
+    print("{}", in_words(explanation, release));
   }
   return explanation.answer == Answer::CannotTell ? Exit::Inconclusive : Exit::AsExpected;
 }
@@ -62,7 +63,6 @@ Exit explain_text(const Places& places, const Options& options) {
 std::vector<Row> telling_rows(const Places& places, const std::string& release) {
   std::vector<Row> rows;
   if (release.empty()) return rows;
-  require_known_release(places.root, release);
   const Board board(newest_records(places.reports()).records, rules_of(places.root));
   for (const OnMachine& one : latest(board)) {
     if (one.broken != Break::Nothing || one.newest->record.where("release") != release) continue;

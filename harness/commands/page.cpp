@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "harness/commands/commands.h"
@@ -24,15 +23,8 @@ struct Options {
   std::string records, output = "page.html";
 };
 
-// What cannot be read keeps nothing else from the page, and is told: here, on the page, and by the exit code.
-struct Unreadable {
-  std::vector<std::string> all;
-  void add(const Stop& stop) {
-    if (std::find(all.begin(), all.end(), stop.what()) == all.end()) all.emplace_back(stop.what());
-  }
-};
-
-PageInput read(const Places& places, const Options& options, Unreadable& wrong) {
+// What cannot be read is told here, on the page, and by the exit code.
+PageInput read(const Places& places, const Options& options, Wrong& wrong) {
   PageInput input;
   input.folder = options.records.empty() ? places.reports() : options.records;
   std::error_code error;
@@ -48,12 +40,12 @@ PageInput read(const Places& places, const Options& options, Unreadable& wrong) 
         ++input.broken;
       }
     } catch (const Stop& stop) {
-      wrong.add(stop);
+      wrong.add(stop.what());
       ++input.unreadable;
     }
   }
   if (input.records.empty()) {
-    if (!wrong.all.empty()) throw Stop(Exit::Usage, wrong.all.front());
+    wrong.tell();
     throw Stop(Exit::NothingRan, "no records below " + input.folder);
   }
   try {
@@ -61,51 +53,25 @@ PageInput read(const Places& places, const Options& options, Unreadable& wrong) 
     demands.as_before = true;  // A record is judged as the run that wrote it was.
     input.rules = rules_of(places.root, demands);
   } catch (const Stop& stop) {
-    wrong.add(stop);
+    wrong.add(stop.what());
     input.rules = rules_of(places.root);
   }
   input.background = background_of(places.root);
   return input;
 }
 
-// What is there stays whole until all of the new page is on the disk.
-void write_page(const std::string& path, const std::string& page) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) throw Stop(Exit::Usage, path + " is a folder; --output takes a file");
-  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return write_file(path, page);  // /dev/stdout
-  if (fs::exists(path, error) && fs::file_size(path, error) > 0) {
-    std::string begin(15, '\0');
-    std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
-    if (begin != page.substr(0, begin.size())) {
-      throw Stop(Exit::Usage, path + " is there and is no page; --output does not overwrite it");
-    }
-  }
-  const std::string part = path + ".part";
-  const auto cannot = [&](const char* why) {
-    fs::remove(part, error);
-    return Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, why));
-  };
-  errno = 0;
-  std::ofstream file(part, std::ios::binary);
-  file << page;
-  file.close();
-  if (!file) throw cannot(std::strerror(errno == 0 ? EIO : errno));
-  fs::rename(part, path, error);
-  if (error) throw cannot(error.message().c_str());
-}
-
 Exit write(const Places& places, const Options& options) {
-  Unreadable wrong;
+  Wrong wrong;
   const std::string page = page_of(page_data(read(places, options, wrong)));
+  std::error_code error;
   if (options.output == "-") {
     print_text(page);
+  } else if (fs::is_character_file(options.output, error) || fs::is_fifo(options.output, error)) {
+    write_file(options.output, page);  // Such as /dev/stdout, which nothing may replace.
   } else {
-    write_page(options.output, page);
+    replace_output(options.output, page, 15, "page");
   }
-  for (const std::string& what : wrong.all) {
-    if (&what == &wrong.all.back()) throw Stop(Exit::Usage, what);
-    say_last_words(what);
-  }
+  wrong.tell();
   return Exit::AsExpected;
 }
 

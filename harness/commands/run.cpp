@@ -73,7 +73,7 @@ std::string surprises_of(const Finished& finished) {
   size_t count = 0;
   bool stale = false, other = false;
   for (const Row& row : finished.rows) {
-    if (!surprises(row)) continue;
+    if (!is_surprise(row.verdict)) continue;
     if (++count <= kMost) {
       std::string seen = row.seen.substr(0, row.seen.find('\n'));
       if (seen.size() > kMostSeen) seen = seen.substr(0, kMostSeen - 3) + "...";

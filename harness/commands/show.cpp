@@ -26,23 +26,6 @@ namespace recapture {
 namespace fs = std::filesystem;
 namespace {
 
-// What was wrong with some of it, and keeps nothing else from being shown. At the end it is told.
-class Wrong {
- public:
-  void add(const std::string& what) {
-    if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
-  }
-  void tell() const {
-    for (const std::string& what : all_) {
-      if (&what == &all_.back()) throw Stop(Exit::Usage, what);
-      say_last_words(what);
-    }
-  }
-
- private:
-  std::vector<std::string> all_;
-};
-
 // A record is judged as the run that wrote it was.
 Rules rules_as_in_a_run(const Places& places, Wrong& wrong) {
   Demands demands;
@@ -170,12 +153,15 @@ class Sorter {
       return;
     }
     if (is_version(word)) {
-      std::vector<std::string> known;
+      std::set<std::string> known;
       for (const auto& entry : fs::directory_iterator(places_.reports())) {
-        if (entry.is_directory()) known.push_back(entry.path().filename().string());
+        const std::string name = entry.path().filename().string();
+        if (entry.is_directory() && is_version(name)) known.insert(name);
       }
-      std::sort(known.begin(), known.end());
-      throw Stop(Exit::Usage, no_such("release", word, known, "reports/ has no records of it"));
+      const std::string meant = meant_release(word, {known.begin(), known.end()});
+      if (known.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, "reports", known));
+      take_folder(places_.reports() + "/" + meant);
+      return;
     }
     named(word, names());  // Throws if it names nothing.
     asked_.cases.push_back(word);

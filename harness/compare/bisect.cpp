@@ -123,6 +123,10 @@ Course Courses::from(size_t first, Course course) {
       leave_out(now, sentence);
       continue;
     }
+    const std::string &was = course.stands[before].result, &is = course.stands[now].result;
+    if (sentence.empty() && was != is) {  // As of what harms nobody, and is another thing all the same.
+      sentence = fmt::format("{} in {}; in {} it is {}", was, sides_[before].name, sides_[now].name, is);
+    }
     if (!sentence.empty()) {
       course.borders.push_back({before, now, both->compared.consequence, sentence, upstream_of(*both, background_)});
     }

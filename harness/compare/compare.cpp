@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "harness/compare/pairs.h"
+#include "harness/judge/version.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -83,6 +84,14 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
   return sorted;
 }
 
+// A range with two ends says what is so since its change, which then explains where it begins; or what was so before,
+// and then where it ends. The other end is another change's, as where something broke again.
+bool is_cause(const Change& change, const Expectation& e, bool begins) {
+  const std::string& range = e.where.release;
+  const bool has_two_ends = range.find('>') != std::string::npos && range.find('<') != std::string::npos;
+  return change.since.empty() || !has_two_ends || in_range(change.since, range) == begins;
+}
+
 // "CUDA runtime 12.4 -> 13.2; NCCL not on record"
 std::string bundled(const Record& from, const Record& to) {
   constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {
@@ -127,8 +136,9 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
   }
   for (const Side* side : {&from, &to}) {
     for (const Judged& run : side->runs) {
-      for (const std::string& note : run.record.notes)
-        head.push_back(fmt::format("note: {}: {}", side->name, visible(note)));
+      for (const std::string& note : run.record.notes) {
+        add_once(head, fmt::format("note: {}: {}", side->name, visible(note)));
+      }
     }
   }
   return head;
@@ -136,13 +146,18 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
 
 }  // namespace
 
+void add_once(std::vector<std::string>& lines, const std::string& line) {
+  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+}
+
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
   const Change* found = nullptr;
   for (const Change& change : background.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(pair.from.run->record), now = e.where.covers(pair.to.run->record);
-      if (before != now && (found == nullptr || now)) found = &change;
+      if (before == now || !is_cause(change, e, now)) continue;
+      if (found == nullptr || now) found = &change;
     }
   }
   if (found != nullptr) {
@@ -193,6 +208,8 @@ Background background_of(const std::string& root) {
 Judged judged_by_its_own_code(Record record, const Background& background) {
   Rules rules = background.rules;
   rules.tree.clear();
+  // What was seen counts, however old or new the records are that expected it: nothing is a guess here.
+  for (Expectation& e : rules.expectations) e.records.clear();
   std::vector<Row> rows = judge_record(record, rules);
   return {std::move(record), std::move(rows)};
 }

@@ -92,6 +92,9 @@ Judged judged_by_its_own_code(Record record, const Background& background);
 
 Comparison compare(const Side& from, const Side& to, const Background& background);
 
+// Appends a line that is not there yet.
+void add_once(std::vector<std::string>& lines, const std::string& line);
+
 // The part of it that is about these cases.
 Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases);
 

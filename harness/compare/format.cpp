@@ -222,7 +222,7 @@ Json as_json(const Comparison& comparison) {
   return json;
 }
 
-std::string as_junit(const Comparison& comparison) {
+std::string as_junit(const Comparison& comparison, const Policy& policy) {
   pugi::xml_document document;
   auto suites = document.append_child("testsuites");
   suites.append_attribute("name") = (comparison.from + " -> " + comparison.to).c_str();
@@ -241,7 +241,7 @@ std::string as_junit(const Comparison& comparison) {
     auto& count = counts[id];
     ++count[0];
     const bool is_unknown = one.consequence == Consequence::Unknown;
-    const int place = hurts(one.consequence) ? 1 : is_unknown && one.ran ? 2 : is_unknown ? 3 : 0;
+    const int place = policy.block.count(one.consequence) != 0 ? 1 : is_unknown && one.ran ? 2 : is_unknown ? 3 : 0;
     if (place > 0) {
       constexpr std::array<const char*, 4> kElements = {"", "failure", "error", "skipped"};
       ++count.at(static_cast<size_t>(place));
@@ -258,15 +258,21 @@ std::string as_junit(const Comparison& comparison) {
   if (!comparison.prices.empty()) {
     auto suite = suites.append_child("testsuite");
     suite.append_attribute("name") = "prices of remedies";
-    for (const char* count : {"tests", "failures"}) suite.append_attribute(count) = comparison.prices.size();
+    suite.append_attribute("tests") = comparison.prices.size();
+    suite.append_attribute("failures") = policy.prices ? comparison.prices.size() : 0;
     for (const PriceChange& change : comparison.prices) {
       auto test = suite.append_child("testcase");
       test.append_attribute("classname") = change.now.fixes.front().c_str();
       test.append_attribute("name") = change.now.what.c_str();
-      test.append_child("failure").append_attribute("message") = words_of(change, comparison).c_str();
+      const std::string words = words_of(change, comparison);
+      if (policy.prices) {
+        test.append_child("failure").append_attribute("message") = words.c_str();
+      } else {
+        test.append_child("system-out").text() = words.c_str();
+      }
     }
   }
-  if (too_much_unknown(comparison)) {  // Skipped tests alone would look green.
+  if (too_much_unknown(comparison, policy.unknown)) {  // Skipped tests alone would look green.
     auto suite = suites.append_child("testsuite");
     suite.append_attribute("name") = "comparison";
     suite.append_attribute("tests") = 1;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "harness/compare/compare.h"
+#include "harness/compare/policy.h"
 
 namespace recapture {
 
@@ -21,8 +22,8 @@ std::string as_markdown(const Comparison& comparison);
 //  and where some changed "prices":[{"before","now"}]}
 Json as_json(const Comparison& comparison);
 
-// What hurts is a failure, what is unknown an error, or skipped where a side said that it cannot run it.
-std::string as_junit(const Comparison& comparison);
+// What the policy blocks is a failure, what is unknown an error, or skipped where a side said that it cannot run it.
+std::string as_junit(const Comparison& comparison, const Policy& policy);
 
 // "558 judged, 135 unknown: 2 silent now, 3 new failures, …"
 std::string counts_of(const Comparison& comparison);

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <iterator>
 #include <optional>
+#include <regex>
 #include <utility>
 
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
+#include "harness/judge/index.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/version.h"
 #include "harness/record/visible.h"
@@ -59,6 +62,30 @@ std::string why_lacking(const Seen& seen) {
   return cut(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
 }
 
+// What a test says that it saw, without what another build or compiler changes: versions of calls, lines of sources.
+std::string without_places(const std::string& text) {
+  static const std::regex kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re");
+  return std::regex_replace(without_versions(text), kLine, "$1");
+}
+
+// A text cut so that it shows where it begins to differ from another one.
+std::string cut_where(const std::string& text, const std::string& other) {
+  const auto same = std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first - text.begin();
+  constexpr std::ptrdiff_t kSeen = 60, kBefore = 30;
+  if (same < kSeen) return cut(text);
+  return "..." + cut(text.substr(static_cast<size_t>(same - kBefore)));
+}
+
+// "raised CUDA error 900" of the past, or what a test calls by other words than an error's.
+std::string failing(State state, bool past, const std::string& words) {
+  if (state == State::Warns) return (past ? "warned of " : "warns of ") + words;
+  constexpr std::string_view kRaised = "raised ";
+  if (words.rfind(kRaised, 0) == 0) return past ? words : "raises " + words.substr(kRaised.size());
+  const bool is_error =
+      words.rfind("ok", 0) != 0 && (words.empty() || std::isdigit(static_cast<unsigned char>(words[0])) == 0);
+  return (is_error ? past ? "raised " : "raises " : past ? "showed " : "shows ") + words;
+}
+
 // "raised CUDA error 900" of the past, "raises …" of today.
 std::string what_it_does(const Seen& seen, bool past) {
   const auto either = [&](const char* then, const char* now) { return std::string(past ? then : now); };
@@ -68,7 +95,7 @@ std::string what_it_does(const Seen& seen, bool past) {
     case State::Warns:
       return either("warned", "warns");
     case State::Raises:
-      return either("raised ", "raises ") + error_words(seen);
+      return failing(State::Raises, past, error_words(seen));
     case State::Ends:
       return seen.row->result == Result::Hung || seen.row->effect == word(Effect::Hangs) ? either("hung", "hangs")
                                                                                          : either("crashed", "crashes");
@@ -223,12 +250,12 @@ class Comparer {
       pair.compared.consequence = Consequence::ErrorChanged;
       pair.compared.sentence = words;
     };
-    const std::string before = without_versions(then.text(key::seen)), after = without_versions(now.text(key::seen));
+    const std::string before = without_places(then.text(key::seen)), after = without_places(now.text(key::seen));
     if (state == State::Silent) {
       // Wrong numbers need not be the same ones, as long as both are what the document says.
       if (before != after && pair.from.row->result != pair.to.row->result) {
-        say(fmt::format("went on with other wrong results in {} ({}) than it does in {} ({})", from_.name(),
-                        cut(before), to_.name(), cut(after)));
+        say(fmt::format("went on with other wrong results in {} ({}) than in {} ({})", from_.name(),
+                        cut_where(before, after), to_.name(), cut_where(after, before)));
       }
       return;
     }
@@ -238,9 +265,8 @@ class Comparer {
     if (before != after) {
       const std::string one = error_words(pair.from), other = error_words(pair.to);
       const bool told = one != other;
-      say(fmt::format("{} {} in {}; in {} it {} {}", state == State::Warns ? "warned of" : "raised",
-                      told ? one : cut(before), from_.name(), to_.name(), state == State::Warns ? "warns of" : "raises",
-                      told ? other : cut(after)));
+      say(fmt::format("{} in {}; in {} it {}", failing(state, true, told ? one : cut_where(before, after)),
+                      from_.name(), to_.name(), failing(state, false, told ? other : cut_where(after, before))));
       return;
     }
     std::vector<std::string> differences;
@@ -260,9 +286,11 @@ class Comparer {
   // Of the runs with the same code as this one.
   std::vector<RateRun> runs_like(const Seen& one, const std::vector<Seen>& all) const {
     std::vector<RateRun> runs;
+    std::set<std::string> counted;
     for (const Seen& seen : all) {
       const bool counts = seen.row->result == Result::Reproduced || seen.row->result == Result::Unseen;
       if (!counts || seen.run->record.is_shard() || !same_code(one, seen)) continue;
+      if (!counts_first(seen.run->record.environment, counted)) continue;  // A copy.
       const TestRecord& test = seen.test();
       const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
       runs.push_back({hits, tries, stopping_of(test.text("stopping"), hits)});
@@ -278,6 +306,10 @@ class Comparer {
     const auto hits = [](const std::vector<RateRun>& runs) {
       return std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
     };
+    if (after.empty() && state_of(*pair.to.row) == State::Ends) {
+      compare_results(pair);  // What should be counted crashed.
+      return;
+    }
     if (before.empty() || after.empty()) {
       pair.compared.sentence = "not comparable: a rate on one side, and none on the other";
       return;
@@ -299,7 +331,9 @@ class Comparer {
   // What one test says may mean something else beside the others of its case.
   void mind_the_others(std::vector<Pair>& pairs) const {
     const auto fails_now = [](const Pair& pair) {
-      return pair.to.row != nullptr && pair.to.row->kind == Kind::Reproduces && state_of(*pair.to.row) != State::Works;
+      if (pair.to.row == nullptr || pair.to.row->kind != Kind::Reproduces) return false;
+      const State state = state_of(*pair.to.row);
+      return state != State::Works && state != State::Lacking && pair.to.row->result != Result::Invalid;
     };
     const auto still_silent = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
       return fails_now(pair) && pair.compared.consequence == Consequence::Same &&
@@ -344,18 +378,10 @@ class Comparer {
 };
 }  // namespace
 
-std::string cut(const std::string& text, size_t most) {
-  std::string line = visible(text.substr(0, text.find('\n')));
-  if (line.size() <= most) return line;
-  size_t end = most - 3;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
-  return line.substr(0, end) + "...";
-}
-
 State state_of(const Row& row) {
   if (row.result == Result::Inapplicable) return State::Lacking;
   if (row.result == Result::Crashed || row.result == Result::Hung) return State::Ends;
-  if (row.result == Result::Healthy || row.result == Result::Holds) return State::Works;
+  if (row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen) return State::Works;
   if (row.result == Result::Broken) return State::Raises;
   switch (effect_of(row.effect).value_or(Effect::SilentlyWrong)) {
     case Effect::Works:

@@ -49,9 +49,6 @@ struct Pair {
 // The entry of cases/changes.toml that holds on one side alone; else the threads that the case itself cites.
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background);
 
-// The first line of a text from outside, as it may be shown, and no longer than that.
-std::string cut(const std::string& text, size_t most = 100);
-
 // Of every test of either side, by case.
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background);
 

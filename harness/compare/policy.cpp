@@ -42,6 +42,13 @@ std::string prose_of(const CatalogueCase& one) {
 
 }  // namespace
 
+Policy whatever_hurts() {
+  Policy policy;
+  policy.block.insert(Consequence::ErrorChanged);
+  policy.prices = true;
+  return policy;
+}
+
 Policy read_policy(const std::string& path) {
   const toml::table file = parse_toml(path);
   only_keys(file, {"block", "concerns", "unknown"}, path);
@@ -109,6 +116,21 @@ std::set<std::string> cases_concerned(const Policy& policy, const Comparison& co
   return cases;
 }
 
+void add_never_run(const Policy& policy, const Catalogue& catalogue, Comparison& comparison) {
+  std::set<std::string> concerned, known;
+  for (const std::string& concern : policy.concerns) concerned.merge(cases_concerned(concern, catalogue));
+  for (const ComparedTest& test : comparison.tests) known.insert(test.test);
+  for (const CatalogueCase& one : catalogue) {
+    if (concerned.count(one.id) == 0) continue;
+    for (const CatalogueTest& test : one.tests) {
+      ComparedTest never;
+      never.test = one.id + "." + test.name;
+      never.sentence = fmt::format("not part of any run of {} or {}", comparison.from, comparison.to);
+      if (known.count(never.test) == 0) comparison.tests.push_back(std::move(never));
+    }
+  }
+}
+
 Decision decide(const Policy& policy, const Comparison& comparison) {
   std::map<Consequence, std::set<std::string>> blocking;
   for (const CaseChange& change : comparison.changes) {
@@ -119,13 +141,14 @@ Decision decide(const Policy& policy, const Comparison& comparison) {
     for (const auto& [consequence, cases] : blocking) {
       words += fmt::format("{} {} ({})", words == "blocked" ? ":" : ";", word(consequence), fmt::join(cases, ", "));
     }
-    return {Exit::Changed, words};
+    return {Exit::Changed, "blocked", words};
   }
   if (too_much_unknown(comparison, policy.unknown)) {
-    return {Exit::Inconclusive, fmt::format("cannot tell: {} of {} tests that concern you are unknown, and {} % may be",
-                                            comparison.unknown(), comparison.tests.size(), policy.unknown)};
+    return {Exit::Inconclusive, "cannot tell",
+            fmt::format("cannot tell: {} of {} tests that concern you are unknown, and {} % may be",
+                        comparison.unknown(), comparison.tests.size(), policy.unknown)};
   }
-  return {Exit::AsExpected, "passes"};
+  return {Exit::AsExpected, "passes", "passes"};
 }
 
 }  // namespace recapture

@@ -12,7 +12,11 @@ struct Policy {
   std::set<Consequence> block = {Consequence::SilentNow, Consequence::NewFailure, Consequence::RemedyGone};
   std::vector<std::string> concerns;  // Families, cases and features that are in use; all where there is none.
   int unknown = kMostUnknown;         // Of a hundred of the tests that concern us.
+  bool prices = false;                // Whether a price that changed is a failure in JUnit's XML too.
 };
+
+// What `compare` fails for: all that hurts or costs something else.
+Policy whatever_hurts();
 
 // Throws Stop(Usage) with file and line for whatever is not a policy.
 Policy read_policy(const std::string& path);
@@ -26,8 +30,12 @@ std::set<std::string> cases_concerned(const Policy& policy, const Comparison& co
 
 struct Decision {
   Exit exit = Exit::AsExpected;  // What is only better never blocks.
-  std::string words;             // One line, why.
+  std::string answer;            // "passes", "blocked" or "cannot tell".
+  std::string words;             // One line, which begins with it and says why.
 };
+
+// Tests of the cases that the policy names and that no run of either side has: they are unknown.
+void add_never_run(const Policy& policy, const Catalogue& catalogue, Comparison& comparison);
 
 // Of a comparison that has been restricted to what concerns us.
 Decision decide(const Policy& policy, const Comparison& comparison);

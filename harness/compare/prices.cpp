@@ -21,8 +21,11 @@ std::optional<Prices> prices_of_side(const Side& side) {
   }
   std::vector<Prices> found;
   for (const std::string& folder : folders) {
-    for (const std::string& path : prices_below(folder.empty() ? "." : folder)) {
-      Prices prices = read_prices(path);
+    // They lie beside the record; what else is in its folder is nobody's business here.
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
+      if (entry.path().extension() != ".prices") continue;
+      Prices prices = read_prices(entry.path().string());
       bool is_its = true;
       for (const char* key : {"release", "gpu", "driver", "cuda_runtime"}) {
         is_its = is_its && prices.where(key) == run.where(key);

@@ -107,7 +107,9 @@ class Finder {
       }
     }
     const bool same_release = release_of(one) == release_of(other);
-    return {side(one, same_release), side(other, same_release), notes_};
+    BothSides both{side(one, same_release), side(other, same_release), {}};
+    both.notes = notes_;
+    return both;
   }
 
  private:
@@ -149,7 +151,7 @@ class Finder {
   // The runs that a release, a folder or a record stands for.
   std::vector<Head> named(const std::string& word) const {
     std::string empty;
-    for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + release_for(word)}) {
+    for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + meant_release(word, folders())}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
         if (auto heads = heads_below(path); !heads.empty()) return fitting(std::move(heads), word);
@@ -159,10 +161,21 @@ class Finder {
       }
     }
     if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
+    if (is_version(word)) return fitting(of_release(word), word);
     if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Says why.
-    throw Stop(Exit::Usage, no_such("release", word, releases(),
-                                    "there are no records of it; a side is a release, a record, a folder, latest, "
-                                    "latest~1 or good"));
+    throw Stop(Exit::Usage, "'" + visible(word) + "' is no release, record, folder, latest, latest~1 or good");
+  }
+
+  // Where the folders are not called after releases, as those of nights, the records know.
+  std::vector<Head> of_release(const std::string& word) const {
+    auto heads = heads_below(folder_);
+    std::set<std::string> releases;
+    for (const Head& head : heads) releases.insert(text_at(head.environment, "release"));
+    const std::string meant = meant_release(word, {releases.begin(), releases.end()});
+    if (releases.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, folder_, releases));
+    const auto is_other = [&](const Head& head) { return text_at(head.environment, "release") != meant; };
+    heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
+    return heads;
   }
 
   static Json unbroken(const std::string& path) {
@@ -172,7 +185,7 @@ class Finder {
                                         visible(path), visible(text_at(environment, "break"))));
   }
 
-  std::vector<std::string> releases() const {
+  std::vector<std::string> folders() const {
     std::vector<std::string> all;
     if (!fs::is_directory(folder_)) return all;
     for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -180,16 +193,6 @@ class Finder {
     }
     std::sort(all.begin(), all.end());
     return all;
-  }
-
-  // "2.6.0" of "2.6": the newest release of that line with records.
-  std::string release_for(const std::string& word) const {
-    std::string found = word;
-    for (const std::string& release : releases()) {
-      if (release.rfind(word + ".", 0) != 0 || !is_version(release)) continue;
-      if (found == word || older(found, release)) found = release;
-    }
-    return found;
   }
 
   std::vector<Head> counted(const Runs& runs, const Runs& other) const {
@@ -300,10 +303,12 @@ class Finder {
   }
 
   // A side is called by its release; where that is the same, by what the user called it.
-  Side side(const Runs& runs, bool same_release) const {
+  Side side(const Runs& runs, bool same_release) {
     const fs::path path = runs.word;
     const bool is_path = runs.word.find('/') != std::string::npos || is_record_name(runs.word);
     Side side{visible(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
+    if (same_release)
+      notes_.push_back(visible(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
     for (const Head& head : runs.heads)
       side.runs.push_back(judged_by_its_own_code(read_record(head.path), background_));
     return side;
@@ -329,7 +334,8 @@ std::string mark_good(const std::string& path, const std::string& records) {
   const Record record = read_record(path);
   std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
   if (name.empty() || name.rfind("..", 0) == 0) {
-    throw Stop(Exit::Usage, fmt::format("{} does not lie below {}", visible(path), visible(records)));
+    throw Stop(Exit::Usage, fmt::format("{} does not lie below {}; --records names the folder of the runs",
+                                        visible(path), visible(records)));
   }
   if (record.broken() != Break::Nothing || !record.whole()) {
     throw Stop(Exit::Usage, fmt::format("{} is {}, and no run to compare with", visible(path),

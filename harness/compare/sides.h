@@ -41,10 +41,10 @@ struct MachineSides {
   std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes or NCCLs, all but one.
 };
 
-// Machines with a GPU come first. Runs broken on purpose must not be among the records.
 // What a machine is called: "NVIDIA H200, driver 580.159.04", and the variables that its tests were given on purpose.
 std::string machine_words(const Json& environment);
 
+// Machines with a GPU come first. Runs broken on purpose must not be among the records.
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
 
 // Those that mark_good() has marked, by their paths below `records`.

@@ -14,6 +14,7 @@
 
 #include "harness/compare/bisect.h"
 #include "harness/compare/sides.h"
+#include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/page/markdown.h"
 
@@ -24,6 +25,7 @@ namespace {
 struct Column {
   std::string machine;
   std::vector<Side> sides;
+  bool is_usual = true;  // Without variables or libraries of somebody's choice.
 };
 
 // Without its driver, where no other machine has that GPU with another one.
@@ -44,9 +46,30 @@ std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::ve
     }
     const bool one_driver = drivers.at(text_at(machine.environment, "gpu")).size() == 1;
     columns.push_back({one_driver ? std::regex_replace(machine.name, kDriver, "") : machine.name,
-                       with_gaps(std::move(machine.releases), matrix)});
+                       with_gaps(std::move(machine.releases), matrix), axis_of(machine.environment).empty()});
   }
   return columns;
+}
+
+// All machines' as one: for what needs no GPU and is the same on each.
+Column of_any_machine(const std::vector<Column>& columns, const std::vector<std::string>& matrix) {
+  std::map<std::string, Side> releases;
+  for (const Column& column : columns) {
+    for (const Side& side : column.sides) {
+      if (!column.is_usual) continue;
+      Side& its = releases.emplace(side.name, Side{side.name, {}}).first->second;
+      its.runs.insert(its.runs.end(), side.runs.begin(), side.runs.end());
+    }
+  }
+  Column all;
+  for (auto& [name, side] : releases) {
+    std::stable_sort(side.runs.begin(), side.runs.end(), [](const Judged& a, const Judged& b) {
+      return started(a.record.environment) > started(b.record.environment);
+    });
+    all.sides.push_back(std::move(side));
+  }
+  all.sides = with_gaps(std::move(all.sides), matrix);
+  return all;
 }
 
 std::vector<Column> columns_of(TableInput& input) {
@@ -64,12 +87,19 @@ struct Told {
 
 class Machines {
  public:
-  explicit Machines(TableInput& input) : columns_(columns_of(input)) {
+  explicit Machines(TableInput& input)
+      : columns_(columns_of(input)),
+        any_(of_any_machine(columns_, input.matrix)),
+        on_any_(any_.sides, input.background) {
     courses_.reserve(columns_.size());
     for (const Column& column : columns_) courses_.emplace_back(column.sides, input.background);
+    for (const CatalogueCase& one : input.background.catalogue) {
+      if (one.needs.rfind("host", 0) == 0) need_no_gpu_.insert(one.id);
+    }
   }
 
-  // Those that know most releases come first.
+  // Those that know most releases come first. Of what needs no GPU the machines complete each other, unless one of them
+  // contradicts.
   std::vector<Told> of(const std::string& test) {
     std::vector<Told> all, kept;
     for (size_t i = 0; i < columns_.size(); ++i) {
@@ -78,6 +108,12 @@ class Machines {
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const Told& a, const Told& b) { return a.course.known().size() > b.course.known().size(); });
+    if (all.size() > 1 && need_no_gpu_.count(case_of(test)) != 0) {
+      std::vector<std::string> machines;
+      for (const Told& told : all) machines.push_back(told.on);
+      Told any{&any_.sides, on_any_.of(test), fmt::format("{}", fmt::join(machines, "; "))};
+      if (std::all_of(all.begin(), all.end(), [&](const Told& told) { return says(any, told); })) return {any};
+    }
     for (Told& told : all) {
       const auto more = std::find_if(kept.begin(), kept.end(), [&](const Told& known) { return says(known, told); });
       if (more == kept.end()) {
@@ -121,7 +157,10 @@ class Machines {
   }
 
   const std::vector<Column> columns_;
+  const Column any_;
   std::vector<Courses> courses_;
+  Courses on_any_;
+  std::set<std::string> need_no_gpu_;
 };
 
 // "reproduced from 2.6.0 (older: a guess) to 2.9.1; healthy from 2.10.0 to 2.15.0": what follows each other and is

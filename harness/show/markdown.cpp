@@ -15,13 +15,14 @@ namespace {
 
 constexpr std::string_view kHead =
     "# What the records show\n\n"
-    "Each row is a documented failure, each column a LibTorch release on one kind of machine, and each cell sums up\n"
-    "the newest results of that case there that are not stale. This file is generated from the records in this\n"
-    "folder, with `recapture show --markdown > reports/README.md`. Runs that put another CUDA runtime or NCCL in the\n"
-    "place of the release's own have no column here; calls.md and `recapture show CASE` have them.\n\n";
+    "A table for each kind of GPU, and one for machines without any: each row is a documented failure, each column a\n"
+    "LibTorch release, and each cell sums up the newest results of that case there that are not stale. This file is\n"
+    "generated from the records in this folder, with `recapture show --markdown > reports/README.md`. Runs that put\n"
+    "another CUDA runtime or NCCL in the place of the release's own have no column here; calls.md and\n"
+    "`recapture show CASE` have them.\n\n";
 
 constexpr std::string_view kLegend =
-    "\n"
+    "## In a cell\n\n"
     "| in a cell | meaning |\n"
     "| --- | --- |\n"
     "| reproduced | the documented failure, exactly |\n"
@@ -47,6 +48,9 @@ constexpr std::string_view kLegend =
     "Where a result differs from the document, `cases/changes.toml` says why. `recapture show CASE` prints everything\n"
     "on record about a case.\n";
 
+constexpr std::string_view kNotPart = "not part of the run", kNoGpu = "unavailable: no GPU";
+constexpr std::string_view kNone = "no GPU";  // As Record::machine() calls it.
+
 // "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
 std::string short_reason(const std::string& seen) {
   std::string reason = seen.substr(0, seen.find_first_of(":/|"));
@@ -67,7 +71,7 @@ std::string why_none(const std::string& case_id, const OnMachine& machine) {
     planned = true;
     if (latest.row->ran) add_once(reasons, short_reason(latest.row->seen));
   }
-  if (!planned) return "not part of the run";
+  if (!planned) return std::string(kNotPart);
   if (reasons.empty()) return "not run";
   return escaped(fmt::format("unavailable: {}", fmt::join(reasons, ", ")));
 }
@@ -115,6 +119,57 @@ std::string cell_of(const std::vector<Row>& rows) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
+std::string gpu_of(const OnMachine& machine) {
+  const std::string gpu = machine.newest->record.where("gpu");
+  return gpu.empty() ? std::string(kNone) : gpu;
+}
+
+// The kind of machine below a heading that has the GPU: "2.11.0" of "2.11.0, NVIDIA H200".
+std::string column_of(const OnMachine& machine) {
+  std::string name = machine.machine;
+  const std::string gpu = ", " + visible(gpu_of(machine));
+  if (const size_t at = name.find(gpu); at != std::string::npos) name.erase(at, gpu.size());
+  return escaped(name);
+}
+
+std::string cell_of(const Board& board, const std::string& case_id, const OnMachine& machine) {
+  const std::vector<Row>& rows = board.newest(case_id, machine.machine);
+  std::string cell = rows.empty() ? why_none(case_id, machine) : cell_of(rows);
+  if (const size_t left = not_run(case_id, machine); left > 0 && !rows.empty() && doubt_of(rows).empty()) {
+    cell += fmt::format("; {} not run", left);
+  }
+  return cell;
+}
+
+// A case that could not run on any of the machines, or was in no run of them, is counted below the table.
+std::string table_of(const Board& board, const std::vector<CaseInfo>& cases, const std::string& gpu,
+                     const std::vector<OnMachine>& machines) {
+  std::string text = fmt::format("## {}\n\n| case | what happens |", gpu == kNone ? "Without a GPU" : escaped(gpu)),
+              rule = "\n| --- | --- |";
+  for (const OnMachine& machine : machines) {
+    text += " " + column_of(machine) + " |";
+    rule += " --- |";
+  }
+  text += rule + "\n";
+  size_t left_out = 0;
+  for (const CaseInfo& info : cases) {
+    std::vector<std::string> cells;
+    for (const OnMachine& machine : machines) cells.push_back(cell_of(board, info.id, machine));
+    const auto says_nothing = [](const std::string& cell) { return cell == kNotPart || cell == kNoGpu; };
+    if (std::all_of(cells.begin(), cells.end(), says_nothing)) {
+      ++left_out;
+      continue;
+    }
+    text += fmt::format("| [{}](../cases/{}/{}.cpp) | {} | {} |\n", escaped(info.id), escaped(info.family),
+                        escaped(info.id), escaped(info.title), fmt::join(cells, " | "));
+  }
+  if (left_out > 0) {
+    text += fmt::format("\nWithout a row, for want of a GPU or because no run included them: {} of {} cases.\n",
+                        left_out, cases.size());
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string as_markdown(const Board& board) {
@@ -135,25 +190,15 @@ std::string as_markdown(const Board& board) {
                                          (!is_of_others && with_another_library(machine));
                                 }),
                  machines.end());
-  std::string text = fmt::format("{}| case | what happens |", kHead), rule = "\n| --- | --- |";
-  for (const OnMachine& machine : machines) {
-    text += " " + escaped(machine.machine) + " |";
-    rule += " --- |";
-  }
-  text += rule + "\n";
-  for (const CaseInfo& info : cases) {
-    text += fmt::format("| [{}](../cases/{}/{}.cpp) | {} |", escaped(info.id), escaped(info.family), escaped(info.id),
-                        escaped(info.title));
-    for (const OnMachine& machine : machines) {
-      const std::vector<Row>& rows = board.newest(info.id, machine.machine);
-      std::string cell = rows.empty() ? why_none(info.id, machine) : cell_of(rows);
-      if (const size_t left = not_run(info.id, machine); left > 0 && !rows.empty() && doubt_of(rows).empty()) {
-        cell += fmt::format("; {} not run", left);
-      }
-      text += " " + cell + " |";
-    }
-    text += "\n";
-  }
+  std::map<std::string, std::vector<OnMachine>> by_gpu;
+  for (const OnMachine& machine : machines) by_gpu[gpu_of(machine)].push_back(machine);
+  std::vector<std::string> gpus;  // Those with most releases first.
+  for (const auto& [gpu, its] : by_gpu) gpus.push_back(gpu);
+  std::stable_sort(gpus.begin(), gpus.end(), [&](const std::string& a, const std::string& b) {
+    return by_gpu.at(a).size() > by_gpu.at(b).size();
+  });
+  std::string text(kHead);
+  for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu));
   return text.append(kLegend);
 }
 

@@ -158,6 +158,20 @@ TEST_F(Bisect, FindsWhatVanishedAndCameBack) {
                              HasSubstr("the remedy \"Do it.\" held in 2.6.0, and does not in 2.7.1")));
 }
 
+TEST_F(Bisect, AnotherResultIsAChangeThoughItHarmsNobody) {
+  Catalogue catalogue = read_catalogue(folder);
+  for (CatalogueTest& test : catalogue.front().tests) {
+    if (test.name == "Reproduces") test.effect = "works";
+  }
+  std::ofstream(folder + "/cases/catalogue.json") << as_text(catalogue);
+  record("2.5.1", {saw("E by another")});
+  record("2.6.0", {saw("D")});
+  const Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("different in 2.5.1; in 2.6.0 it is reproduced"), HasSubstr("2.6.0 changed it")));
+}
+
 TEST_F(Bisect, TakesNothingUnclearForASide) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {unavailable()});

@@ -176,8 +176,18 @@ TEST(Suggest, TheNearestOfEachKind) {
   EXPECT_EQ(no_such("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
   EXPECT_EQ(no_such("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
             "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
-  EXPECT_THAT(stopped_by([] { require_known_release(RECAPTURE_ROOT, "2.11"); }),
-              HasSubstr("there is no release '2.11'; did you mean 2.11.0?"));
+  EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "2.1.0"); }),
+              HasSubstr("there is no release '2.1.0'; ci/matrix.toml lists them"));
+}
+
+TEST(Names, AReleaseMayBeMeantByItsLineOrByItsBuild) {
+  const std::vector<std::string> known = {"2.1.2", "2.10.0", "2.11.0", "2.11.0rc1", "2.6.0+cu118", "cuda13"};
+  EXPECT_EQ(meant_release("2.11", known), "2.11.0");
+  EXPECT_EQ(meant_release("2.10.0+cu128", known), "2.10.0");
+  EXPECT_EQ(meant_release("2.1", known), "2.1.2");
+  for (const char* same : {"2.11.0rc1", "2.6.0+cu118", "cuda13", "2.9", "x"})
+    EXPECT_EQ(meant_release(same, known), same);
+  EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.11.0+cu130"), "2.11.0");
 }
 
 // The committed one against the sources: a case that is edited without making the catalogue again is found without a
@@ -374,9 +384,10 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
       {"shwo", "there is no verb 'shwo'; did you mean show?"},
       {"help lst", "there is no verb 'lst'; did you mean list?"},
       {"show ItemInCapture", "there is no case 'ItemInCapture'; did you mean item_in_capture?"},
-      {"show 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
+      {"show 2.16", "there are no records of 2.16 below reports, but of 2.15.0; `ci/suite 2.16` makes one"},
       {"show 2.15.0/h.jsonl", "there is no record '2.15.0/h.jsonl'; did you mean 2.15.0/g.jsonl?"},
-      {"list --built --release 2.15", "there is no release '2.15'; did you mean 2.15.0?"},
+      {"list --built --release 2.155",
+       "there is no release '2.155'; ci/matrix.toml lists them, and `ci/suite` builds any"},
       {"show item_in_capture --markdown", "a case is shown as text or by --json"},
       {"show sync reports", "show takes cases, or records, or one folder, not some of each"},
   };

@@ -16,6 +16,7 @@ namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -27,7 +28,7 @@ const std::string kOk = "ok > active > ok", kRaised = "900 > invalidated > 901";
 struct FakeRun {
   std::string release = "2.6.0", gpu = "G", driver = "1", runtime = "12.4", started = "2026-01-01T00:00:00Z",
               hash = "h";
-  std::string effect = "raises", end = "complete", broken = "nothing";
+  std::string effect = "raises", end = "complete", broken = "nothing", id = {};
   int format = 2;
   std::vector<Json> tests = {{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}};
 
@@ -75,7 +76,7 @@ struct FakeRun {
                                                {"driver", driver},
                                                {"cuda_runtime", runtime},
                                                {"break", broken},
-                                               {"volatile", {{"started", started}}}}),
+                                               {"volatile", {{"started", started}, {"run", id}}}}),
                              {{"plan", plan}},
                              fake_case(names, {{"hash", hash}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}})};
     all.insert(all.end(), tests.begin(), tests.end());
@@ -217,6 +218,50 @@ TEST(Compare, NamesOfCallsCountWithoutTheirVersion) {
               HasSubstr("was a c10::Error in 2.6.0, and is a c10::AcceleratorError in 2.15.0"));
 }
 
+TEST(Compare, TheLineOfASourceIsNoneOfAnError) {
+  const auto said = [](const char* line, const std::string& words) {
+    return FakeRun().saw(fmt::format("assert \"lost count at \"/p/a/Graph.cpp\":{}, {}\" > active > ok", line, words));
+  };
+  EXPECT_EQ(test_of(compared({said("1", "report")}, {said("22", "report")})).consequence, Consequence::Same);
+  const ComparedTest& another =
+      test_of(compared({said("1", std::string(90, 'x') + " one")}, {said("1", std::string(90, 'x') + " two")}));
+  EXPECT_EQ(another.consequence, Consequence::ErrorChanged);
+  EXPECT_THAT(another.sentence, AllOf(HasSubstr("x one"), HasSubstr("x two"))) << "cut where they differ";
+}
+
+TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
+  const auto numbers = [](const char* since, const char* range) {
+    Background with = background();
+    Expectation e;
+    e.test = "c.Reproduces";
+    e.where.release = range;
+    with.changes = {{"a change", "x#1", since, {e}, ""}};
+    const Comparison comparison = compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}, with);
+    return comparison.changes.front().upstream.empty() ? "" : comparison.changes.front().upstream.front().number;
+  };
+  EXPECT_EQ(numbers("2.10", ">=2.10"), "x#1") << "what is so since then";
+  EXPECT_EQ(numbers("2.10", "<2.10"), "x#1") << "what was so before";
+  EXPECT_EQ(numbers("2.17", ">=2.10"), "x#1") << "which contradicts 2.17";
+  EXPECT_EQ(numbers("2.17", ">=2.10, <2.17"), "") << "what was so before begins for another reason";
+  EXPECT_EQ(numbers("2.1", ">=2.1, <2.10"), "") << "and what is so since then ends for another";
+  EXPECT_EQ(numbers("", ">=2.1, <2.10"), "x#1");
+}
+
+TEST(Compare, WhatIsExpectedOfNeighboursAloneIsClearAllTheSame) {
+  Background with = background();
+  Expectation e;
+  e.test = "c.Reproduces";
+  e.result = "healthy";
+  e.seen = kOk;
+  e.records = {"2.11.0/g.jsonl"};
+  with.rules.expectations = {e};
+  FakeRun newer;
+  newer.release = "2.16.0";
+  newer.saw(kOk).write(::testing::TempDir() + "/newer.jsonl");
+  const Judged judged = judged_by_its_own_code(read_record(::testing::TempDir() + "/newer.jsonl"), with);
+  EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << judged.rows.back().seen;
+}
+
 TEST(Compare, ASignThatGoesAndLeavesTheDamageIsSilentNow) {
   FakeRun before, now;
   before.effect = now.effect = "leaks";
@@ -224,6 +269,24 @@ TEST(Compare, ASignThatGoesAndLeavesTheDamageIsSilentNow) {
   const Comparison comparison = compared({before}, {now.saw(kOk).saw("D", "ReproducesMemoryKept")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::SilentNow);
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("that sign is gone, and it still leaks"));
+}
+
+TEST(Compare, ARaceThatIsGoneAndATestThatDoesNotApplyAreNoOtherForm) {
+  std::vector<FakeRun> before, now;
+  for (int run = 0; run < 5; ++run) {
+    before.push_back(FakeRun().rate(3, 9));
+    now.push_back(FakeRun().rate(0, 9).not_there("ReproducesElsewhere", "inapplicable"));
+    for (FakeRun* one : {&before.back(), &now.back()}) one->started = fmt::format("2026-01-0{}T00:00:00Z", run + 1);
+  }
+  const ComparedTest& gone = test_of(compared(before, now), "ReproducesAtRate");
+  EXPECT_EQ(gone.consequence, Consequence::Workaround);
+  EXPECT_THAT(gone.sentence, Not(HasSubstr("other forms")));
+}
+
+TEST(Compare, ARaceThatCrashesIsANewFailure) {
+  FakeRun now;
+  now.line({{"test", "c.ReproducesAtRate"}, {"ending", "signal"}, {"code", 11}});
+  EXPECT_EQ(test_of(compared({FakeRun().rate(3, 9)}, {now}), "ReproducesAtRate").consequence, Consequence::NewFailure);
 }
 
 TEST(Compare, WhileAnotherFormRemainsItSaysSo) {
@@ -250,6 +313,15 @@ TEST(Compare, ARaceThatNeverOccurredAndNowDoesIsNewAndAllElseNeedsFiveRuns) {
     EXPECT_EQ(few.consequence, Consequence::Unknown);
     EXPECT_THAT(few.sentence, StartsWith("insufficient data: not seen in "));
   }
+}
+
+TEST(Compare, CountsARunOfARaceOnceHoweverOftenItIsOnFile) {
+  FakeRun never = FakeRun().rate(0, 100);
+  never.id = "one";
+  const auto of = [&](const std::vector<FakeRun>& before) {
+    return test_of(compared(before, {FakeRun().rate(1, 100)}), "ReproducesAtRate").sentence;
+  };
+  EXPECT_THAT(of({never, never, never, never, never}), StartsWith("insufficient data: not seen in 1 run of 2.6.0"));
 }
 
 TEST(Compare, OnlyTheSameCodeIsCompared) {
@@ -352,7 +424,7 @@ TEST(Format, MarkdownStaysBelowGitHubsLimitAndCountsWhatItLeavesOut) {
 
 TEST(Format, JUnitFailsForWhatHurtsAndNeverPassesForWhatIsUnknown) {
   pugi::xml_document xml;
-  ASSERT_TRUE(xml.load_string(as_junit(rich()).c_str()));
+  ASSERT_TRUE(xml.load_string(as_junit(rich(), whatever_hurts()).c_str()));
   EXPECT_EQ(xml.select_nodes("//failure").size(), 2U);
   EXPECT_EQ(xml.select_nodes("//testcase[@name='ReproducesGone']/error").size(), 1U);
   EXPECT_EQ(xml.select_nodes("//testsuite[@name='comparison']//error").size(), 1U) << "1 of 6 is more than a tenth";
@@ -381,6 +453,24 @@ TEST(Gate, BlocksByItsPolicyAndNeverForWhatIsBetter) {
   EXPECT_EQ(decided(blind, compared({FakeRun().saw("D")}, {FakeRun().saw("D").saw("D", "ReproducesTwo")})),
             Exit::AsExpected);
   EXPECT_EQ(decided(standard, restricted(worse, {})), Exit::Inconclusive) << "nothing was judged";
+}
+
+TEST(Gate, WhatConcernsAndNeverRanIsUnknown) {
+  Policy policy;
+  policy.concerns = {"c"};
+  Comparison comparison = compared({FakeRun()}, {FakeRun()});
+  EXPECT_EQ(decide(policy, comparison).exit, Exit::AsExpected);
+  add_never_run(policy, background().catalogue, comparison);
+  EXPECT_EQ(comparison.unknown(), 2U);
+  EXPECT_EQ(test_of(comparison, "FixIt").sentence, "not part of any run of 2.6.0 or 2.15.0");
+  EXPECT_EQ(decide(policy, comparison).answer, "cannot tell");
+}
+
+TEST(Gate, JUnitFailsForWhatBlocksAlone) {
+  const Comparison another = compared({FakeRun().saw(kRaised)}, {FakeRun().saw("check \"no\" > active > ok")});
+  EXPECT_THAT(as_junit(another, Policy()),
+              AllOf(Not(HasSubstr("<failure")), HasSubstr("error text or type changed: ")));
+  EXPECT_THAT(as_junit(another, whatever_hurts()), HasSubstr("<failure"));
 }
 
 TEST(Gate, ConcernsAreFamiliesCasesAndWhatCasesSpeakOf) {
@@ -440,6 +530,28 @@ TEST_F(Sides, AreReleasesRecordsFoldersAndRunsByTime) {
   EXPECT_THAT(compare("2.6.0 2.15.0").out, Not(HasSubstr("too much")));
 }
 
+TEST_F(Sides, AreReleasesWhateverTheFoldersOfTheirRunsAreCalled) {
+  fs::create_directories(folder + "/nights/2026-01-02");
+  fs::copy(reports + "/2.6.0/g.jsonl", folder + "/nights/2026-01-01.jsonl");
+  fs::copy(reports + "/2.15.0/g.jsonl", folder + "/nights/2026-01-02/g.jsonl");
+  for (const char* sides : {"2.6.0 2.15.0", "2.6 2.15.0+cu130"}) {
+    const Said said = compare(std::string(sides) + " --records " + folder + "/nights");
+    EXPECT_EQ(said.code, 1) << said.out;
+    EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0, G"));
+  }
+}
+
+TEST_F(Sides, GateSaysItsAnswerInJsonToo) {
+  std::ofstream(folder + "/p.toml") << "block = ['remedy gone']\n";
+  const Json blocked = Json::parse(recapture("gate 2.6 2.15 --json").out);
+  EXPECT_EQ(blocked["answer"], "blocked");
+  EXPECT_EQ(blocked["exit"], 1);
+  EXPECT_EQ(blocked["changes"][0]["blocks"], true);
+  const Json passes = Json::parse(recapture("gate 2.6 2.15 --json --policy " + folder + "/p.toml").out);
+  EXPECT_EQ(passes["answer"], "passes");
+  EXPECT_EQ(passes["changes"][0]["blocks"], false);
+}
+
 TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   FakeRun second;
   second.started = "2026-01-03T00:00:00Z";
@@ -458,6 +570,7 @@ TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   EXPECT_THAT(none.out, HasSubstr("no other run on that machine"));
   const Said said = compare("good latest");  // The newest is cut short, and the one before it is whole.
   EXPECT_THAT(said.out, StartsWith("good -> latest, G"));
+  EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
   EXPECT_EQ(said.code, 0) << said.out;
 }
@@ -536,9 +649,8 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
   const std::string f = folder + "/";
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"2.6.0", 2, "to"},
-      {"2.99.0 2.15.0", 2, "there is no release '2.99.0'"},
-      {"2.16.0 2.15.0", 2, "did you mean 2.11.0, 2.15.0 or 2.6.0?"},
-      {"2.6.0 nonsense", 2, "a side is a release, a record, a folder"},
+      {"2.16.0 2.15.0", 2, "but of 2.6.0, 2.11.0, 2.15.0; `ci/suite 2.16.0` makes one"},
+      {"2.6.0 nonsense", 2, "'nonsense' is no release, record, folder, latest, latest~1 or good"},
       {"2.6.0 " + f + "missing.jsonl", 2, "cannot read it: No such file or directory"},
       {"2.6.0 " + f + "empty", 4, "no records below"},
       {"2.6.0 " + f + "none.jsonl", 2, "none.jsonl:1: not a line of a record"},

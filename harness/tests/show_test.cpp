@@ -241,8 +241,23 @@ TEST(Show, JsonHasTheDocumentedKeys) {
 
 TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
   const std::string table = as_markdown(Board({two_tests()}, {}));
-  EXPECT_THAT(table, HasSubstr("| 2.15.0, G |"));
+  EXPECT_THAT(table, HasSubstr("## G\n\n| case | what happens | 2.15.0 |\n"));
   EXPECT_THAT(table, HasSubstr("| [c](../cases/f/c.cpp) | A title | reproduced; 1 not run |"));
+}
+
+TEST(Show, MarkdownHasATableForEachGpuAndLeavesOutWhatCannotRunThere) {
+  Record with = two_tests(), older = two_tests(), without = two_tests();
+  older.environment["release"] = "2.14.1";
+  without.environment["gpu"] = "";
+  for (TestRecord& test : without.tests) {
+    test.line = {{"test", test.id()}, {"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
+  }
+  const std::string table = as_markdown(Board({without, older, with}, {}));
+  EXPECT_THAT(table, HasSubstr("| case | what happens | 2.14.1 | 2.15.0 |\n"));
+  EXPECT_LT(table.find("## G\n"), table.find("## Without a GPU\n")) << "the GPU with most releases stands first";
+  EXPECT_THAT(table,
+              HasSubstr("## Without a GPU\n\n| case | what happens | 2.15.0 |\n| --- | --- | --- |\n\nWithout a row"));
+  EXPECT_THAT(table, HasSubstr(": 1 of 1 cases.\n"));
 }
 
 TEST(Show, MarkdownSaysWhyACellHasNoResult) {
@@ -335,14 +350,20 @@ class Index : public ::testing::Test {
   void SetUp() override { std::filesystem::create_directories(folder); }
   void TearDown() override { std::filesystem::remove_all(folder); }
   void record(const std::string& name, const std::string& day, const std::vector<std::string>& plan,
-              const std::vector<std::string>& ran, const std::string& driver = "1") {
-    Json environment = {{"recapture", 1}, {"release", "2.15.0"}, {"gpu", "G"}, {"driver", driver}};
+              const std::vector<std::string>& ran, const std::string& driver = "1", const std::string& gpu = "G",
+              const std::map<std::string, Json>& more = {}) {
+    Json environment = {{"recapture", 1}, {"release", "2.15.0"}, {"gpu", gpu}, {"driver", driver}};
     if (!day.empty()) environment["volatile"] = {{"started", day}};
     CaseInfo info;
     info.id = "c";
     std::ofstream file(folder + "/" + name + ".jsonl");
     file << environment << '\n' << Json{{"plan", plan}} << '\n' << info.to_json() << '\n';
     for (const std::string& test : ran) file << Json{{"test", test}, {"ending", "exited"}} << '\n';
+    for (const auto& [test, its] : more) {
+      Json line = {{"test", test}};
+      line.update(its);
+      file << line << '\n';
+    }
   }
   std::vector<std::string> newest() {
     std::vector<std::string> names;
@@ -377,6 +398,38 @@ TEST_F(Index, AnOlderOneCountsForWhatTheNewestLacks) {
   EXPECT_THAT(newest(), ::testing::ElementsAre("b", "c"));
   record("d", "2026-01-04", both, {"c.Control"});
   EXPECT_THAT(newest(), ::testing::ElementsAre("b", "d")) << "the last was cut short";
+}
+
+// As where a package has gone: the record that still had the test says that it is missing, and what it showed.
+TEST_F(Index, AnOlderOneCountsForWhatTheNewestCouldNotRun) {
+  const Json gone = {{"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
+  const Json good = {{"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+  const auto both_and = [&](const std::string& name, const std::string& day, const Json& second) {
+    record(name, day, both, {"c.Control"}, "1", "G", {{"c.Reproduces", second}});
+  };
+  both_and("a", "2026-01-01", good);
+  both_and("b", "2026-01-02", good);
+  both_and("c", "2026-01-03", gone);
+  both_and("d", "2026-01-04", gone);
+  EXPECT_THAT(newest(), ElementsAre("b", "d"));
+  Rules rules;
+  rules.available = available_in(newest_records(folder).records);
+  const Board board(newest_records(folder).records, rules);
+  EXPECT_THAT(board.newest("c", "2.15.0, G"), ::testing::SizeIs(2)) << "its result is still known";
+  const auto rows = latest(board).front().rows;
+  EXPECT_EQ(rows[1].row->verdict, Verdict::Missing) << "and does not stand for what is missing now";
+
+  for (const char* name : {"a", "b"}) std::filesystem::remove(folder + "/" + name + ".jsonl");
+  both_and("0", "2026-01-01", gone);
+  EXPECT_THAT(newest(), ElementsAre("d")) << "nor had the older ones it";
+}
+
+// Without a GPU most of a plan cannot run, night after night.
+TEST_F(Index, WithoutAGpuNobodyLooksForWhatNeedsOne) {
+  const Json lacks = {{"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
+  for (const char* name : {"a", "b"}) record(name, name, both, {"c.Control"}, "1", "", {{"c.Reproduces", lacks}});
+  std::ofstream(folder + "/a.jsonl", std::ios::app) << "no line of a record\n";
+  EXPECT_EQ(newest_records(folder).left_out, 1U) << "the older one's lines are not read";
 }
 
 TEST_F(Index, WhatIsNoRecordIsSaid) {

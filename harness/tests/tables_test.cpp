@@ -187,6 +187,22 @@ TEST_F(Tables, LetRecordsWinOverWhatIsExpected) {
   EXPECT_THAT(failures_as_markdown(all), HasSubstr("since 2.7: the records contradict 2.7: 2.6.0 has it already"));
 }
 
+TEST_F(Tables, CompleteWhatNeedsNoGpuFromAllMachines) {
+  record("2.5.1", kD);
+  record("2.9.1", kD);
+  record("2.6.0", kOk, "12.4", "", {{"gpu", ""}});
+  record("2.9.1", kD, "12.4", "", {{"gpu", ""}});
+  TableInput all = input();
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "a GPU's is its own";
+  all.background.catalogue.front().needs = "host python";
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| reproduced in 2.5.1; healthy in 2.6.0; "));
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| G; no GPU |\n"));
+  record("2.5.1", kOk, "12.4", "", {{"gpu", ""}});
+  TableInput apart = input();
+  apart.background.catalogue.front().needs = "host python";
+  EXPECT_THAT(failures_as_markdown(apart), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "they contradict";
+}
+
 TEST_F(Tables, PutWhatIsAlikeOnSeveralMachinesIntoOneLine) {
   for (const char* gpu : {"G", "H"}) {
     record("2.5.1", kD, "12.4", "", {{"gpu", gpu}});

@@ -3,6 +3,7 @@
 // them say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
@@ -33,6 +35,8 @@ namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::HasSubstr;
@@ -362,6 +366,185 @@ TEST(Workflows, AreWhatTheProgramPrints) {
     EXPECT_EQ(said.code, 0);
     EXPECT_TRUE(contents(kRoot + "/" + file) == said.out) << "run `recapture ci " << what << " > " << file << "`";
   }
+}
+
+// The job of this name, from `recapture ci github` or `gitlab`, to where the next one begins.
+std::string job(const std::string& workflow, const std::string& name, const std::string& indentation) {
+  const size_t at = workflow.rfind("\n" + indentation + name + ":\n");
+  if (at == std::string::npos) return "";
+  const std::string rest = workflow.substr(at + 1);
+  for (size_t end = 0; (end = rest.find("\n" + indentation, end + 1)) != std::string::npos;) {
+    if (rest[end + 1 + indentation.size()] != ' ' && rest[end + 1 + indentation.size()] != '\n')
+      return rest.substr(0, end + 1);
+  }
+  return rest;
+}
+
+// A machine may have run another job before: nothing of that may be uploaded as this one's, whatever fails.
+TEST(Workflows, BeginWithNothingOfAnEarlierJob) {
+  const std::string github = job(contents(kRoot + "/ci/github.yml"), "run", "  ");
+  const size_t cleared = github.find("rm -rf pack program record out.txt");
+  ASSERT_NE(cleared, std::string::npos) << github;
+  EXPECT_LT(cleared, github.find("uses:")) << "before the first step that may fail";
+  EXPECT_THAT(job(contents(kRoot + "/ci/gitlab.yml"), ".run", ""), HasSubstr("GIT_STRATEGY: empty"));
+}
+
+// What gathers a night depends on no release's build, and on no record: here there is none.
+TEST(Workflows, GatherANightWithoutASingleRecord) {
+  const std::string gitlab = job(contents(kRoot + "/ci/gitlab.yml"), "gather", "");
+  EXPECT_THAT(gitlab, HasSubstr("- job: run:2.6.0"));
+  EXPECT_EQ(gitlab.find("job: build:"), std::string::npos);
+  EXPECT_LT(gitlab.find("mkdir -p record"), gitlab.find("recapture gather"));
+  const std::string github = job(contents(kRoot + "/ci/github.yml"), "gather", "  ");
+  EXPECT_EQ(github.find("pack"), github.find("packages")) << "no pack";
+
+  std::string script;
+  std::istringstream step(github.substr(std::min(github.find("          build/recapture ci plan"), github.size())));
+  for (std::string line; std::getline(step, line) && line.rfind("          ", 0) == 0;)
+    script += line.substr(10) + "\n";
+  const std::string folder = ::testing::TempDir() + "recapture-gather-" + std::to_string(getpid());
+  fs::create_directories(folder);
+  fs::create_directory_symlink(RECAPTURE_BUILD, folder + "/build");
+  std::ofstream(folder + "/step") << script;
+  const Said said = shell("cd '" + folder + "' && GITHUB_STEP_SUMMARY=summary bash -eo pipefail step");
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("2.6.0-h200-1of1 is missing"));
+  EXPECT_TRUE(fs::exists(folder + "/tonight/night.json"));
+  EXPECT_THAT(contents(folder + "/summary"), HasSubstr("2.6.0-h200-1of1"));
+  fs::remove_all(folder);
+}
+
+// Scripts of ci/, as far as they can be tried without a network and without a build.
+class Scripts : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder + "/tree/ci"); }
+  void TearDown() override { fs::remove_all(folder); }
+
+  // An executable file, in `folder`.
+  void script(const std::string& path, const std::string& text) const {
+    fs::create_directories(fs::path(folder + "/" + path).parent_path());
+    std::ofstream(folder + "/" + path) << text;
+    fs::permissions(folder + "/" + path, fs::perms::owner_all);
+  }
+
+  // What these lines of Python make of a script, which they call `it`.
+  Said with(const std::string& name, const std::string& lines) const {
+    std::ofstream(folder + "/with.py")
+        << "import importlib.machinery as m, importlib.util as u, pathlib\nl = m.SourceFileLoader('it', '" + kRoot +
+               "/ci/" + name + "')\nit = u.module_from_spec(u.spec_from_loader('it', l))\nl.exec_module(it)\n" + lines;
+    return shell("cd '" + folder + "' && python3 -B with.py");
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-scripts-" + std::to_string(getpid());
+};
+
+TEST_F(Scripts, SayInOneLineWhatIsNotThere) {
+  std::ofstream(folder + "/zero.prices")
+      << "{\"prices\":1,\"release\":\"1\",\"gpu\":\"G\",\"driver\":\"1\",\"cuda_runtime\":\"12\",\"revision\":\"r\"}\n"
+         "{\"price\":[\"c.FixIt\"],\"what\":\"w\",\"without\":[0,1],\"with\":[1,1]}\n";
+  // As Google Benchmark leaves its report where the filter matches nothing.
+  script("remedies", "#!/bin/sh\nfor w; do case $w in --benchmark_out=*) : >\"${w#*=}\" ;; esac; done\n");
+  fs::copy(kRoot + "/ci/tables", folder + "/tree/ci/tables");
+  const std::string root = "'" + kRoot + "/ci/", here = "'" + folder + "/";
+  for (const auto& [line, code, words] :
+       {std::tuple(root + "prices' --blame --recapture /none", 7, "prices: /none is not there"),
+        {root + "prices' --blame --recapture /bin/true --python nosuch", 7, "prices: there is no nosuch"},
+        {"CXX=false " + root + "prices' --blame --recapture /bin/true", 7, "prices: false cannot compile"},
+        {root + "prices' --blame --recapture /bin/true --output /proc/x/y", 7, "prices: /proc/x/y cannot be written"},
+        {root + "prices' --blame --recapture /bin/true --output /dev/null", 2, "prices: /dev/null is no file"},
+        {root + "prices' --blame --pairs 0 2>&1 | tail -n 1", 0, "prices: error: --pairs must be at least 1"},
+        {root + "prices' " + here + "zero.prices' >/dev/null", 2, "is not what --output wrote: division by zero"},
+        {root + "prices' --remedies 2.6.0 --program " + here + "remedies' --filter nosuch --output " + here + "new/p'",
+         2, "prices: no benchmark is called nosuch"},
+        {root + "blame' --recapture /none", 7, "blame: /none is not there"},
+        {root + "blame' --recapture /bin/true --python nosuch", 7, "blame: there is no nosuch"},
+        {"CXX=false " + root + "blame' --recapture /bin/true", 7, "blame: false cannot compile"},
+        {root + "blame' --recapture /bin/true --output /proc/x/y", 7, "blame: /proc/x/y.json cannot be written"},
+        {here + "tree/ci/tables'", 7, "tables: there is no build/recapture"}}) {
+    const Said said = shell(line);
+    EXPECT_EQ(said.code, code) << line << "\n" << said.out;
+    EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << line << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << line;
+  }
+  for (const char* name : {"libtorch", "page"}) {
+    const Said old = shell(std::string("python3 -B -c \"import sys; sys.version_info = (3, 9, 2); exec(open('") +
+                           kRoot + "/ci/" + name + "').read())\"");
+    EXPECT_EQ(old.code, 7) << old.out;
+    EXPECT_THAT(old.out, HasSubstr(std::string(name) + ": this needs Python 3.11 or newer")) << old.out;
+    EXPECT_EQ(std::count(old.out.begin(), old.out.end(), '\n'), 1) << old.out;
+  }
+}
+
+TEST_F(Scripts, AdviseWhatHelps) {
+  const std::string flags =
+      "facts = dict(std=17, abi=1, cuda_only=1, include_dirs=[], libraries=[])\n"
+      "def advice():\n  try: it.flags(facts)\n  except it.Problem as problem: print(problem)\n";
+  const Said blanks = with("libtorch", flags +
+                                           "facts['include_dirs'] = [str(it.CACHE / 'a b')]; advice()\n"
+                                           "facts['include_dirs'] = ['/a b']; advice()\n"
+                                           "it.ROOT = pathlib.Path('/a tree'); advice()\n");
+  EXPECT_THAT(blanks.out, ContainsRegex("set RECAPTURE_CACHE to .*\n.*move what lies there to .*\n.*stand in "
+                                        "this tree, or move it to a path without blanks\n"));
+  fs::create_directories(folder + "/site/torch");
+  std::ofstream(folder + "/site/torch/_C.cpython-312-x86_64-linux-gnu.so");
+  const std::string check =
+      "class args: release, libtorch = '2.6.0', None\n"
+      "try: it.check_python_of(pathlib.Path('site'), args); print('good')\n"
+      "except it.Problem as problem: print(problem.code, problem)\n";
+  EXPECT_THAT(with("pack", check).out, ContainsRegex("7 site is for another Python than 3.11, which is packed: "
+                                                     "it has _C.cpython-312-.*run ci/libtorch 2.6.0 where"));
+  std::ofstream(folder + "/site/torch/_C.cpython-311-x86_64-linux-gnu.so");
+  EXPECT_EQ(with("pack", check).out, "good\n");
+}
+
+// In a tree where everything is there but what the words say.
+TEST_F(Scripts, SuiteEndsWithTheFirstStatusThatIsNotZeroAndLooksWhereTheUserStands) {
+  for (const char* name : {"suite", "build"}) fs::copy(kRoot + "/ci/" + name, folder + "/tree/ci/" + name);
+  std::ofstream(folder + "/tree/ci/packages") << "set -euo pipefail; SUITE_PACKAGES=(); need_packages() { :; }\n";
+  script("tree/ci/libtorch",
+         "#!/bin/bash\ncase $2 in\n--version) basename \"$1\" ;;\n--cmake) case $1 in nonet) exit 7 ;; stopped) exit "
+         "130 ;; "
+         "esac; mkdir -p \"${3%/*}\"; touch \"${3%/*}/build.ninja\" ;;\nesac\n");
+  script("tree/ci/nemo", "#!/bin/sh\n");
+  script("bin/cmake", "#!/bin/sh\ncase $* in *broken*) echo no; exit 1 ;; esac\n");
+  script("tree/build/recapture", "#!/bin/sh\necho \"$*, in ${PWD##*/}\"; case $* in *changed*) exit 1 ;; esac\n");
+  std::ofstream(folder + "/tree/build/build.ninja");
+  fs::create_directories(folder + "/user/site/torch");
+  fs::create_directories(folder + "/user/2.6.0");
+  const auto suite = [&](const std::string& words) {
+    Said said =
+        shell("cd '" + folder + "/user' && PATH='" + folder + "/bin':$PATH ../tree/ci/suite " + words + " 2>/dev/null");
+    return std::pair(said.code, said.out);
+  };
+  EXPECT_EQ(suite("changed nonet 2.6.0"),
+            std::pair(1, "run --release changed, in user\nrun --release 2.6.0, in user\n"s));
+  EXPECT_EQ(suite("broken changed"), std::pair(7, "run --release changed, in user\n"s));
+  EXPECT_EQ(suite("stopped changed"), std::pair(130, ""s));
+  EXPECT_EQ(suite("--build nonet changed"), std::pair(7, ""s));
+  EXPECT_EQ(
+      suite("site 2.6.0 -- --record x.jsonl"),
+      std::pair(0, "run --release site --record x.jsonl, in user\nrun --release 2.6.0 --record x.jsonl, in user\n"s));
+}
+
+// With a stand-in for Python, whose pip says which settings it has.
+TEST_F(Scripts, NemoIsFetchedOnceWhateverPipIsToldElsewhere) {
+  script(
+      "python",
+      "#!/bin/bash\ncase \"$*\" in\n'-c '*) echo 3.11 ;;\n*--version) ;;\n"
+      "*download*) echo \"$PIP_USER $PIP_REQUIRE_VIRTUALENV\" >>downloads; while [ \"$1\" != --dest ]; do shift; done; "
+      "sleep 0.5; [ ! -e broken ] || exit 1; python3 -c 'import sys, zipfile; "
+      "zipfile.ZipFile(sys.argv[1], \"w\").close()' \"$2/nemo_toolkit-1.whl\" ;;\n"
+      "*install*) while [ \"$1\" != --target ]; do shift; done; mkdir -p \"$2\" ;;\n*) exec python3 \"$@\" ;;\nesac\n");
+  fs::create_directories(folder + "/cache/nemo/partial.killed");
+  const std::string fetch = "'" + kRoot + "/ci/nemo' 2.0.0 ./python";
+  const Said said =
+      shell("cd '" + folder + "' && export RECAPTURE_CACHE=$PWD/cache PIP_USER=1 PIP_REQUIRE_VIRTUALENV=1; (" + fetch +
+            " & " + fetch + " & wait) 2>/dev/null; cat downloads; ls cache/nemo; touch broken; '" + kRoot +
+            "/ci/nemo' 3.0.0 ./python; echo $?; ls cache/nemo");
+  const std::string fetched = folder + "/cache/nemo/2.0.0-python3.11\n";
+  EXPECT_EQ(said.out, fetched + fetched +
+                          "0 0\n2.0.0-python3.11\nci/nemo: pip download failed; its reason is above\n7\n" +
+                          "2.0.0-python3.11\n");
 }
 
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
