@@ -20,6 +20,7 @@ class Background {
  public:
   Background(const std::string& command, const std::string& output) {
     const std::string line = "exec " + command + " >'" + output + "' 2>&1 </dev/null";
+    std::filesystem::remove(output);  // What an earlier one said there must not speak for this one.
     pid_ = fork();
     if (pid_ == 0) {
       execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
@@ -82,6 +83,7 @@ class Resumed : public FakeTree {
   }
   // In the place of a program one that stops where `when`, a shell's condition, holds, and says so on the pipe.
   std::string stop_in(const std::string& program, const std::string& when) const {
+    fs::remove(cases + "/twofold.begun");  // What is left in an earlier pipe would be met at once.
     const std::string begun = pipe(".begun");
     fs::rename(program, program + ".real");
     std::ofstream(program) << "#!/bin/sh\nif " << when << "; then echo b >'" << begun << "'; exec sleep 600; fi\nexec '"
@@ -187,7 +189,6 @@ TEST_F(Resumed, TheSecondSaysSoWhileTheFirstStillAsks) {
     recapture("run --record " + path + tests);
     const std::string whole = text_of(path);
     std::ofstream(path, std::ios::trunc) << whole.substr(0, whole.rfind("{\"test\""));
-    fs::remove(cases + "/twofold.begun");
     const std::string begun = stop_in(canary, "true");
     Background first(command("run --resume " + path), folder + "/out");
     meet(begun, O_RDONLY);
