@@ -18,7 +18,8 @@ std::string first_lines_of(const std::string& path, int lines);
 void write_file(const std::string& path, const std::string& text);
 
 // Likewise for what --output names: what is there stays whole until all of the new text is on the disk. Throws
-// Stop(Usage) for a folder, and for a file that is no `kind` ("page"): its first bytes, so many, differ from the text's.
+// Stop(Usage) for a folder, and for a file that is no `kind` ("page"): its first bytes, so many, differ from the
+// text's.
 void replace_output(const std::string& path, const std::string& text, size_t first_bytes, const std::string& kind);
 
 }  // namespace recapture
