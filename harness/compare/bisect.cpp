@@ -85,7 +85,9 @@ Stand Courses::stand(size_t side, const std::string& test) const {
   stand.record = seen.front().run->record.path;
   stand.seen = cut(row.seen);
   const auto occurred = [](const Seen& one) { return one.row->result != Result::Unseen; };
-  if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
+  if (is_ours(background_.changes, test, seen.front().run->record)) {
+    stand.why_not = kOurs;
+  } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
     stand.why_not = fmt::format("{}: {}", word(row.verdict), stand.seen);
   } else if (std::none_of(seen.begin(), seen.end(), occurred) && seen.size() < kFewestRuns) {
     stand.why_not = fmt::format("insufficient data: a race that did not occur in {} run{}, and {} would be needed",

@@ -201,6 +201,11 @@ class Comparer {
   bool is_clear(Pair& pair) const {
     for (const auto& [seen, name] : {std::pair(pair.from, from_.name()), std::pair(pair.to, to_.name())}) {
       const Row& row = *seen.row;
+      if (is_ours(background_.changes, row.test, seen.run->record)) {
+        pair.compared.sentence = fmt::format("cannot tell in {}: {}", name, kOurs);
+        pair.compared.ran = false;
+        return false;
+      }
       if (row.result != Result::Invalid && row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing) {
         continue;
       }

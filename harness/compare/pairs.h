@@ -38,6 +38,9 @@ class Results {
   std::map<std::string, std::string> why_not_;
 };
 
+// Why a test says nothing where is_ours().
+inline constexpr const char* kOurs = "there the case itself is at fault, as cases/changes.toml says";
+
 // What stands behind one compared test.
 struct Pair {
   ComparedTest compared;

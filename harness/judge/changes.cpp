@@ -88,13 +88,17 @@ std::vector<Change> read_changes(const std::string& root) {
   for (const auto& node : *list) {
     const std::string place = place_of(path, node);
     const auto* entry = node.as_table();
-    only_keys(*entry, {"what", "number", "since", "expect"}, place);
+    only_keys(*entry, {"what", "number", "since", "ours", "expect"}, place);
     Change change;
     change.place = place;
     change.what = text_in(*entry, "what", place);
     change.number = text_in(*entry, "number", place);
     change.since = text_in(*entry, "since", place, false);
     if (!change.since.empty()) require_version(change.since);
+    if (entry->contains("ours") && !(*entry)["ours"].is_boolean()) {
+      throw Stop(Exit::Usage, place + ": 'ours' is true or false");
+    }
+    change.ours = (*entry)["ours"].value_or(false);
     if (const auto* expected = tables_in(*entry, "expect", place, "[[change.expect]]")) {
       for (const auto& below : *expected) take_expectations(*below.as_table(), place_of(path, below), change);
     }
@@ -102,6 +106,13 @@ std::vector<Change> read_changes(const std::string& root) {
     changes.push_back(change);
   }
   return changes;
+}
+
+bool is_ours(const std::vector<Change>& changes, const std::string& test, const Record& record) {
+  return std::any_of(changes.begin(), changes.end(), [&](const Change& change) {
+    return change.ours && std::any_of(change.expectations.begin(), change.expectations.end(),
+                                      [&](const Expectation& e) { return e.test == test && e.where.covers(record); });
+  });
 }
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes) {

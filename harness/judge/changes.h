@@ -41,12 +41,16 @@ struct Change {
   std::string what;    // In one sentence.
   std::string number;  // An id of cases/sources.toml, or "open question: …".
   std::string since;   // The first release that has it; "" where that is not known.
+  bool ours = false;   // The case is at fault there, and not the release: what was seen says nothing of that.
   std::vector<Expectation> expectations;
   std::string place;
 };
 
 // All changes, each checked by itself: known keys, known result, a reason, a range that can be read.
 std::vector<Change> read_changes(const std::string& root);
+
+// Whether the case is known to be at fault in that test on the record's machine.
+bool is_ours(const std::vector<Change>& changes, const std::string& test, const Record& record);
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
 

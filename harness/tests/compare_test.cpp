@@ -223,7 +223,7 @@ TEST(Compare, TheLineOfASourceIsNoneOfAnError) {
     return FakeRun().saw(fmt::format("assert \"lost count at \"/p/a/Graph.cpp\":{}, {}\" > active > ok", line, words));
   };
   EXPECT_EQ(test_of(compared({said("1", "report")}, {said("22", "report")})).consequence, Consequence::Same);
-  const ComparedTest& another =
+  const ComparedTest another =
       test_of(compared({said("1", std::string(90, 'x') + " one")}, {said("1", std::string(90, 'x') + " two")}));
   EXPECT_EQ(another.consequence, Consequence::ErrorChanged);
   EXPECT_THAT(another.sentence, AllOf(HasSubstr("x one"), HasSubstr("x two"))) << "cut where they differ";
@@ -235,7 +235,7 @@ TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
     Expectation e;
     e.test = "c.Reproduces";
     e.where.release = range;
-    with.changes = {{"a change", "x#1", since, {e}, ""}};
+    with.changes = {{"a change", "x#1", since, false, {e}, ""}};
     const Comparison comparison = compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}, with);
     return comparison.changes.front().upstream.empty() ? "" : comparison.changes.front().upstream.front().number;
   };
@@ -245,6 +245,17 @@ TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
   EXPECT_EQ(numbers("2.17", ">=2.10, <2.17"), "") << "what was so before begins for another reason";
   EXPECT_EQ(numbers("2.1", ">=2.1, <2.10"), "") << "and what is so since then ends for another";
   EXPECT_EQ(numbers("", ">=2.1, <2.10"), "x#1");
+}
+
+TEST(Compare, WhereTheCaseIsAtFaultNothingIsSaidOfTheRelease) {
+  Background with = background();
+  Expectation e;
+  e.test = "c.Reproduces";
+  e.where.release = "<2.7";
+  with.changes = {{"a fault", "open question", "", true, {e}, ""}};
+  const ComparedTest test = test_of(compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")}, with));
+  EXPECT_EQ(test.consequence, Consequence::Unknown);
+  EXPECT_THAT(test.sentence, StartsWith("cannot tell in 2.6.0: there the case itself is at fault"));
 }
 
 TEST(Compare, WhatIsExpectedOfNeighboursAloneIsClearAllTheSame) {
@@ -278,7 +289,7 @@ TEST(Compare, ARaceThatIsGoneAndATestThatDoesNotApplyAreNoOtherForm) {
     now.push_back(FakeRun().rate(0, 9).not_there("ReproducesElsewhere", "inapplicable"));
     for (FakeRun* one : {&before.back(), &now.back()}) one->started = fmt::format("2026-01-0{}T00:00:00Z", run + 1);
   }
-  const ComparedTest& gone = test_of(compared(before, now), "ReproducesAtRate");
+  const ComparedTest gone = test_of(compared(before, now), "ReproducesAtRate");
   EXPECT_EQ(gone.consequence, Consequence::Workaround);
   EXPECT_THAT(gone.sentence, Not(HasSubstr("other forms")));
 }

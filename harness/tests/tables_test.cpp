@@ -179,6 +179,17 @@ TEST_F(Tables, LeaveOutWhatOlderCodeOfACaseShowed) {
   EXPECT_THAT(failures_as_markdown(all), Not(HasSubstr("reproduced in 2.6.0")));
 }
 
+TEST_F(Tables, SayNothingWhereTheCaseIsAtFault) {
+  record("2.5.1", kD);
+  record("2.6.0", kOk);
+  record("2.9.1", kD);
+  TableInput all = input();
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("healthy in 2.6.0"));
+  all.background.changes = {change("", "==2.6.0")};
+  all.background.changes.front().ours = true;
+  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |"));
+}
+
 TEST_F(Tables, LetRecordsWinOverWhatIsExpected) {
   record("2.5.1", kD);
   record("2.6.0", kOk);
