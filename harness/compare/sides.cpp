@@ -141,8 +141,10 @@ class Finder {
     const auto is_other = [&](const Head& head) { return !chosen(choice_, head.environment); };
     heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     if (heads.empty()) {
-      throw Stop(Exit::NothingRan, fmt::format("no run of {} on {}{}{}", visible(word),
-                                               choice_.gpu.empty() ? "a GPU" : visible(choice_.gpu),
+      throw Stop(Exit::NothingRan, fmt::format("no run of {} {}{}{}", visible(word),
+                                               choice_.gpu == "none" ? "without a GPU"
+                                               : choice_.gpu.empty() ? "on a GPU"
+                                                                     : "on " + visible(choice_.gpu),
                                                choice_.driver.empty() ? "" : " with driver ", visible(choice_.driver)));
     }
     return heads;

@@ -673,6 +673,7 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
       {"latest latest~7", 4, "there is no latest~7"},
       {"good 2.6.0", 4, "no good run"},
       {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200"},
+      {"2.6.0 2.15.0 --gpu none", 4, "no run of 2.6.0 without a GPU"},
       {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
       {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
       {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is no XML"},
