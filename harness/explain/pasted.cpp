@@ -199,7 +199,7 @@ void leave_out_neighbours(const Pasted& text, std::vector<char>& counts) {
     const size_t marked = here && at > 0 ? at - 1 : at;
     for (size_t up = marked; up > 0 && up + kFew > at && is_neighbour(up - 1); --up) counts[up - 1] = 0;
     for (size_t down = at + 1; down < text.lines.size() && down < at + kFew && is_neighbour(down); ++down) {
-      counts[down] = down + 1 < text.lines.size() && is_here(down + 1);
+      counts[down] = down + 1 < text.lines.size() && is_here(down + 1) ? 1 : 0;
     }
   }
 }
@@ -295,7 +295,7 @@ Pasted read_pasted(std::string_view text) {
       }
     }
     exceptions.read(number, pasted.lines.back(), low, std::any_of(codes.begin(), codes.end(), is_capture_error));
-    counts.push_back(!codes.empty() || !is_listing(pasted.lines.back(), low));
+    counts.push_back(!codes.empty() || !is_listing(pasted.lines.back(), low) ? 1 : 0);
     pasted.says_failed =
         pasted.says_failed ||
         has_any(low, {"capture fail", "failed to capture", "failed to end stream capture", "capture graph failed",

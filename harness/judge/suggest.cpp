@@ -160,7 +160,7 @@ std::string no_records_of(const std::string& release, const std::string& folder,
 std::string known_release(const std::string& root, const std::string& word) {
   std::vector<std::string> known = read_matrix(root);
   known.insert(known.end(), {"cuda12", "cuda13"});
-  const std::string meant = meant_release(word, known);
+  std::string meant = meant_release(word, known);
   if (contains(known, meant)) return meant;
   throw Stop(Exit::Usage, no_such("release", word, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));
 }

@@ -42,7 +42,7 @@ std::string contents_of(const std::string& path) {
 }
 
 std::string unpacked_contents_of(const std::string& path) {
-  const std::string packed = contents_of(path);
+  std::string packed = contents_of(path);
   if (packed.rfind("\x1f\x8b", 0) != 0) return packed;
   constexpr int kGzip = 15 + 16;
   constexpr size_t kMost = size_t{1} << 30;
