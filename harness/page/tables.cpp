@@ -110,6 +110,7 @@ class Machines {
                      [](const Told& a, const Told& b) { return a.course.known().size() > b.course.known().size(); });
     if (all.size() > 1 && need_no_gpu_.count(case_of(test)) != 0) {
       std::vector<std::string> machines;
+      machines.reserve(all.size());
       for (const Told& told : all) machines.push_back(told.on);
       Told any{&any_.sides, on_any_.of(test), fmt::format("{}", fmt::join(machines, "; "))};
       if (std::all_of(all.begin(), all.end(), [&](const Told& told) { return says(any, told); })) return {any};
@@ -474,6 +475,7 @@ std::string records_as_markdown(const std::vector<Record>& records, const Rules&
     const std::vector<Row> rows = judge_record(record, rules);
     for (const Row& row : rows) ++counts[row.verdict];
     std::vector<std::string> verdicts;
+    verdicts.reserve(counts.size());
     for (const auto& [verdict, count] : counts) verdicts.push_back(fmt::format("{} {}", count, word(verdict)));
     const Json more = record.environment.value("volatile", Json::object());
     text += row_of({std::filesystem::path(record.path).lexically_relative(folder).string(), escaped(record.machine()),

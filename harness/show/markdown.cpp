@@ -154,6 +154,7 @@ std::string table_of(const Board& board, const std::vector<CaseInfo>& cases, con
   size_t left_out = 0;
   for (const CaseInfo& info : cases) {
     std::vector<std::string> cells;
+    cells.reserve(machines.size());
     for (const OnMachine& machine : machines) cells.push_back(cell_of(board, info.id, machine));
     const auto says_nothing = [](const std::string& cell) { return cell == kNotPart || cell == kNoGpu; };
     if (std::all_of(cells.begin(), cells.end(), says_nothing)) {
@@ -193,6 +194,7 @@ std::string as_markdown(const Board& board) {
   std::map<std::string, std::vector<OnMachine>> by_gpu;
   for (const OnMachine& machine : machines) by_gpu[gpu_of(machine)].push_back(machine);
   std::vector<std::string> gpus;  // Those with most releases first.
+  gpus.reserve(by_gpu.size());
   for (const auto& [gpu, its] : by_gpu) gpus.push_back(gpu);
   std::stable_sort(gpus.begin(), gpus.end(), [&](const std::string& a, const std::string& b) {
     return by_gpu.at(a).size() > by_gpu.at(b).size();
