@@ -62,9 +62,9 @@ std::vector<Difference> differences(Index& index, const Shown& before, const Sho
   return all;
 }
 
-// "2.15" means all releases of that line.
+// "2.15" means all releases of that line, and "2.15.0+cu130", as torch.__version__ has it, 2.15.0.
 bool is_of(const std::string& release, const std::string& wanted) {
-  return wanted.empty() || release == wanted || release.rfind(wanted + ".", 0) == 0;
+  return wanted.empty() || release == wanted || release == without_local(wanted) || release.rfind(wanted + ".", 0) == 0;
 }
 
 bool comes_before(const Series& a, const Series& b) {

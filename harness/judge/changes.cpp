@@ -102,6 +102,7 @@ std::vector<Change> read_changes(const std::string& root) {
     if (const auto* expected = tables_in(*entry, "expect", place, "[[change.expect]]")) {
       for (const auto& below : *expected) take_expectations(*below.as_table(), place_of(path, below), change);
     }
+    for (Expectation& e : change.expectations) e.ours = change.ours;
     if (change.expectations.empty()) throw Stop(Exit::Usage, place + ": needs a [[change.expect]]");
     changes.push_back(change);
   }

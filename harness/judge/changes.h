@@ -28,6 +28,7 @@ struct Expectation {
   std::string why, source;           // A reason of its own or what the change is; the change's number.
   std::vector<std::string> records;  // Below reports/, those that show it.
   std::string place;                 // File and line, for messages.
+  bool ours = false;                 // As of its change.
 
   // Whether its records are all of older or all of newer releases than this one: its range is open on that side, and
   // nobody has seen how far it holds.

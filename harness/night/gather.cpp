@@ -92,7 +92,7 @@ class Night {
   // The records below a folder. Nothing that is wrong with one of them hides another.
   void read(const std::string& folder) {
     std::error_code error;
-    if (!fs::is_directory(folder, error)) {  // A slip of the pen, which must not replace a night by an empty one.
+    if (!fs::is_directory(folder, error)) {  // A typo must not replace a night by an empty one.
       throw Stop(Exit::Usage, fmt::format("{} is no folder; a job whose machines may leave no record at all makes it "
                                           "first (mkdir -p)",
                                           visible(folder)));

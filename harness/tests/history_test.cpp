@@ -182,6 +182,8 @@ TEST_F(History, TellsTheDriverWithWhichAnotherOutcomeCame) {
   EXPECT_THAT(history("c.FixIt").out, Not(HasSubstr("->")));
   EXPECT_THAT(json("c.Reproduces --driver 575.9"), SizeIs(1));
   EXPECT_THAT(json("c --gpu h200 --release 2.15.0"), SizeIs(8));
+  EXPECT_EQ(json("c --gpu h200 --release 2.15"), json("c --gpu h200 --release 2.15.0"));
+  EXPECT_EQ(json("c --gpu h200 --release 2.15.0+cu130"), json("c --gpu h200 --release 2.15.0"));
   EXPECT_EQ(json("c.Reproduces --since 2010-01-04")[0]["runs"], 1);
   for (const char* none : {"--gpu none", "--release 2.6.0", "--driver 1", "--since 2011-01-01"}) {
     const Said said = history(std::string("c ") + none);

@@ -146,6 +146,8 @@ TEST(Guess, IsNeverGreen) {
   for (const char* guessed : {"2.8.0", "2.9.1rc1", "2.11.0.post1", "2.11.1", "2.12.0.dev20260101", "2.16.0"}) {
     EXPECT_EQ(verdict_on(guessed), Verdict::Inconclusive) << guessed;
   }
+  rules.expectations.front().ours = true;
+  EXPECT_EQ(verdict_on("2.10.0"), Verdict::Inconclusive) << "the case is at fault, and known to be";
   EXPECT_EQ(verdict_on("2.7.1"), Verdict::NewlyFixed) << "nothing is expected of it";
   EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NewlyFixed) << "it is older than 2.8.0";
 }
