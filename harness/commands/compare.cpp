@@ -55,6 +55,12 @@ void check(const Options& options) {
   if (!options.junit.empty()) require_place_for_junit(options.junit, "");
 }
 
+Background background_with_remedies(const Places& places) {
+  Background background = background_of(places.root);
+  learn_remedies(places.reports(), background);
+  return background;
+}
+
 Comparison comparison_of(const Places& places, const Options& options, const Background& background) {
   const std::string records = options.records.empty() ? places.reports() : options.records;
   const BothSides sides = sides_of(options.from, options.to, options.machine, records, background);
@@ -66,7 +72,7 @@ Comparison comparison_of(const Places& places, const Options& options, const Bac
 
 Exit compare_sides(const Places& places, const Options& options) {
   check(options);
-  const Comparison comparison = comparison_of(places, options, background_of(places.root));
+  const Comparison comparison = comparison_of(places, options, background_with_remedies(places));
   const Exit exit = exit_for(comparison);
   tell(comparison, options, whatever_hurts(),
        {exit, "", exit == Exit::Inconclusive ? "too much is unknown to say that nothing hurts" : ""});
@@ -128,7 +134,7 @@ void run_missing(const Places& places, Options& options, const Policy& policy, c
 Exit gate(const Places& places, Options options) {
   check(options);
   const Policy policy = options.policy.empty() ? Policy() : read_policy(options.policy);
-  const Background background = background_of(places.root);
+  const Background background = background_with_remedies(places);
   if (options.run) {
     if (options.records.empty()) options.records = places.build + "/gate";
     run_missing(places, options, policy, background);

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "harness/commands/commands.h"
+#include "harness/compare/sides.h"
 #include "harness/judge/index.h"
 #include "harness/page/data.h"
 #include "harness/record/file.h"
@@ -57,6 +58,7 @@ PageInput read(const Places& places, const Options& options, Wrong& wrong) {
     input.rules = rules_of(places.root);
   }
   input.background = background_of(places.root);
+  learn_remedies(places.reports(), input.background);
   return input;
 }
 

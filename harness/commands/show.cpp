@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "harness/case/pattern.h"
 #include "harness/check/expectations.h"
@@ -152,19 +154,37 @@ class Sorter {
       asked_.records.push_back(word);  // Whoever reads it says what is wrong with it.
       return;
     }
-    if (is_version(word)) {
-      std::set<std::string> known;
-      for (const auto& entry : fs::directory_iterator(places_.reports())) {
-        const std::string name = entry.path().filename().string();
-        if (entry.is_directory() && is_version(name)) known.insert(name);
-      }
-      const std::string meant = meant_release(word, {known.begin(), known.end()});
-      if (known.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, "reports", known));
-      take_folder(places_.reports() + "/" + meant);
+    if (can_be_release(word)) {
+      take_release(word);
       return;
     }
     named(word, names());  // Throws if it names nothing.
     asked_.cases.push_back(word);
+  }
+
+  // Which releases there are the records know: a folder may be called after a night, or be spelt otherwise.
+  void take_release(const std::string& word) {
+    std::map<std::string, std::vector<std::string>> records;  // By release.
+    for (const std::string& path : records_below(places_.reports())) {
+      std::string release = fs::path(path).parent_path().filename().string();
+      try {
+        release = text_at(environment_of(path), "release");
+      } catch (const Stop&) {
+        // Whoever reads it all says what is wrong with it. Until then its folder's name will do.
+      }
+      records[release].push_back(path);
+    }
+    std::set<std::string> known;
+    for (const auto& [release, paths] : records) known.insert(release);
+    const std::string meant = meant_release(word, {known.begin(), known.end()});
+    if (known.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, "reports", known));
+    const std::string folder = places_.reports() + "/" + meant;
+    if (fs::is_directory(folder)) {
+      take_folder(folder);
+    } else {
+      const std::vector<std::string>& its = records.at(meant);
+      asked_.records.insert(asked_.records.end(), its.begin(), its.end());
+    }
   }
 
   const Names& names() {

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/case/events.h"
 #include "harness/compare/pairs.h"
 #include "harness/judge/version.h"
 #include "harness/record/visible.h"
@@ -16,10 +17,11 @@
 namespace recapture {
 namespace {
 
-constexpr std::array<std::string_view, 8> kWords = {"silent now",     "new failures",
-                                                    "remedy gone",    "error text or type changed",
-                                                    "silent -> loud", "workarounds you may delete",
-                                                    "the same",       "unknown"};
+constexpr std::array<std::string_view, 8> kWords = {
+    "silent now",     "new failures",  "remedy gone", "error text or type changed",
+    "silent -> loud", "failures gone", "the same",    "unknown"};
+constexpr std::array<std::string_view, 4> kAdvice = {"do", "no longer needed", "still needed",
+                                                     "perhaps no longer needed"};
 std::vector<UpstreamChange> named_sources(const std::string& numbers, const std::vector<CitedSource>& sources) {
   std::vector<UpstreamChange> all;
   for (size_t at = 0; at < numbers.size();) {
@@ -33,16 +35,39 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
   return all;
 }
 
-// What to do: the remedies that hold now; where the failure is gone, those that nobody needs any more.
-std::vector<std::string> fixes_of(const Pair& pair, const Results& to, const Background& background) {
-  std::vector<std::string> fixes;
+// Whether a remedy whose failure is gone in a release may be deleted there. That a call no longer fails does not mean
+// that it does its work: emptying the cache in a capture raised, and then did nothing. So a run without the remedy has
+// to say it: the release's own, or the next newer one's. An older one may be from before the failure went.
+Advice advice_on(const std::string& fix, const std::string& release, const Background& background) {
+  const auto known = background.without_remedy.find(fix);
+  if (known == background.without_remedy.end() || !is_version(release)) return Advice::Try;
+  const WithoutRemedy *newer = nullptr, *past = nullptr;
+  for (const WithoutRemedy& run : known->second) {
+    if (!older(run.release, release)) {
+      if (newer == nullptr || older(run.release, newer->release)) newer = &run;
+    } else if (past == nullptr || older(past->release, run.release)) {
+      past = &run;
+    }
+  }
+  if (newer != nullptr) return newer->failed ? Advice::Keep : Advice::Delete;
+  return past->failed ? Advice::Try : Advice::Delete;
+}
+
+std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Background& background) {
+  std::vector<Advised> fixes;
   const CatalogueCase* one = background.find(case_of(pair.compared.test));
   if (one == nullptr) return fixes;
+  const std::string release = pair.to.run->record.where("release");
   for (const CatalogueTest& test : one->tests) {
     if (test.fix.empty()) continue;
-    const auto& results = to.of(one->id + "." + test.name);
+    const std::string name = one->id + "." + test.name;
+    const auto& results = to.of(name);
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
-    if (holds || pair.compared.consequence == Consequence::Workaround) fixes.push_back(test.fix);
+    if (pair.compared.consequence == Consequence::Gone) {
+      fixes.push_back({advice_on(name, release, background), test.fix});
+    } else if (holds) {
+      fixes.push_back({Advice::Apply, test.fix});
+    }
   }
   return fixes;
 }
@@ -66,7 +91,6 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
       change.title = one == nullptr ? visible(pair.to.run->record.cases.at(id).title) : one->title;
       change.sentence = test.sentence;
       change.fixes = fixes_of(pair, results, background);
-      change.partly = pair.partly;
       change.upstream = upstream_of(pair, background);
       at = changes.insert(changes.end(), {state_of(*pair.to.row) == State::Silent, std::move(change)});
     }
@@ -90,6 +114,13 @@ bool is_cause(const Change& change, const Expectation& e, bool begins) {
   const std::string& range = e.where.release;
   const bool has_two_ends = range.find('>') != std::string::npos && range.find('<') != std::string::npos;
   return change.since.empty() || !has_two_ends || in_range(change.since, range) == begins;
+}
+
+// Whether a change is known to have come with a release after the one and not after the other, whichever is older.
+bool came_between(const Change& change, const std::string& one, const std::string& other) {
+  if (change.since.empty() || !is_version(one) || !is_version(other)) return true;
+  const auto& [first, last] = older(other, one) ? std::tie(other, one) : std::tie(one, other);
+  return older(first, change.since) && !older(last, change.since);
 }
 
 // "CUDA runtime 12.4 -> 13.2; NCCL not on record"
@@ -151,19 +182,29 @@ void add_once(std::vector<std::string>& lines, const std::string& line) {
 }
 
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
+  const Record &from = pair.from.run->record, &to = pair.to.run->record;
   const Change* found = nullptr;
+  bool is_told = true;
   for (const Change& change : background.changes) {
+    const bool came = came_between(change, from.where("release"), to.where("release"));
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
-      const bool before = e.where.covers(pair.from.run->record), now = e.where.covers(pair.to.run->record);
+      const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
-      if (found == nullptr || now) found = &change;
+      // What has been so ever since may have come with another release than is told. What ended then, ended.
+      if (!came && e.where.release.rfind('>', 0) != 0) continue;
+      if (found != nullptr && !now) continue;
+      found = &change;
+      is_told = came;
     }
   }
   if (found != nullptr) {
     auto all = named_sources(found->number, background.sources);
     if (all.empty()) all.push_back({"", found->number, "", "", ""});
-    for (UpstreamChange& one : all) one.since = found->since;
+    for (UpstreamChange& one : all) {
+      one.since = found->since;
+      one.contradicted = !is_told;
+    }
     all.front().what = found->what;
     return all;
   }
@@ -191,6 +232,20 @@ size_t Comparison::judged() const { return tests.size() - unknown(); }
 size_t Comparison::unknown() const {
   return static_cast<size_t>(std::count_if(
       tests.begin(), tests.end(), [](const ComparedTest& one) { return one.consequence == Consequence::Unknown; }));
+}
+
+std::string_view word(Advice advice) { return kAdvice.at(static_cast<size_t>(advice)); }
+
+void Background::learn_from(const Record& record) {
+  if (record.broken() != Break::Remedy || !is_version(record.where("release"))) return;
+  for (const Row& row : judge_record(record, rules)) {
+    const bool failed = row.result == Result::Broken || row.result == Result::Crashed || row.result == Result::Hung;
+    if (!row.ran || row.kind != Kind::Fix || rules.stale(record, row.case_id) ||
+        !record.find(row.test)->has(key::remedy) || (!failed && row.result != Result::Holds)) {
+      continue;
+    }
+    without_remedy[row.test].push_back({record.where("release"), failed});
+  }
 }
 
 const CatalogueCase* Background::find(const std::string& case_id) const {

@@ -1,6 +1,7 @@
 // What changes for a user between two sides, each of them a release or a run, test by test and by consequence. From
 // records alone.
 #pragma once
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,7 +23,7 @@ enum class Consequence {
   RemedyGone,    // A fix held, and now it does not.
   ErrorChanged,  // It fails with another error: who catches it must look.
   LoudNow,       // It went on with wrong numbers, and now it raises.
-  Workaround,    // It failed, and now it works.
+  Gone,          // It failed, and now it works.
   Same,
   Unknown,  // One of the sides does not say, or the two cannot be compared.
 };
@@ -46,6 +47,21 @@ struct ComparedTest {
 struct UpstreamChange {
   std::string what;  // The change itself, of its first number; "" for a thread that the case cites and that may be it.
   std::string number, since, url, title;  // "" each where it is not known.
+  bool contradicted = false;              // The records have it earlier or later than that.
+
+  // "2.11", "2.11, which these records contradict"
+  std::string since_words() const { return since + (contradicted ? ", which these records contradict" : ""); }
+};
+
+// What to do about a remedy: apply it; or, where its failure is gone, what a run without it says of it.
+enum class Advice { Apply, Delete, Keep, Try };
+std::string_view word(Advice advice);
+
+struct Advised {
+  Advice advice = Advice::Apply;
+  std::string fix;
+
+  bool operator==(const Advised& other) const { return advice == other.advice && fix == other.fix; }
 };
 
 // Tests of one case that changed in the same way.
@@ -54,8 +70,7 @@ struct CaseChange {
   std::string case_id, title;
   std::vector<std::string> tests;
   std::string sentence;
-  std::vector<std::string> fixes;  // What to do: those that hold on the new side; what one may stop doing.
-  bool partly = false;             // Other forms of the failure remain.
+  std::vector<Advised> fixes;  // Those that hold on the new side; of a failure that is gone all.
   std::vector<UpstreamChange> upstream;
 };
 
@@ -75,14 +90,23 @@ struct Comparison {
   size_t unknown() const;
 };
 
+// What a fix did with its remedy left out on purpose.
+struct WithoutRemedy {
+  std::string release;
+  bool failed = false;
+};
+
 // What the sides are read with.
 struct Background {
   Rules rules;
   std::vector<Change> changes;
   std::vector<CitedSource> sources;
   Catalogue catalogue;
+  std::map<std::string, std::vector<WithoutRemedy>> without_remedy = {};  // By the fix's test.
 
   const CatalogueCase* find(const std::string& case_id) const;
+  // Takes in a run that left the remedies out; another says nothing of them.
+  void learn_from(const Record& record);
 };
 // Of Recapture's own tree.
 Background background_of(const std::string& root);

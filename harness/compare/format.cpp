@@ -26,7 +26,7 @@ std::string number_of(const CaseChange& change) {
 bool is_change(const CaseChange& change) { return !change.upstream.empty() && !change.upstream.front().what.empty(); }
 
 std::string upstream_words(const UpstreamChange& one) {
-  return fmt::format("{}{}{}{}", one.number, one.since.empty() ? "" : ", since " + one.since,
+  return fmt::format("{}{}{}{}", one.number, one.since.empty() ? "" : ", since " + one.since_words(),
                      one.url.empty() ? "" : ", ", one.url);
 }
 
@@ -34,11 +34,6 @@ std::string names_of(const CaseChange& change) {
   std::string names;
   for (const std::string& test : change.tests) names += (names.empty() ? "" : ", ") + name_of(test);
   return names;
-}
-
-const char* advice(const CaseChange& change) {
-  if (change.consequence != Consequence::Workaround) return "do";
-  return change.partly ? "no longer needed for this" : "no longer needed";
 }
 
 // Why tests are unknown, with how many, the most first.
@@ -73,7 +68,7 @@ std::string group_text(const Alike& group) {
     names += (names.empty() ? "" : " ") + change->case_id;
     if (is_long) continue;
     text += fmt::format("    {} ({}): {}\n", change->case_id, names_of(*change), change->title);
-    for (const std::string& fix : change->fixes) text += fmt::format("      {}: {}\n", advice(*change), fix);
+    for (const auto& [advice, fix] : change->fixes) text += fmt::format("      {}: {}\n", word(advice), fix);
   }
   if (!is_long) return text + fmt::format("    more: recapture show {}\n", names);
   size_t tests = 0;
@@ -92,7 +87,7 @@ std::string group_text(const Alike& group) {
 }
 
 std::string link(const UpstreamChange& one) {
-  const std::string since = one.since.empty() ? "" : ", since " + one.since;
+  const std::string since = one.since.empty() ? "" : ", since " + one.since_words();
   return one.url.empty() ? escaped(one.number) + since : fmt::format("[{}]({}){}", escaped(one.number), one.url, since);
 }
 
@@ -180,11 +175,12 @@ std::string as_markdown(const Comparison& comparison) {
     std::string row;
     if (change.consequence != current) {
       row = fmt::format("\n## {}\n\n| case | what changes | {} | upstream |\n| --- | --- | --- | --- |\n",
-                        word(change.consequence),
-                        change.consequence == Consequence::Workaround ? "no longer needed" : "what to do");
+                        word(change.consequence), change.consequence == Consequence::Gone ? "remedies" : "what to do");
     }
     std::vector<std::string> fixes, links;
-    for (const std::string& fix : change.fixes) fixes.push_back(escaped(fix));
+    for (const auto& [advice, fix] : change.fixes) {
+      fixes.push_back((advice == Advice::Apply ? "" : fmt::format("{}: ", word(advice))) + escaped(fix));
+    }
     for (const UpstreamChange& one : change.upstream) links.push_back(link(one));
     row += fmt::format("| {} ({}) | {} | {} | {} |\n", change.case_id, escaped(names_of(change)),
                        escaped(change.sentence), joined(fixes, "<br>"), joined(links, "<br>"));
@@ -204,11 +200,13 @@ Json as_json(const Comparison& comparison) {
   for (const CaseChange& change : comparison.changes) {
     std::vector<std::string> upstream;
     for (const UpstreamChange& one : change.upstream) upstream.push_back(upstream_words(one));
+    Json fixes = Json::array();
+    for (const auto& [advice, fix] : change.fixes) fixes.push_back({{"advice", word(advice)}, {"fix", fix}});
     changes.push_back({{"consequence", word(change.consequence)},
                        {"case", change.case_id},
                        {"tests", change.tests},
                        {"sentence", change.sentence},
-                       {"fix", joined(change.fixes, " Or: ")},
+                       {"fixes", fixes},
                        {"upstream", joined(upstream, "; ")}});
   }
   Json json = {{"from", comparison.from},

@@ -18,7 +18,8 @@ std::string as_text(const Comparison& comparison);
 // Below the megabyte that GitHub takes as the summary of a job: what is too much is left out and counted.
 std::string as_markdown(const Comparison& comparison);
 
-// {"from","to","judged","unknown","changes":[{"consequence","case","tests","sentence","fix","upstream"}],
+// {"from","to","judged","unknown","changes":[{"consequence","case","tests","sentence",
+//  "fixes":[{"advice","fix"}],"upstream"}],
 //  and where some changed "prices":[{"before","now"}]}
 Json as_json(const Comparison& comparison);
 

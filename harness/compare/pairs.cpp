@@ -22,7 +22,7 @@ namespace recapture {
 namespace {
 
 constexpr Consequence kSame = Consequence::Same, kNew = Consequence::NewFailure, kSilent = Consequence::SilentNow,
-                      kError = Consequence::ErrorChanged, kLoud = Consequence::LoudNow, kGone = Consequence::Workaround;
+                      kError = Consequence::ErrorChanged, kLoud = Consequence::LoudNow, kGone = Consequence::Gone;
 // A failure before (rows) and now (columns), in the order of State. On the diagonal it may still be another failure.
 constexpr std::array<std::array<Consequence, 5>, 5> kTable = {{
     // Works Warns  Raises Ends   Silent
@@ -76,14 +76,18 @@ std::string cut_where(const std::string& text, const std::string& other) {
   return "..." + cut(text.substr(static_cast<size_t>(same - kBefore)));
 }
 
+// An error, as error_words() has it, or an exception with its type: "RuntimeError: …".
+bool is_error(const std::string& words) {
+  static const std::regex kError(R"re(^(?:CUDA error |an error|"|\.\.\.|[\w.]*(?:Error|Exception|Failed)\b))re");
+  return std::regex_search(words, kError);
+}
+
 // "raised CUDA error 900" of the past, or what a test calls by other words than an error's.
 std::string failing(State state, bool past, const std::string& words) {
   if (state == State::Warns) return (past ? "warned of " : "warns of ") + words;
   constexpr std::string_view kRaised = "raised ";
   if (words.rfind(kRaised, 0) == 0) return past ? words : "raises " + words.substr(kRaised.size());
-  const bool is_error =
-      words.rfind("ok", 0) != 0 && (words.empty() || std::isdigit(static_cast<unsigned char>(words[0])) == 0);
-  return (is_error ? past ? "raised " : "raises " : past ? "showed " : "shows ") + words;
+  return (is_error(words) ? past ? "raised " : "raises " : past ? "showed " : "shows ") + words;
 }
 
 // "raised CUDA error 900" of the past, "raises …" of today.
@@ -118,7 +122,9 @@ class Comparer {
     from_.add_tests(tests);
     to_.add_tests(tests);
     std::map<std::string, std::vector<Pair>> cases;
-    for (const std::string& test : tests) cases[case_of(test)].push_back(pair_of(test));
+    for (const std::string& test : tests) {
+      if (is_of_today(test)) cases[case_of(test)].push_back(pair_of(test));
+    }
     std::vector<Pair> all;
     for (auto& [id, pairs] : cases) {
       mind_the_others(pairs);
@@ -144,6 +150,13 @@ class Comparer {
   }
 
  private:
+  // Records know tests that the case no longer has, and of which nobody can be told anything.
+  bool is_of_today(const std::string& test) const {
+    const CatalogueCase* one = background_.find(case_of(test));
+    return one == nullptr || std::any_of(one->tests.begin(), one->tests.end(),
+                                         [&](const CatalogueTest& its) { return its.name == name_of(test); });
+  }
+
   std::string source_hash(const std::string& recorded) const {
     const auto& known = background_.rules.old_hashes;
     const auto found = known.find(recorded);
@@ -327,7 +340,7 @@ class Comparer {
     }
     pair.compared.consequence = Consequence::Same;
     if ((hits(before) > 0) == (hits(after) > 0)) return;
-    pair.compared.consequence = hits(after) > 0 ? Consequence::NewFailure : Consequence::Workaround;
+    pair.compared.consequence = hits(after) > 0 ? Consequence::NewFailure : Consequence::Gone;
     pair.compared.sentence =
         fmt::format("a race that occurred in {} of {} runs of {}, and in {} of {} of {}", hits(before), before.size(),
                     from_.name(), hits(after), after.size(), to_.name());
@@ -346,7 +359,7 @@ class Comparer {
     });
     const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
     const bool is_gone = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
-      return pair.compared.consequence == Consequence::Workaround;
+      return pair.compared.consequence == Consequence::Gone;
     });
     for (Pair& pair : pairs) {
       ComparedTest& compared = pair.compared;
@@ -354,7 +367,7 @@ class Comparer {
         compared.consequence = Consequence::Same;  // Nothing is left to remedy.
         compared.sentence.clear();
       }
-      if (compared.consequence != Consequence::Workaround) continue;
+      if (compared.consequence != Consequence::Gone) continue;
       const bool was_seen = state_of(*pair.from.row) != State::Silent;
       if (was_seen && still_silent != pairs.end()) {
         // The sign has gone, and not the damage.
@@ -364,7 +377,6 @@ class Comparer {
                         from_.name(), to_.name(), what_it_does(still_silent->to, false));
       } else if (fails) {
         compared.sentence += "; other forms of this failure remain";
-        pair.partly = true;
       }
     }
   }

@@ -46,7 +46,6 @@ struct Pair {
   ComparedTest compared;
   Seen from, to;            // Without a row where it is unknown for want of one.
   bool same_error = false;  // But of another C++ type, or from another call.
-  bool partly = false;      // It is gone, and another form of the failure is not.
 };
 
 // The entry of cases/changes.toml that holds on one side alone; else the threads that the case itself cites.

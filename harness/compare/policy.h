@@ -34,7 +34,7 @@ struct Decision {
   std::string words;             // One line, which begins with it and says why.
 };
 
-// Tests of the cases that the policy names and that no run of either side has: they are unknown.
+// Tests of the cases that concern us and that no run of either side has: they are unknown.
 void add_never_run(const Policy& policy, const Catalogue& catalogue, Comparison& comparison);
 
 // Of a comparison that has been restricted to what concerns us.

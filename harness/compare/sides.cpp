@@ -332,6 +332,16 @@ std::set<std::string> marked_good(const std::string& records) {
   return marked;
 }
 
+void learn_remedies(const std::string& records, Background& background) {
+  for (const std::string& path : records_below(records)) {
+    try {
+      if (text_at(environment_of(path), "break") == word(Break::Remedy)) background.learn_from(read_record(path));
+    } catch (const Stop&) {
+      continue;
+    }
+  }
+}
+
 std::string mark_good(const std::string& path, const std::string& records) {
   const Record record = read_record(path);
   std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));

@@ -47,6 +47,9 @@ std::string machine_words(const Json& environment);
 // Machines with a GPU come first. Runs broken on purpose must not be among the records.
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
 
+// Takes in all runs below `records` that left the remedies out. What cannot be read says nothing of them.
+void learn_remedies(const std::string& records, Background& background);
+
 // Those that mark_good() has marked, by their paths below `records`.
 std::set<std::string> marked_good(const std::string& records);
 

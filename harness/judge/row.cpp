@@ -56,10 +56,11 @@ std::string seen_words(Kind kind, const TestRecord& test) {
     return fmt::format("{} of {} tries", test.number(key::hits).value_or(0), test.number(key::tries).value_or(0));
   }
   std::string words = test.text(key::seen);
-  if (test.has(key::culprit)) {
-    words += fmt::format(" by {} on the {} thread{}", test.culprit("api"), test.culprit("thread"), of_rank(test));
-  }
   if (words.empty()) words = first_assertion(test);
+  if (test.has(key::culprit)) {
+    words += fmt::format("{}by {} on the {} thread{}", words.empty() ? "" : " ", test.culprit("api"),
+                         test.culprit("thread"), of_rank(test));
+  }
   return words.empty() ? test.text("last_words") : words;
 }
 
@@ -108,6 +109,17 @@ std::string effect_of(const Record& record, const Row& row, const TestRecord& te
   return std::string(word(raised(test) ? Effect::Raises : Effect::SilentlyWrong));
 }
 
+// What a test saw, but for which of several ranks it saw first: a matter of timing.
+std::string seen_by_any_rank(const TestRecord& test) {
+  constexpr std::string_view kRank = "rank ";
+  std::string seen = test.text(key::seen);
+  if (seen.rfind(kRank, 0) == 0) {
+    const auto end = seen.find_first_not_of("0123456789", kRank.size());
+    seen.erase(kRank.size(), std::min(end, seen.size()) - kRank.size());
+  }
+  return seen;
+}
+
 // The same test again by plain exec, where that was asked for: agreement is needed for any verdict. What an expectation
 // leaves open ("rank * died first") may differ.
 bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result result, const Expectation* expected) {
@@ -118,7 +130,7 @@ bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result r
            matches(expected->seen, shown(result, one));
   };
   return std::all_of(found->second.begin(), found->second.end(), [&](const TestRecord& again) {
-    const bool same = test.has(key::tries) || again.text(key::seen) == test.text(key::seen);
+    const bool same = test.has(key::tries) || seen_by_any_rank(again) == seen_by_any_rank(test);
     return classify(kind, again) == result && (same || (as_expected(test) && as_expected(again)));
   });
 }
@@ -128,18 +140,27 @@ bool twice_confirmed(const Record& record, const TestRecord& test) {
   return found != record.confirmations.end() && found->second.size() >= 2;
 }
 
-bool missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
+// Why a test, or the call that it must name, is missing; "" where neither is.
+std::string why_missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
   const bool needs_gpu = record.cases.at(row.case_id).needs.gpus > 0;
-  if (rules.demands.gpu && needs_gpu && row.result == Result::Unavailable && record.where("gpu").empty()) return true;
+  if (rules.demands.gpu && needs_gpu && row.result == Result::Unavailable && record.where("gpu").empty()) {
+    return "a GPU was demanded";
+  }
+  // It was there, or the test would not have been started.
+  if (needs_gpu && row.result == Result::Unavailable && !record.where("gpu").empty() && test.found_no_gpu()) {
+    return "the machine has one";
+  }
   if (row.result == Result::Unavailable && record.broken() == Break::Nothing) {
     const auto before = rules.available.find(key_of(record, row.test));
     if (before != rules.available.end() && int_at(record.environment, "gpus").value_or(0) >= before->second)
-      return true;
+      return "a record of such a machine has it";
   }
-  if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return true;
+  if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return "the catalogue or a record has it";
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
-  if (!needs_recorder || test.has(key::culprit)) return false;
-  return rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
+  const bool demanded = rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
+  if (!needs_recorder || test.has(key::culprit) || !demanded) return "";
+  const std::string why_off = test.text(key::recorder);  // Where it was on, the line does not say so.
+  return why_off.empty() ? "the recorder saw no call" : "the recorder was off: " + why_off;
 }
 
 // Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its
@@ -171,8 +192,9 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   } else if (!confirmed(record, row.kind, test, row.result, find_expectation(rules.expectations, row.test, record))) {
     row.verdict = Verdict::Inconclusive;
     row.seen += "; another run of it gave another result";
-  } else if (missing(record, row, test, rules)) {
+  } else if (const std::string why = why_missing(record, row, test, rules); !why.empty()) {
     row.verdict = Verdict::Missing;
+    row.seen += (row.seen.empty() ? "" : "; ") + why;
   } else if (record.broken() != Break::Nothing) {
     row.verdict = judge_broken(record.broken(), row.kind, row.result, test);
     if (record.broken() == Break::Remedy && row.result == Result::Holds && gone(record, row.case_id, rules)) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 
@@ -16,6 +17,7 @@ namespace recapture {
 namespace {
 
 constexpr size_t kMost = 5;  // More suggestions than that are a list, and there are verbs for lists.
+constexpr std::array<const char*, 2> kWithoutLibtorch = {"cuda12", "cuda13"};  // Releases that are no versions.
 
 // What is left of a word if it does not matter how it joins its parts: "ItemInCapture" and "item_in_capture" are one.
 std::string folded(const std::string& word) {
@@ -147,19 +149,30 @@ std::string meant_release(const std::string& word, const std::vector<std::string
   return meant;
 }
 
+bool can_be_release(const std::string& word) {
+  return is_version(word) ||
+         std::find(kWithoutLibtorch.begin(), kWithoutLibtorch.end(), word) != kWithoutLibtorch.end();
+}
+
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others) {
   std::vector<std::string> sorted(others.begin(), others.end());
   std::sort(sorted.begin(), sorted.end(), [](const std::string& a, const std::string& b) {
     return is_version(a) && is_version(b) ? older(a, b) : is_version(a) > is_version(b);
   });
   const std::string word = visible(release);
-  return fmt::format("there are no records of {} below {}{}{}; `ci/suite {}` makes one", word, visible(folder),
-                     sorted.empty() ? "" : ", but of ", visible(fmt::format("{}", fmt::join(sorted, ", "))), word);
+  return fmt::format("there are no records of {} below {}{}{}; `ci/suite` makes those of any release on PyPI", word,
+                     visible(folder), sorted.empty() ? "" : ", but of ",
+                     visible(fmt::format("{}", fmt::join(sorted, ", "))));
 }
 
 std::string known_release(const std::string& root, const std::string& word) {
   std::vector<std::string> known = read_matrix(root);
-  known.insert(known.end(), {"cuda12", "cuda13"});
+  known.insert(known.end(), kWithoutLibtorch.begin(), kWithoutLibtorch.end());
+  std::error_code none;  // A release need not be in the matrix to have records.
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/reports", none)) {
+    const std::string name = entry.path().filename();
+    if (is_version(name) && entry.is_directory() && !contains(known, name)) known.push_back(name);
+  }
   std::string meant = meant_release(word, known);
   if (contains(known, meant)) return meant;
   throw Stop(Exit::Usage, no_such("release", word, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));

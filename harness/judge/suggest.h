@@ -31,10 +31,14 @@ std::string last_part(std::string path);
 // as torch.__version__ has it. The word itself where it is known or means none.
 std::string meant_release(const std::string& word, const std::vector<std::string>& known);
 
-// "there are no records of 2.9.1 below reports, but of 2.6.0 and 2.11.0; `ci/suite 2.9.1` makes one".
+// Whether a word can name a release: a version, or a build without LibTorch.
+bool can_be_release(const std::string& word);
+
+// "there are no records of 2.9.1 below reports, but of 2.6.0, 2.11.0; `ci/suite` makes those of any release on PyPI".
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
 
-// The one that is meant of ci/matrix.toml and of the builds without LibTorch. Throws Stop(Usage) with the nearest.
+// The one that is meant of ci/matrix.toml, of those on record in reports/ and of the builds without LibTorch. Throws
+// Stop(Usage) with the nearest.
 std::string known_release(const std::string& root, const std::string& word);
 
 }  // namespace recapture

@@ -60,12 +60,12 @@ std::string shown(const std::string& text) {
 }
 
 // The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
-// documented.
+// documented, and what went well must not hide what could not run.
 Verdict worst(const std::vector<Verdict>& verdicts) {
   constexpr std::array<Verdict, kVerdicts> kOrder = {
-      Verdict::Missing,    Verdict::ControlFails, Verdict::FixFails,      Verdict::Changed,    Verdict::Regressed,
-      Verdict::Stale,      Verdict::Inconclusive, Verdict::Insufficient,  Verdict::NotRun,     Verdict::NewlyFixed,
-      Verdict::AsExpected, Verdict::AsDocumented, Verdict::NotApplicable, Verdict::Unavailable};
+      Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,      Verdict::Regressed,
+      Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,       Verdict::NewlyFixed,
+      Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::NotApplicable};
   const auto place = [&](Verdict v) { return std::find(kOrder.begin(), kOrder.end(), v); };
   return *std::min_element(verdicts.begin(), verdicts.end(), [&](Verdict a, Verdict b) { return place(a) < place(b); });
 }
@@ -121,6 +121,7 @@ class Page {
                  {"verdicts", words<Verdict>(kVerdicts)},
                  {"results", words<Result>(kResults)},
                  {"consequences", words<Consequence>(kConsequences)},
+                 {"advice", words<Advice>(static_cast<size_t>(Advice::Try) + 1)},
                  {"tones", Json::array()},
                  {"blocking", Json::array()}};
     for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(tone_of(static_cast<Verdict>(i)));
@@ -308,15 +309,18 @@ class Page {
   }
 
   size_t change(const CaseChange& change) {
-    Json fixes = Json::array(), upstream = Json::array();
-    for (const std::string& fix : change.fixes) fixes.push_back(text(fix));
+    Json fixes = Json::array(), advices = Json::array(), upstream = Json::array();
+    for (const auto& [advice, fix] : change.fixes) {
+      fixes.push_back(text(fix));
+      advices.push_back(advice);
+    }
     for (const UpstreamChange& one : change.upstream) {
       upstream.push_back(
-          upstream_.add({text(one.what), text(one.number), text(one.since), text(one.title), text(one.url)}));
+          upstream_.add({text(one.what), text(one.number), text(one.since_words()), text(one.title), text(one.url)}));
     }
     test(change.tests.front());  // Which adds its case.
     return changes_.add({change.consequence, cases_.at(change.case_id), tests(change.tests), text(change.sentence),
-                         lists_.add(fixes), change.partly, lists_.add(upstream)});
+                         lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
   }
 
   // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
@@ -462,7 +466,8 @@ class Page {
     return lists_.add(list);
   }
 
-  // Of each test the newest result there, and of each case the worst verdict; -1 where nobody ran it.
+  // Of each test the newest result there, and of each case the worst verdict; -1 where nobody ran it. "partly" has of
+  // cases that are unavailable, but not all of them, [the case, its tests that are, its tests].
   Json column(const OnMachine& on) {
     const Record& record = on.newest->record;
     Json tests = Json::array(), seen = Json::array(), runs = Json::array();
@@ -476,9 +481,17 @@ class Page {
       verdicts[its_case].push_back(latest.row->verdict);
       if (latest.row->ran) ran.insert(its_case);
     }
-    Json cells = Json::array();
+    Json cells = Json::array(), partly = Json::array();
     for (size_t i = 0; i < verdicts.size(); ++i) {
-      cells.push_back(ran.count(i) == 0 ? -1 : static_cast<int>(worst(verdicts[i])));
+      if (ran.count(i) == 0) {
+        cells.push_back(-1);
+        continue;
+      }
+      const std::vector<Verdict>& its = verdicts[i];
+      const Verdict cell = worst(its);
+      const auto lacking = static_cast<size_t>(std::count(its.begin(), its.end(), Verdict::Unavailable));
+      cells.push_back(static_cast<int>(cell));
+      if (cell == Verdict::Unavailable && lacking < its.size()) partly.push_back({i, lacking, its.size()});
     }
     const std::string gpu = record.where("gpu");
     return {{"name", from_outside(on.machine)},
@@ -491,7 +504,8 @@ class Page {
             {"tests", lists_.add(tests)},
             {"seen", seen},
             {"runs", runs},
-            {"cells", cells}};
+            {"cells", cells},
+            {"partly", partly}};
   }
 
   PageInput input_;

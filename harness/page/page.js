@@ -44,7 +44,8 @@ for (const one of cases) {
 }
 const columns = data.columns.map((one, number) => {
   const host = text(one.machine), chosen = text(one.chosen);
-  return {...one, number, host, chosen, machine: host + chosen, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
+  const partly = new Map(one.partly.map(([of, lacking, all]) => [of, `${lacking} of ${counted(all, 'test')}`]));
+  return {...one, partly, number, host, chosen, machine: host + chosen, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
 });
 const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
@@ -133,8 +134,9 @@ const kFigureTones = ['red', 'red', 'red', 'amber', 'blue', 'green', 'grey', 'gr
 const kAnswers = {0: 'Nothing changes.', 1: 'Something hurts.', 5: 'It only gets better.', 6: 'Too much is unknown to say that nothing hurts.'};
 
 function changeOf([number, before, after]) {
-  const [consequence, of, changed, sentence, fixes, partly, upstream] = data.changes[number];
-  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: text(sentence), fixes: list(fixes).map(text), partly,
+  const [consequence, of, changed, sentence, fixes, advices, upstream] = data.changes[number];
+  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: text(sentence),
+    fixes: list(fixes).map((n, at) => ({words: text(n), advice: data.advice[list(advices)[at]]})),
     upstream: list(upstream).map(n => { const [what, id, since, title, url] = data.upstream[n].map(text); return {what, id, since, title, url}; }),
     before: runs[before], after: runs[after]};
 }
@@ -182,7 +184,7 @@ function showCompare() {
   const wanted = (state.text || '').trim().toLowerCase();
   const speaksOf = one => !wanted || one.words.includes(wanted);
   const groups = pair.groups.map(group => group.map(changeOf).filter(change => speaksOf(change.of) ||
-    [named(change.sentence, pair), ...change.fixes, ...change.upstream.flatMap(Object.values)].some(words => words.toLowerCase().includes(wanted))))
+    [named(change.sentence, pair), ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)].some(words => words.toLowerCase().includes(wanted))))
     .filter(group => group.length);
   const unknown = pair.unknown.map(([why, which]) => ({why: named(text(why), pair), tests: list(which).map(n => tests[n]).filter(t => speaksOf(t.of))}))
     .filter(one => one.tests.length);
@@ -251,6 +253,13 @@ function isAlike(some, others) {
   return others.length === 1 && some.every(change => key(change) === key(others[0]));
 }
 
+function advised(label, fixes) {
+  if (!fixes.length) return '';
+  const more = fixes.length - 1, left = counted(more, 'other fix', 'other fixes');
+  return make('p', {class: 'do', 'data-label': label}, fixes[0].words,
+    more > 0 ? make('span', {class: 'faint'}, ` (${label === 'do' ? 'or' : 'and'} ${left})`) : '');
+}
+
 function changeRow(group, pair, again) {
   const first = group[0], isOne = group.every(change => change.of === first.of);
   const isChange = first.upstream.length > 0 && first.upstream[0].what !== '';
@@ -263,11 +272,10 @@ function changeRow(group, pair, again) {
     where.append(make('p', {}, `${count} tests of ${group.length} cases:`), caseNames(group.map(change => change.of)));
   } else {
     for (const change of isOne ? [first] : group) {
-      const more = change.fixes.length - 1, names = (isOne ? group : [change]).flatMap(each => each.tests.map(t => t.name));
-      const label = change.consequence !== 5 ? 'do' : change.partly ? 'no longer needed for this' : 'no longer needed';
+      const names = (isOne ? group : [change]).flatMap(each => each.tests.map(t => t.name));
       where.append(make('div', {class: 'case'}, make('p', {}, caseButton(change.of), ' ', make('span', {class: 'faint'}, names.join(', '))),
         isOne ? '' : make('p', {}, change.of.title || ''),
-        change.fixes.length ? make('p', {class: 'do', 'data-label': label}, change.fixes[0], more > 0 ? make('span', {class: 'faint'}, ` (or ${counted(more, 'other fix', 'other fixes')})`) : '') : ''));
+        ...data.advice.map(label => advised(label, change.fixes.filter(fix => fix.advice === label)))));
     }
   }
   where.append(...few.map((one, at) => make('p', {class: 'faint'}, upstreamWords(one, isChange && at === 0), at === few.length - 1 && left > 0 ? `, and ${counted(left, 'other thread')}` : '')));
@@ -277,16 +285,21 @@ function changeRow(group, pair, again) {
 
 // ---- Matrix ----
 
+const kPartly = 'partly unavailable';
 const kLetters = {'as documented': 'd', 'as expected': 'e', 'newly fixed': 'N', 'regressed': 'R', 'changed': 'C', 'control fails': 'K', 'fix fails': 'F',
-  'inconclusive': '?', 'insufficient data': 'i', 'stale': 's', 'not run': '', 'unavailable': 'u', 'missing': 'M', 'not applicable': '–'};
+  'inconclusive': '?', 'insufficient data': 'i', 'stale': 's', 'not run': '', 'unavailable': 'u', 'missing': 'M', 'not applicable': '–', [kPartly]: 'p'};
 const kMostWords = 9;  // More columns than that have letters.
 const matrix = {rows: [], families: [], chips: new Map(), turn: 0};
 
-function verdictCell(verdict, attributes, narrow) {
-  const word = verdict < 0 ? 'not run' : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
-  const shown = isEmpty ? '' : narrow ? kLetters[word] : word;
+// What a case's cell is called: a part that could not run makes it neither a pass nor unavailable.
+const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run' : column.partly.has(one.number) ? kPartly : data.verdicts[column.cells[one.number]];
+
+// `part` says how much of it is unavailable, where some of it is not.
+function verdictCell(verdict, attributes, narrow, part) {
+  const word = verdict < 0 ? 'not run' : part ? kPartly : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
+  const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? kLetters[word] : full;
   return make('td', {...attributes, class: `cell${verdict < 0 ? '' : ' tone' + data.tones[verdict]}${attributes.class || ''}`, tabindex: '-1',
-    'aria-label': narrow || isEmpty ? word : null, title: narrow || isEmpty ? word : null}, shown);
+    'aria-label': narrow || isEmpty ? full : null, title: narrow || isEmpty ? full : null}, shown);
 }
 
 function drawMatrix() {
@@ -312,11 +325,10 @@ function drawMatrix() {
   const bodies = [...families].sort().map(([family, some]) => {
     const title = make('tr', {class: 'family'}, make('th', {scope: 'rowgroup', colspan: order.length + 1}, make('span', {}, family || 'no family')));
     const rows = some.sort((a, b) => a.id < b.id ? -1 : 1).map(one => {
-      const verdicts = order.map(column => column.cells[one.number]);
       const row = make('tr', {}, make('th', {scope: 'row', title: one.title},
         make('button', {type: 'button', class: 'open', 'aria-expanded': 'false', 'aria-label': `Tests of ${one.id}`, click: () => openTests(entry)}, '▸'),
-        caseButton(one)), verdicts.map((verdict, at) => verdictCell(verdict, {class: firsts.has(order[at]) ? ' first' : ''}, narrow)));
-      const entry = {one, row, verdicts: new Set(verdicts.map(n => n < 0 ? 'not run' : data.verdicts[n])), tests: []};
+        caseButton(one)), order.map(column => verdictCell(column.cells[one.number], {class: firsts.has(column) ? ' first' : ''}, narrow, column.partly.get(one.number))));
+      const entry = {one, row, verdicts: new Set(order.map(column => wordOf(column, one))), tests: []};
       matrix.rows.push(entry);
       return entry;
     });
@@ -335,11 +347,11 @@ function drawMatrix() {
   options(byId('family'), ['all', ...[...families.keys()].sort()], 'all');
   const counts = new Map();
   for (const {one} of matrix.rows) for (const column of order) {
-    const word = column.cells[one.number] < 0 ? 'not run' : data.verdicts[column.cells[one.number]];
+    const word = wordOf(column, one);
     counts.set(word, (counts.get(word) || 0) + 1);
   }
-  byId('verdicts').replaceChildren(...data.verdicts.filter(word => counts.has(word)).map(word => {
-    const chip = make('button', {type: 'button', class: `chip tone${data.tones[data.verdicts.indexOf(word)]}`, click: () => choose({verdict: state.verdict === word ? '' : word})},
+  byId('verdicts').replaceChildren(...[...data.verdicts, kPartly].filter(word => counts.has(word)).map(word => {
+    const chip = make('button', {type: 'button', class: `chip tone${data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)]}`, click: () => choose({verdict: state.verdict === word ? '' : word})},
       narrow && kLetters[word] ? make('b', {}, kLetters[word]) : '', `${word} `, make('span', {class: 'faint'}, String(counts.get(word))));
     matrix.chips.set(word, chip);
     return chip;

@@ -233,16 +233,21 @@ std::string results_text(const CaseView& view) {
   return text.empty() ? "\nNo record contains it.\n" : text;
 }
 
-// The machines by the result of a fix there, in words of the results.
-std::vector<std::pair<std::string, std::vector<std::string>>> by_result(const CaseView& view, const std::string& name) {
+// The machines by what came of a fix there, those that ran an older form of it last.
+std::vector<std::pair<std::string, std::vector<std::string>>> by_outcome(const CaseView& view,
+                                                                         const std::string& name) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
-  for (const auto& [on, rows] : results(view)) {
-    for (const Latest& latest : rows) {
-      if (latest.row->name != name) continue;
-      const std::string result(latest.row->ran ? word(latest.row->result) : "not run");
-      auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == result; });
-      if (group == groups.end()) group = groups.insert(groups.end(), {result, {}});
-      group->second.push_back(on->machine);
+  const auto all = results(view);
+  for (const bool stale : {false, true}) {
+    for (const auto& [on, rows] : all) {
+      for (const Latest& latest : rows) {
+        if (latest.row->name != name || (latest.row->verdict == Verdict::Stale) != stale) continue;
+        const std::string outcome = outcome_of(*latest.row);
+        auto group =
+            std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == outcome; });
+        if (group == groups.end()) group = groups.insert(groups.end(), {outcome, {}});
+        group->second.push_back(on->machine);
+      }
     }
   }
   return groups;
@@ -273,8 +278,8 @@ std::string fixes_text(const CaseView& view) {
   for (const CatalogueTest& test : view.one.tests) {
     if (test.kind != word(Kind::Fix)) continue;
     text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
-    for (const auto& [result, machines] : by_result(view, test.name)) {
-      text += "    " + wrapped(result + " on " + by_gpu(machines), 6) + "\n";
+    for (const auto& [outcome, machines] : by_outcome(view, test.name)) {
+      text += "    " + wrapped(outcome + " on " + by_gpu(machines), 6) + "\n";
     }
     for (const Prices& prices : view.prices) {
       const auto lines = prices_of(prices, view.one.id + "." + test.name);
@@ -360,6 +365,13 @@ Details details_of(const TestRecord& test) {
     }
   }
   return known;
+}
+
+std::string outcome_of(const Row& row) {
+  if (!row.ran) return "not run";
+  if (row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) return std::string(word(row.verdict));
+  if (row.verdict != Verdict::Stale) return std::string(word(row.result));
+  return fmt::format("{} in an older form of the test", row.result == Result::Holds ? "held" : word(row.result));
 }
 
 std::string as_text(const CaseView& view) {

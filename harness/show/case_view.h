@@ -33,6 +33,10 @@ struct Details {
 };
 Details details_of(const TestRecord& test);
 
+// What came of a test, in a word: its result, and of what shows nothing why. Of a stale one that an older form of the
+// test showed it.
+std::string outcome_of(const Row& row);
+
 std::string as_text(const CaseView& view);
 Json as_json(const CaseView& view);
 

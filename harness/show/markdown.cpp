@@ -42,6 +42,7 @@ constexpr std::string_view kLegend =
     "| unavailable: no GPU | the machine has none |\n"
     "| unavailable: no Python | this LibTorch came without its Python package |\n"
     "| unavailable: no NeMo | NeMo was not installed for that run |\n"
+    "| 2 unavailable | so many of its tests could not run, as where they need two GPUs |\n"
     "| not run, 2 not run | planned, but the run ended before its turn |\n"
     "| not part of the run | the run did not include this case, because it is newer or needs a LibTorch that was not "
     "there |\n\n"
@@ -51,9 +52,9 @@ constexpr std::string_view kLegend =
 constexpr std::string_view kNotPart = "not part of the run", kNoGpu = "unavailable: no GPU";
 constexpr std::string_view kNone = "no GPU";  // As Record::machine() calls it.
 
-// "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
+// "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path, and without why that is a surprise.
 std::string short_reason(const std::string& seen) {
-  std::string reason = seen.substr(0, seen.find_first_of(":/|"));
+  std::string reason = seen.substr(0, seen.find_first_of(":/|;"));
   reason.erase(reason.find_last_not_of(' ') + 1);
   return reason;
 }
@@ -85,10 +86,19 @@ std::string doubt_of(const std::vector<Row>& rows) {
   return "";
 }
 
-size_t not_run(const std::string& case_id, const OnMachine& machine) {
-  return static_cast<size_t>(std::count_if(machine.rows.begin(), machine.rows.end(), [&](const Latest& latest) {
-    return latest.row->case_id == case_id && !latest.row->ran;
-  }));
+// "; 2 unavailable; 1 not run": the tests of a case that have no result beside those that have.
+std::string without_result(const std::string& case_id, const OnMachine& machine) {
+  size_t unavailable = 0, not_run = 0;
+  for (const Latest& latest : machine.rows) {
+    if (latest.row->case_id != case_id) continue;
+    if (!latest.row->ran) {
+      ++not_run;
+    } else if (latest.row->result == Result::Unavailable) {
+      ++unavailable;
+    }
+  }
+  return (unavailable == 0 ? "" : fmt::format("; {} unavailable", unavailable)) +
+         (not_run == 0 ? "" : fmt::format("; {} not run", not_run));
 }
 
 // What the newest results of a case on one kind of machine amount to; there are some.
@@ -135,9 +145,7 @@ std::string column_of(const OnMachine& machine) {
 std::string cell_of(const Board& board, const std::string& case_id, const OnMachine& machine) {
   const std::vector<Row>& rows = board.newest(case_id, machine.machine);
   std::string cell = rows.empty() ? why_none(case_id, machine) : cell_of(rows);
-  if (const size_t left = not_run(case_id, machine); left > 0 && !rows.empty() && doubt_of(rows).empty()) {
-    cell += fmt::format("; {} not run", left);
-  }
+  if (!rows.empty() && doubt_of(rows).empty()) cell += without_result(case_id, machine);
   return cell;
 }
 

@@ -40,6 +40,24 @@ std::map<Verdict, int> count(const OnMachine& one) {
   return by_verdict;
 }
 
+// Those that hold what is shown, and the newest, which may hold none of it: each once.
+std::vector<const Judged*> records_of(const OnMachine& one) {
+  std::vector<const Judged*> all;
+  const auto add = [&](const Judged* judged) {
+    if (std::find(all.begin(), all.end(), judged) == all.end()) all.push_back(judged);
+  };
+  for (const Latest& latest : one.rows) add(latest.judged);
+  add(one.newest);
+  return all;
+}
+
+// How many of them do not hold all that their run was to find out; the notes say of each what it lacks.
+size_t cut_runs(const OnMachine& one) {
+  const auto all = records_of(one);
+  return static_cast<size_t>(
+      std::count_if(all.begin(), all.end(), [](const Judged* judged) { return !judged->record.whole(); }));
+}
+
 }  // namespace
 
 std::string machines_text(const std::vector<OnMachine>& all) {
@@ -62,15 +80,11 @@ std::string machines_text(const std::vector<OnMachine>& all) {
     text += "  ";
     if (one.broken != Break::Nothing) text += fmt::format("{} broken on purpose: ", word(one.broken));
     text += counts(count(one)) + "\n";
-    std::set<const Judged*> shown;
-    for (const Latest& latest : one.rows) {
-      if (!shown.insert(latest.judged).second) continue;
-      for (const std::string& note : latest.judged->record.notes) {
-        text += fmt::format("  note: {}: {}\n", latest.judged->record.path, note);
-      }
-      const std::string& end = latest.judged->record.end;
-      if (!end.empty() && end != "complete") {
-        text += fmt::format("  note: {}: the run ended early: {}\n", latest.judged->record.path, visible(end));
+    for (const Judged* judged : records_of(one)) {
+      const Record& its = judged->record;
+      for (const std::string& note : its.notes) text += fmt::format("  note: {}: {}\n", its.path, note);
+      if (!its.end.empty() && its.end != "complete") {
+        text += fmt::format("  note: {}: the run ended early: {}\n", its.path, visible(its.end));
       }
     }
   }
@@ -146,9 +160,12 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
 std::string last_line(const std::vector<OnMachine>& all) {
   std::map<Verdict, int> surprising;
   std::set<std::string> machines;
-  size_t results = 0, surprised = 0;
+  size_t results = 0, surprised = 0, cut = 0, lost = 0;
   for (const OnMachine& one : all) {
     machines.insert(one.machine);
+    cut += cut_runs(one);
+    lost += static_cast<size_t>(
+        std::count_if(one.rows.begin(), one.rows.end(), [](const Latest& latest) { return !latest.row->ran; }));
     for (const auto& [verdict, number] : count(one)) {
       results += static_cast<size_t>(number);
       if (!is_surprise(verdict)) continue;
@@ -158,9 +175,9 @@ std::string last_line(const std::vector<OnMachine>& all) {
   }
   const std::string of =
       fmt::format("{} results on {} {}", results, machines.size(), machines.size() == 1 ? "machine" : "machines");
-  const auto cut =
-      std::count_if(all.begin(), all.end(), [](const OnMachine& one) { return !one.newest->record.whole(); });
-  const std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  // What a cut run has left may have run since; so both are told.
+  std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  if (lost > 0) rest += fmt::format(", and {} {} not run", lost, lost == 1 ? "test has" : "tests have");
   if (surprised == 0) return of + ", no surprises" + rest + "\n";
   return fmt::format("{}, {} {}: {}{}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising),
                      rest);
@@ -170,7 +187,7 @@ std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {
   std::vector<Verdict> verdicts;
   for (const OnMachine& one : all) {
     for (const Latest& latest : one.rows) verdicts.push_back(latest.row->verdict);
-    if (!one.newest->record.whole()) verdicts.push_back(Verdict::NotRun);
+    if (cut_runs(one) > 0) verdicts.push_back(Verdict::NotRun);
   }
   return verdicts;
 }

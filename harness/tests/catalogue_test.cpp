@@ -176,8 +176,9 @@ TEST(Suggest, TheNearestOfEachKind) {
   EXPECT_EQ(no_such("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
   EXPECT_EQ(no_such("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
             "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
-  EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "2.1.0"); }),
-              HasSubstr("there is no release '2.1.0'; ci/matrix.toml lists them"));
+  EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "30.99"); }),
+              HasSubstr("there is no release '30.99'; ci/matrix.toml lists them"));
+  EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "on record, and not in the matrix";
 }
 
 TEST(Names, AReleaseMayBeMeantByItsLineOrByItsBuild) {
@@ -346,6 +347,25 @@ TEST_F(Verbs, ShowEndsInSurprisesAndOneLine) {
   EXPECT_THAT(recapture("show 'nightly/*.jsonl'").out, HasSubstr("reports/nightly/new.jsonl\nLibTorch"));
 }
 
+// Their folders may be called after nights.
+TEST_F(Verbs, ShowTakesEveryReleaseThatARecordIsOf) {
+  commit_catalogue();
+  record("2026-01-01/g.jsonl", "2026-01-01");
+  const std::string path = folder + "/reports/2026-01-01/g.jsonl";
+  std::string of_runtime = contents(path);
+  const std::string release = R"("release":"2.15.0")";
+  of_runtime.replace(of_runtime.find(release), release.size(), R"("release":"cuda12")");
+  put(folder + "/reports/2026-01-01/c.jsonl", of_runtime);
+  for (const auto& [word, heading] : {std::pair("cuda12", "cuda12 without LibTorch, CUDA runtime 13, G"),
+                                      {"2.15.0", "LibTorch 2.15.0, CUDA runtime 13, G"},
+                                      {"2.15", "LibTorch 2.15.0, CUDA runtime 13, G"}}) {
+    const Said said = recapture(std::string("show ") + word);
+    EXPECT_EQ(said.code, 0) << said.out;
+    EXPECT_THAT(said.out, ::testing::StartsWith(heading)) << word;
+    EXPECT_THAT(said.out, HasSubstr("4 as documented\n")) << "the other release is not shown";
+  }
+}
+
 TEST_F(Verbs, ShowOfACaseTellsAllThatIsOnFile) {
   commit_catalogue();
   put(folder + "/cases/changes.toml",
@@ -384,7 +404,11 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
       {"shwo", "there is no verb 'shwo'; did you mean show?"},
       {"help lst", "there is no verb 'lst'; did you mean list?"},
       {"show ItemInCapture", "there is no case 'ItemInCapture'; did you mean item_in_capture?"},
-      {"show 2.16", "there are no records of 2.16 below reports, but of 2.15.0; `ci/suite 2.16` makes one"},
+      {"show 2.16",
+       "there are no records of 2.16 below reports, but of 2.15.0; `ci/suite` makes those of any release on PyPI"},
+      {"show cuda12",
+       "there are no records of cuda12 below reports, but of 2.15.0; `ci/suite` makes those of any release on PyPI"},
+      {"show cuda14", "there is no family or case 'cuda14'; `recapture list` names all"},
       {"show 2.15.0/h.jsonl", "there is no record '2.15.0/h.jsonl'; did you mean 2.15.0/g.jsonl?"},
       {"list --built --release 2.155",
        "there is no release '2.155'; ci/matrix.toml lists them, and `ci/suite` builds any"},

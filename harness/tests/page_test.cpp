@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -123,9 +124,12 @@ TEST_F(Page, HasOfEveryPairWhatCompareSays) {
         EXPECT_EQ(pair.at("counts").back(), expected.at("unknown"));
         std::set<std::string> theirs, ours;
         for (const Json& change : expected.at("changes")) {
+          std::string fixes;
+          for (const Json& one : change.at("fixes")) {
+            fixes += "; " + one.at("advice").get<std::string>() + ": " + one.at("fix").get<std::string>();
+          }
           theirs.insert(change.at("consequence").get<std::string>() + change.at("case").get<std::string>() +
-                        change.at("tests").dump() + change.at("sentence").get<std::string>() +
-                        change.at("fix").get<std::string>());
+                        change.at("tests").dump() + change.at("sentence").get<std::string>() + fixes);
         }
         for (const Json& group : pair.at("groups")) {
           for (const Json& one : group) {
@@ -133,8 +137,11 @@ TEST_F(Page, HasOfEveryPairWhatCompareSays) {
             Json tests = Json::array();
             for (const Json& test : list_of(data, change.at(2))) tests.push_back(test_id(data, test));
             std::string fixes;
-            for (const Json& fix : list_of(data, change.at(4)))
-              fixes += (fixes.empty() ? "" : " Or: ") + text_of(data, fix);
+            const Json &words = list_of(data, change.at(4)), &advices = list_of(data, change.at(5));
+            for (size_t i = 0; i < words.size(); ++i) {
+              const size_t advice = advices.at(i).get<size_t>();
+              fixes += "; " + data.at("advice").at(advice).get<std::string>() + ": " + text_of(data, words.at(i));
+            }
             ours.insert(data.at("consequences").at(change.at(0).get<size_t>()).get<std::string>() +
                         text_of(data, data.at("cases").at(change.at(1).get<size_t>()).at("id")) + tests.dump() +
                         with_names(text_of(data, change.at(3)), before, now) + fixes);
@@ -198,6 +205,7 @@ TEST_F(Page, ACellIsTheWorstOfItsTests) {
       if (seen.at(0) != -1) ran.insert(its_case);
     }
     ASSERT_EQ(column.at("cells").size(), data.at("cases").size());
+    Json partly = Json::array();
     for (size_t i = 0; i < data.at("cases").size(); ++i) {
       const int cell = column.at("cells").at(i);
       EXPECT_EQ(cell == -1, ran.count(i) == 0);
@@ -205,12 +213,47 @@ TEST_F(Page, ACellIsTheWorstOfItsTests) {
       if (cell == -1) continue;
       const auto worst = static_cast<Verdict>(cell);
       EXPECT_THAT(verdicts[i], Contains(worst));
-      EXPECT_EQ(exit_for(verdicts[i]), exit_for({worst}));
       ++cells;
+      if (worst != Verdict::Unavailable) {
+        EXPECT_EQ(exit_for(verdicts[i]), exit_for({worst}));
+        continue;
+      }
+      // Beside it there may be what went well.
+      EXPECT_THAT(exit_for(verdicts[i]), ::testing::AnyOf(Exit::AsExpected, Exit::NothingRan));
+      const auto lacking = std::count(verdicts[i].begin(), verdicts[i].end(), Verdict::Unavailable);
+      const auto all = static_cast<std::ptrdiff_t>(verdicts[i].size());
+      if (lacking < all) partly.push_back({i, lacking, all});
     }
+    EXPECT_EQ(column.at("partly"), partly);
   }
   EXPECT_GT(cells, 500U);
   EXPECT_GT(empty, 50U);
+}
+
+// As where one test of several needs a second GPU.
+TEST_F(Page, ACellOfWhichSomeCouldNotRunIsNoPass) {
+  const std::string path = run("1", "2026-01-01", "D");
+  const auto without = [&](const std::set<std::string>& tests) {
+    std::istringstream lines(contents(path));
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+      Json one = parse_json(line);
+      const std::string test = text_at(one, "test");
+      if (tests.count(test) != 0) {
+        one = {{"test", test}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "needs 2 GPUs"}};
+      }
+      text += one.dump() + "\n";
+    }
+    std::ofstream(path) << text;
+    return data().at("columns").at(0);
+  };
+  EXPECT_EQ(without({}).at("cells").at(0), static_cast<int>(Verdict::AsDocumented));
+  const Json some = without({"c.Reproduces"});
+  EXPECT_EQ(some.at("cells").at(0), static_cast<int>(Verdict::Unavailable));
+  EXPECT_EQ(some.at("partly"), parse_json("[[0,1,2]]"));
+  const Json none = without({"c.Control", "c.Reproduces"});
+  EXPECT_EQ(none.at("cells").at(0), static_cast<int>(Verdict::Unavailable));
+  EXPECT_EQ(none.at("partly"), Json::array());
 }
 
 TEST_F(Page, StoresEverythingOnce) {
@@ -239,7 +282,7 @@ TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
   EXPECT_EQ(runs.at(2).at("changed").at("before"), 1);
   const Json& group = runs.at(2).at("changed").at("groups").at(0);
   const Json& change = data.at("changes").at(group.at(0).at(0).get<size_t>());
-  EXPECT_EQ(text_of(data, change.at(3)), "raised D in \x01; in \x02 it raises E");
+  EXPECT_EQ(text_of(data, change.at(3)), "showed D in \x01; in \x02 it shows E");
   EXPECT_EQ(group.at(0).at(1), 1) << "compared with the newest run before it";
   EXPECT_EQ(group.at(0).at(2), 2);
   EXPECT_FALSE(runs.at(3).contains("changed")) << "another driver";

@@ -153,9 +153,9 @@ TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
 
 TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHurtsOrIsUnknown) {
   Comparison comparison;
-  comparison.tests = {{"c.Reproduces", Consequence::Workaround, ""}};
+  comparison.tests = {{"c.Reproduces", Consequence::Gone, ""}};
   comparison.changes.emplace_back();
-  comparison.changes[0].consequence = Consequence::Workaround;
+  comparison.changes[0].consequence = Consequence::Gone;
   EXPECT_EQ(exit_for(comparison), Exit::NewlyFixed);
   comparison.prices.push_back({read(priced(1.0, 0.02)), read(priced(2.0, 0.02))});
   EXPECT_EQ(exit_for(comparison), Exit::PriceChanged);

@@ -96,6 +96,7 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
   rules.available = available_in({before});
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
+  EXPECT_EQ(judge_record(now, rules)[1].seen, "no package; a record of such a machine has it");
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
   now.environment["cuda_runtime"] = "12.0";
   now.environment["cuda_runtime_by"] = "preload";
@@ -122,6 +123,9 @@ TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
   Rules rules;
   rules.demands.recorder = true;
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Missing);
+  EXPECT_EQ(judge_record(record, rules)[1].seen, "900; the recorder saw no call");
+  record.tests[1].line["recorder"] = "no CUPTI";
+  EXPECT_EQ(judge_record(record, rules)[1].seen, "900; the recorder was off: no CUPTI");
   record.tests[1].line["culprit"] = {{"api", "cuStreamSynchronize"}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsDocumented);
 }
@@ -274,13 +278,20 @@ TEST(Show, MarkdownSaysWhyACellHasNoResult) {
   EXPECT_THAT(table, HasSubstr("| A title | not part of the run | not run | unavailable: no package |"));
   EXPECT_THAT(table, ::testing::Not(HasSubstr("|  |")));
   EXPECT_THAT(table, ::testing::Not(HasSubstr("/home/")));
+
+  for (TestRecord& test : unavailable.tests) test.line["skipped"] = "no package";
+  Rules rules;
+  rules.available = available_in({two_tests()});
+  EXPECT_THAT(as_markdown(Board({unavailable}, rules)), HasSubstr("| A title | unavailable: no package |"))
+      << "that it is missing is for who runs it";
 }
 
-TEST(Show, MarkdownCountsControlsWhereACaseHasNothingElse) {
+TEST(Show, MarkdownCountsControlsWhereACaseHasNothingElseAndWhatCouldNotRun) {
   Record record = two_tests();
   record.tests[1].line = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
-  EXPECT_THAT(as_markdown(Board({record}, {})), HasSubstr("| A title | 1 of 1 controls hold; 1 not run |"));
+  EXPECT_THAT(as_markdown(Board({record}, {})),
+              HasSubstr("| A title | 1 of 1 controls hold; 1 unavailable; 1 not run |"));
 }
 
 TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
@@ -334,7 +345,58 @@ TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
             "LibTorch 2.15.0, G, driver 1, CUDA runtime , 2026-01-02\n  2 as documented, 1 not run\n"
             "  trigger broken on purpose: 1 changed, 2 not run\n");
   EXPECT_THAT(surprises(all), HasSubstr("LibTorch 2.15.0, G, trigger broken on purpose\n  c.Reproduces"));
-  EXPECT_EQ(last_line(all), "6 results on 1 machine, 1 surprise: 1 changed; 2 runs are not whole\n");
+  EXPECT_EQ(last_line(all),
+            "6 results on 1 machine, 1 surprise: 1 changed; 3 runs are not whole, and 2 tests have not run\n");
+}
+
+// Whether it is the newest or not, and whether or not anything of it is shown.
+TEST(Show, EveryRunThatIsNotWholeHasANoteAndIsCounted) {
+  Record cut = two_tests(), rest, nothing;
+  cut.path = "cut.jsonl";
+  cut.end = "interrupted";
+  for (Record* record : {&rest, &nothing}) {
+    record->environment = cut.environment;
+    record->cases = cut.cases;
+  }
+  rest.plan = {"c.FixIt"};
+  rest.end = "complete";
+  rest.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  const Board two({cut, rest}, {});
+  EXPECT_THAT(machines_text(latest(two)), HasSubstr("note: cut.jsonl: the run ended early: interrupted\n"));
+  EXPECT_EQ(last_line(latest(two)), "3 results on 1 machine, no surprises; 1 run is not whole\n");
+  EXPECT_EQ(exit_for(verdicts_of(latest(two))), Exit::Inconclusive);
+
+  nothing.path = "nothing.jsonl";
+  nothing.plan = cut.plan;
+  nothing.notes = {"the run did not come to its end"};
+  const Board three({cut, rest, nothing}, {});
+  EXPECT_THAT(machines_text(latest(three)), HasSubstr("note: nothing.jsonl: the run did not come to its end\n"));
+  EXPECT_EQ(last_line(latest(three)), "3 results on 1 machine, no surprises; 2 runs are not whole\n");
+}
+
+// A remedy that held when its test was another one is not said to hold.
+TEST(Show, AFixThatHeldInAnOlderFormIsListedApart) {
+  Record older = two_tests(), now = two_tests(), doubtful = two_tests();
+  older.environment["gpu"] = "Old";
+  older.cases.at("c").hash = "older";
+  doubtful.environment["gpu"] = "Other";
+  doubtful.tests[0].line["ended"] = "failed";
+  doubtful.tests[0].line["code"] = 1;
+  for (Record* record : {&older, &now, &doubtful}) {
+    record->add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  }
+  Rules rules;
+  rules.tree["c"] = {"f", "", "h"};
+  const Board board({older, now, doubtful}, rules);
+  CatalogueCase one;
+  one.id = "c";
+  one.tests = {{"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}, {"FixIt", "fix", "", "Do."}};
+  const std::vector<CitedSource> sources;
+  const std::vector<Change> changes;
+  const auto all = latest(board);
+  EXPECT_THAT(as_text(CaseView{one, sources, changes, all}),
+              HasSubstr("  FixIt: Do.\n    holds on G: 2.15.0\n    inconclusive on Other: 2.15.0\n"
+                        "    held in an older form of the test on Old: 2.15.0\n"));
 }
 
 TEST(Show, TheTestsOfAStaleCaseAreOneSurprise) {

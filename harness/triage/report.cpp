@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <sstream>
+#include <string_view>
 
 #include "harness/case/events.h"
 #include "harness/judge/index.h"
@@ -284,8 +287,14 @@ const Latest* of_test(const OnMachine& on, const std::string& test) {
   return nullptr;
 }
 
-bool tells(const Latest& latest) {
+bool has_result(const Latest& latest) {
   return latest.row->ran && latest.row->result != Result::Unavailable && latest.row->result != Result::Invalid;
+}
+
+// Whether a vendor can be told of it: not where the case itself is at fault, nor where what the verdict needs is not on
+// record.
+bool tells(const Latest& latest) {
+  return has_result(latest) && latest.row->verdict != Verdict::Inconclusive && latest.row->verdict != Verdict::Missing;
 }
 
 std::string cell(std::string text) {
@@ -293,31 +302,106 @@ std::string cell(std::string text) {
   return text.empty() ? "–" : text;
 }
 
+// Where the failure shows comes first; then what is said of where it does not.
+constexpr std::array<const char*, 4> kSides = {"", "it does not in", "it fails in another way in",
+                                               "no try showed it in"};
+
+size_t side_of(Result result) {
+  switch (result) {
+    case Result::Reproduced:
+      return 0;
+    case Result::Different:
+    case Result::Broken:
+    case Result::Crashed:
+    case Result::Hung:
+      return 2;
+    case Result::Unseen:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+// One machine's result of the test.
+struct Place {
+  const Latest* latest;
+  size_t side;  // Of kSides.
+
+  const Record& record() const { return latest->judged->record; }
+  const std::string& release() const { return latest->row->release; }
+  std::string value(const char* key) const {
+    const std::string value = record().where(key);
+    return value.empty() && key == std::string_view("gpu") ? "no GPU" : value;
+  }
+};
+
+// The releases of a side. Where one is on other sides too, what tells its machines from those: "2.11.0 (NCCL 2.27.7)".
+std::vector<std::string> releases_on(size_t side, const std::vector<Place>& places) {
+  constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {
+      {{"nccl", "NCCL "}, {"cuda_runtime", "CUDA runtime "}, {"gpu", ""}, {"driver", "driver "}}};
+  std::vector<std::string> names;
+  for (const Place& place : places) {
+    if (place.side != side || !is_version(place.release())) continue;
+    const auto values = [&](const char* key, bool here) {
+      std::vector<std::string> all;
+      for (const Place& other : places) {
+        if (other.release() == place.release() && (other.side == side) == here) add_once(all, other.value(key));
+      }
+      return all;
+    };
+    const auto tells_apart = [&](const std::pair<const char*, const char*>& part) {
+      std::vector<std::string> theirs = values(part.first, false);
+      theirs.emplace_back();  // What a record does not say tells nothing apart.
+      const auto ours = values(part.first, true);
+      return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) == ours.end() &&
+             std::count(theirs.begin(), theirs.end(), "") == 1;
+    };
+    std::string name = place.release();
+    if (!values("release", false).empty()) {
+      const auto* const part = std::find_if(kParts.begin(), kParts.end(), tells_apart);
+      name += part == kParts.end() ? " on some machines"
+                                   : fmt::format(" ({}{})", part->second, fmt::join(values(part->first, true), ", "));
+    }
+    add_once(names, name);
+  }
+  return names;
+}
+
 std::string where_text(const Story& story) {
   const std::string id = story.one.id + "." + story.test;
-  std::string rows;
-  std::vector<std::string> with, without;
+  std::vector<Place> places;
   for (const OnMachine& on : story.machines) {
     const Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
-    if (latest == nullptr || !tells(*latest)) continue;
-    const Record& record = latest->judged->record;
-    auto& those = latest->row->result == Result::Reproduced ? with : without;
-    const std::string& release = latest->row->release;
-    if (is_version(release) && (those.empty() || those.back() != release)) those.push_back(release);
-    rows += fmt::format("| {} | {} | {} | {} | {} | {} |\n", is_version(release) ? cell(release) : "none",
-                        cell(record.where("cuda_runtime")),
-                        cell(record.where("gpu").empty() ? "none" : record.where("gpu")), cell(record.where("driver")),
-                        cell(visible(result_words(*latest))), started(record.environment).substr(0, 10));
+    if (latest != nullptr && tells(*latest)) places.push_back({latest, side_of(latest->row->result)});
   }
   std::string text = "## Since when, and where\n\n";
-  if (!with.empty()) {
-    text += with.front() == with.back() ? fmt::format("It shows in LibTorch {}", with.front())
-                                        : fmt::format("It shows from LibTorch {} to {}", with.front(), with.back());
-    text += without.empty() ? ", in every release that was tried; older and newer ones were not.\n\n"
-                            : fmt::format("; it does not in {}.\n\n", fmt::join(without, ", "));
+  if (const auto with = releases_on(0, places); !with.empty()) {
+    text += with.size() == 1 ? fmt::format("It shows in LibTorch {}", with.front())
+                             : fmt::format("It shows from LibTorch {} to {}", with.front(), with.back());
+    std::string others;
+    for (size_t side = 1; side < kSides.size(); ++side) {
+      const auto those = releases_on(side, places);
+      if (!those.empty()) others += fmt::format("; {} {}", kSides.at(side), fmt::join(those, ", "));
+    }
+    text += others.empty() ? ", in every release with a result on record; older and newer ones have none.\n\n"
+                           : others + ".\n\n";
   }
-  text += "| LibTorch | CUDA runtime | GPU | driver | what it shows | date |\n| --- | --- | --- | --- | --- | --- |\n" +
-          rows + "\n";
+  // Each release brings an NCCL of its own, of which nothing need be said where no run chose another.
+  const bool has_nccl = std::any_of(places.begin(), places.end(),
+                                    [](const Place& place) { return place.record().environment.contains("nccl_by"); });
+  text += fmt::format(
+      "| LibTorch | CUDA runtime |{} GPU | driver | what it shows | date |\n"
+      "| --- | --- |{} --- | --- | --- | --- |\n",
+      has_nccl ? " NCCL |" : "", has_nccl ? " --- |" : "");
+  for (const Place& place : places) {
+    const Record& record = place.record();
+    text +=
+        fmt::format("| {} | {} |{} {} | {} | {} | {} |\n", is_version(place.release()) ? cell(place.release()) : "none",
+                    cell(record.where("cuda_runtime")), has_nccl ? " " + cell(record.where("nccl")) + " |" : "",
+                    cell(record.where("gpu").empty() ? "none" : record.where("gpu")), cell(record.where("driver")),
+                    cell(visible(result_words(*place.latest))), started(record.environment).substr(0, 10));
+  }
+  text += "\n";
   std::string changes;
   for (const Change& change : story.background.changes) {
     for (const Expectation& expected : change.expectations) {
@@ -341,15 +425,18 @@ std::string remedies_text(const Story& story) {
   bool has_price = false;
   for (const CatalogueTest& test : story.one.tests) {
     if (test.kind != word(Kind::Fix)) continue;
-    std::map<std::string, std::vector<std::string>> machines;
+    std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
     for (const OnMachine& on : story.machines) {
       const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
-      if (latest != nullptr && tells(*latest)) machines[std::string(word(latest->row->result))].push_back(on.machine);
+      if (latest == nullptr || !tells(*latest)) continue;
+      machines[{latest->row->verdict == Verdict::Stale, outcome_of(*latest->row)}].push_back(on.machine);
     }
     const auto& fixes = story.bundle.fixes;
     const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
     text += fmt::format("* {}{}\n", test.fix, has ? fmt::format(" `sh run.sh fix {}`", test.name) : "");
-    for (const auto& [result, those] : machines) text += fmt::format("  {}: {}\n", result, fmt::join(those, "; "));
+    for (const auto& [outcome, those] : machines) {
+      text += fmt::format("  {}: {}\n", outcome.second, fmt::join(those, "; "));
+    }
     for (const Prices& prices : story.prices) {
       for (const PriceLine* line : prices_of(prices, story.one.id + "." + test.name)) {
         text += fmt::format("  costs on {}, {}: {}\n", prices.machine(), line->what, words_of(*line));
@@ -370,11 +457,11 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
   for (const OnMachine& on : machines) {
     const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
     if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
-    if (latest->row->result == Result::Reproduced) {
+    if (latest->row->result == Result::Reproduced && tells(*latest)) {
       // In the order of releases; a result of today's code before one of older code.
       const bool stale = latest->row->verdict == Verdict::Stale;
       if (best == nullptr || !stale || best->row->verdict == Verdict::Stale) best = latest;
-    } else if (tells(*latest)) {
+    } else if (has_result(*latest)) {
       other = latest;
     }
   }
@@ -382,7 +469,7 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
   const std::string where = release.empty() ? "" : " in " + release;
   if (other != nullptr) {
     throw Stop(Exit::Usage, fmt::format("no record shows {}{}; in {} it is {}", test, where, other->row->release,
-                                        word(other->row->result)));
+                                        outcome_of(*other->row)));
   }
   throw Stop(Exit::NothingRan, fmt::format("no record has a result of {}{}; `ci/suite {}` makes one", test, where,
                                            release.empty() ? "-- " + case_of(test) : release + " -- " + case_of(test)));
