@@ -13,7 +13,7 @@ struct Cause {
   bool has_case = false;
   bool capture = true;               // False: what it shows is no capture failure.
   bool other_thread = false;         // A thread that does not capture makes the call.
-  bool victim = false;               // What it says follows from a capture error that stands before it.
+  bool victim = false;               // What it says follows from a capture error before it; without codes, always.
   std::vector<int> codes;            // CUDA errors that it raises itself; a victim's 901 is none of them.
   std::vector<std::string> says;     // Text that this failure alone prints.
   std::vector<std::string> calls;    // CUDA calls that raise it, as the runtime and as the driver spell them.

@@ -220,6 +220,12 @@ std::string summary_of(const Pasted& text, const Explanation& explanation) {
       break;
   }
   const int own = code(true);
+  if (own == 0 && text.doubtful != 0) {
+    return fmt::format(
+        "cannot tell: if {} is an error of CUDA's ({}), a capture failed, but nothing in the text says whose it is, or "
+        "which call broke the capture; `recapture blame` names the call",
+        text.doubtful, error_of(text.doubtful).name);
+  }
   if (own == 0) return "cannot tell: the text has no error of CUDA's; `recapture blame` names the call";
   return fmt::format(
       "cannot tell: CUDA error {} ({}) is a capture failure, but nothing in the text says which call it "
@@ -275,7 +281,14 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
     found.push_back(
         {cause.id, cause.title, culprit ? "culprit" : "possible", weigh.evidence(), weigh.weight(), healthy});
   }
-  const auto rank = [](const Found& one) { return std::pair(one.role == "culprit", one.weight); };
+  const auto cause_of = [&](const Found& one) -> const Cause& {
+    return *std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) { return cause.id == one.id; });
+  };
+  // What only follows from another error comes after all that may have raised it.
+  const auto rank = [&](const Found& one) {
+    const Cause& cause = cause_of(one);
+    return std::tuple(one.role == "culprit", !cause.victim || !cause.codes.empty(), one.weight);
+  };
   std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return rank(a) > rank(b); });
   if (found.size() > kMostShown) found.resize(kMostShown);
 
@@ -284,12 +297,12 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
     explanation.answer = some_culprit ? Answer::CaptureFailure : Answer::CannotTell;
   } else {
     const bool known = other_says || !text.errors.empty();
-    explanation.answer = known || !text.about_captures ? Answer::NotOne : Answer::CannotTell;
+    const bool may_be_one = text.about_captures || text.doubtful != 0;
+    explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
   }
   for (const Found& one : found) {
     if (some_culprit && one.role != "culprit") continue;
-    const auto cause = std::find_if(causes.begin(), causes.end(), [&](const Cause& c) { return c.id == one.id; });
-    add_remedies(*cause, catalogue, rows, prices, explanation.remedies);
+    add_remedies(cause_of(one), catalogue, rows, prices, explanation.remedies);
   }
   explanation.summary = summary_of(text, explanation);
   if (capture) add_victims(text, by_exception, std::move(followers), found);

@@ -55,10 +55,11 @@ void cut_advice(std::string& line) {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// "error 901", "error code: 900", "failure! 35", "(code 901", "returning 900 (": a number that is said to be an error.
+// "error 901", "error code: 900", "failure! 35", "(code 901", "returning 900 (", "cudaError_t = 901": a number that is
+// said to be an error.
 void find_numbers(const std::string& line, std::vector<std::pair<size_t, int>>& found) {
   static const std::regex kNumber(
-      R"((?:error|failure|failed|errno|status|returned|returning|err|code|result)[ :=!#(]*(?:code)?[ :=!#(]*([0-9]{1,3})(?![0-9.]))");
+      R"((?:error(?:_t)?|failure|failed|errno|status|returned|returning|err|code|result)[ :=!#(]*(?:code)?[ :=!#(]*([0-9]{1,3})(?![0-9.]))");
   for (std::sregex_iterator at(line.begin(), line.end(), kNumber), end; at != end; ++at) {
     found.emplace_back(at->position(1), std::stoi((*at)[1]));
   }
@@ -104,13 +105,33 @@ std::vector<int> errors_in(const std::string& line) {
   return codes;
 }
 
-bool has_any(const std::string& line, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](const char* word) { return line.find(word) != std::string::npos; });
+bool has_any(std::string_view line, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* word) { return line.find(word) != line.npos; });
 }
 
-bool is_of_cuda(const std::string& lower) {
-  return has_any(lower, {"cuda error", "hip error", "acceleratorerror", "captur", "cuda failure"});
+// The number of a capture error that does not say whose it is: "error 901", "x.cu:12: 901", "901" and little else. 0 if
+// there is none, or if it is another program's.
+int bare_number(const std::string& line, bool in_few_lines) {
+  static const std::regex kSaid(
+      R"((?:error|\b(?:err|code|status))[ _:=#(]*(?:code)?[ _:=#(]*(90[0-9]|910)(?![0-9a-z_]|\.[0-9]))"),
+      kAtPlace(R"(\.cuh?[:(][0-9]+[):]+ +(90[0-9]|910)\s*$)"), kAlone(R"(\s*(90[0-9]|910)\s*)"),
+      kOfOthers(R"(http(?!s?:)|sql|smtp|ora-[0-9])");
+  if (!has_any(line, {"90", "910"})) return 0;  // As nearly all lines: the expressions are slow.
+  std::smatch found;
+  const bool is_there = std::regex_search(line, found, kSaid) || std::regex_search(line, found, kAtPlace) ||
+                        (in_few_lines && std::regex_match(line, found, kAlone));
+  return is_there && !std::regex_search(line, kOfOthers) ? std::stoi(found[1]) : 0;
+}
+
+bool is_of_cuda(std::string_view lower) {
+  return has_any(lower,
+                 {"cuda error", "hip error", "acceleratorerror", "captur", "cuda failure", "ncclunhandledcudaerror"});
+}
+
+bool begins_traceback(std::string_view lower) { return has_any(lower, {"traceback (most recent call last)"}); }
+
+bool is_chain(std::string_view lower) {
+  return has_any(lower, {"during handling of the above exception", "direct cause of the following exception"});
 }
 
 // The last line of a Python traceback. What stands before it in a log ("(EngineCore pid=1140) ERROR 07-15
@@ -127,11 +148,11 @@ class Exceptions {
   Exceptions() = default;
 
   void read(size_t number, const std::string& line, const std::string& lower, bool names_capture_error) {
-    if (has_any(lower, {"during handling of the above exception", "direct cause of the following exception"})) {
+    if (is_chain(lower)) {
       chained_ = line_ != 0;
       follows_ = !chained_ && after_capture_error_;
       continues_ = true;
-    } else if (lower.find("traceback (most recent call last)") != std::string::npos) {
+    } else if (begins_traceback(lower)) {
       if (!continues_) *this = Exceptions(cause_, failed_);
       continues_ = false;
     } else if (names_capture_error) {
@@ -219,6 +240,63 @@ void leave_out_what_is_far(const Pasted& text, std::vector<char>& counts) {
   std::fill(counts.begin() + static_cast<std::ptrdiff_t>(next), counts.end(), 0);
 }
 
+// "frame #3: cudaMalloc + 0x1b2", or gdb's "#3 0x7f… in cudaMalloc ()".
+bool is_numbered_frame(const std::string& line) {
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string::npos) return false;
+  const std::string_view rest = std::string_view(line).substr(begin);
+  const bool is_numbered = rest.size() > 1 && rest[0] == '#' && rest[1] >= '0' && rest[1] <= '9';
+  return is_numbered || rest.find("frame #") != rest.npos;
+}
+
+// In lower case, as `text.lines` has it from 0.
+std::string_view lower_of(const Pasted& text, size_t at) {
+  const size_t begin = text.starts[at], next = at + 1 < text.starts.size() ? text.starts[at + 1] : text.lower.size();
+  return std::string_view(text.lower).substr(begin, next - begin - 1);
+}
+
+// Where the traceback begins that ends in the error of line `at`, not before line `from`. Of one that was pasted in
+// part that is what is indented, and the statement above the error, which a bracket or a colon ends and a log's line a
+// word.
+size_t begin_of_traceback(const Pasted& text, size_t at, size_t from) {
+  size_t first = at;
+  for (size_t up = at; up > from; --up) {
+    const std::string& line = text.lines[up - 1];
+    const std::string_view low = lower_of(text, up - 1);
+    if (begins_traceback(low)) return up - 1;
+    if (is_chain(low) || (is_python_exception(line) && !is_of_cuda(low))) break;
+    const size_t last = line.find_last_not_of(" \t\r");
+    if (first != up || last == std::string::npos) continue;
+    const bool is_indented = line[0] == ' ' || line[0] == '\t';
+    const bool is_statement = up == at && std::string_view("()[]:,").find(line[last]) != std::string_view::npos;
+    if (is_indented || is_statement) first = up - 1;
+  }
+  return first;
+}
+
+// The call that returned a 901 is a victim. Where no other capture error is there, whatever names that call would be
+// taken for the culprit: the error's line, the traceback that it ends, the stack below it. NCCL passes it on by a name
+// of its own.
+void leave_out_victims(const Pasted& text, std::vector<char>& counts) {
+  if (!text.only_invalidated()) return;
+  size_t below = 0;  // The first line below the last victim.
+  auto error = text.errors.begin();
+  for (size_t at = 0; at < text.lines.size(); ++at) {
+    bool is_victim = false;
+    for (; error != text.errors.end() && error->line == at + 1; ++error) is_victim = is_victim || error->code == 901;
+    const std::string_view low = lower_of(text, at);
+    if (is_victim || has_any(low, {"unhandled cuda error", "ncclunhandledcudaerror"})) {
+      const bool in_drivers_log = has_any(low, {"[cuda]"});
+      const size_t first = in_drivers_log ? at : begin_of_traceback(text, at, below);
+      std::fill(counts.begin() + static_cast<std::ptrdiff_t>(first),
+                counts.begin() + static_cast<std::ptrdiff_t>(at + 1), 0);
+      below = at + 1;
+    } else if (below != 0 && (is_numbered_frame(text.lines[at]) || has_any(low, {"exception raised from"}))) {
+      counts[at] = 0;
+    }
+  }
+}
+
 size_t line_at(const Pasted& text, size_t at) {
   return static_cast<size_t>(std::upper_bound(text.starts.begin(), text.starts.end(), at) - text.starts.begin());
 }
@@ -240,13 +318,10 @@ bool is_refused(const Pasted& text, size_t line) {
   return refused_in(line < kBelow ? 0 : line - kBelow, line + kAbove).value_or(false);
 }
 
-// "frame #3: cudaMalloc + 0x1b2", gdb's "#3 0x7f… in cudaMalloc ()", or the name alone.
+// A numbered one, or the name alone.
 bool is_frame(const std::string& line, std::string_view call) {
   const size_t begin = line.find_first_not_of(" \t");
-  if (begin == std::string::npos) return false;
-  const std::string_view rest = std::string_view(line).substr(begin);
-  const bool is_numbered = rest.size() > 1 && rest[0] == '#' && rest[1] >= '0' && rest[1] <= '9';
-  return is_numbered || rest.find("frame #") != rest.npos || rest == call;
+  return is_numbered_frame(line) || (begin != std::string::npos && std::string_view(line).substr(begin) == call);
 }
 
 size_t find_parts(const Pasted& text, const std::string& where, std::string_view cue) {
@@ -270,11 +345,21 @@ size_t Pasted::first_capture_error() const {
   return first == errors.end() ? 0 : first->line;
 }
 
+bool Pasted::only_invalidated() const {
+  return has_capture_error() && std::none_of(errors.begin(), errors.end(), [](const NamedError& e) {
+           return is_capture_error(e.code) && e.code != 901;
+         });
+}
+
 Pasted read_pasted(std::string_view text) {
   static const std::regex kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))");
   Pasted pasted;
   Exceptions exceptions;
-  std::vector<char> counts;  // Whether a line is evidence.
+  std::vector<char> counts;      // Whether a line is evidence.
+  std::vector<NamedError> bare;  // Numbers that do not say whose they are.
+  bool of_cuda = false, of_torch = false;
+  constexpr std::ptrdiff_t kFewLines = 5;
+  const bool in_few_lines = std::count(text.begin(), text.end(), '\n') <= kFewLines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, std::min(end - at, kLongestLine));
@@ -287,6 +372,9 @@ Pasted read_pasted(std::string_view text) {
     const size_t number = pasted.lines.size();
     const auto codes = errors_in(low);
     for (int code : codes) pasted.errors.push_back({code, number});
+    if (const int code = codes.empty() ? bare_number(low, in_few_lines) : 0) bare.push_back({code, number});
+    of_cuda = of_cuda || has_any(low, {"cuda", "captur", "nccl", ".cu:", ".cu(", ".cuh:", ".cuh("});
+    of_torch = of_torch || has_any(low, {"torch", "gpu"});
     if (std::smatch log; pasted.call.empty() && std::regex_search(low, log, kLog)) {
       const int code = std::stoi(log[1]);
       if (code != 901 && (is_capture_error(code) || code == 401)) {
@@ -302,10 +390,19 @@ Pasted read_pasted(std::string_view text) {
                       "capture cuda graph failed", "stream is capturing", "capture error"});
     pasted.about_captures = pasted.about_captures || has_any(low, {"captur", "cuda graph", "cudagraph", "cuda_graph"});
   }
+  if (pasted.errors.empty() && !bare.empty()) {
+    // A text on CUDA without another error means CUDA's; a long one on something else means that.
+    if (of_cuda) {
+      pasted.errors = bare;
+    } else if (of_torch || in_few_lines) {
+      pasted.doubtful = bare.front().code;
+    }
+  }
   pasted.exception_line = exceptions.cause();
   if (pasted.errors.empty()) pasted.exception_line = exceptions.failed();
   leave_out_neighbours(pasted, counts);
   leave_out_what_is_far(pasted, counts);
+  leave_out_victims(pasted, counts);
   pasted.near = pasted.lower;
   for (size_t line = 0; line < counts.size(); ++line) {
     const size_t begin = pasted.starts[line],
@@ -321,9 +418,12 @@ size_t find_near(const Pasted& text, std::string_view cue) { return find_parts(t
 
 size_t find_refused(const Pasted& text, std::string_view call) {
   const std::string word = lower_case(call);
+  // The stack below a 901 that stands alone is that of the call which returned it.
+  const size_t last_of_stacks = text.only_invalidated() ? text.first_capture_error() : text.lines.size();
   for (size_t at = 0; (at = find_word(text.lower, word, at)) != std::string::npos; ++at) {
     const size_t line = line_at(text, at), begin = text.starts[line - 1];
     if (is_refused(text, line)) return line;
+    if (line > last_of_stacks) continue;
     if (is_frame(text.lower.substr(begin, text.lower.find('\n', begin) - begin), word)) return line;
   }
   return 0;

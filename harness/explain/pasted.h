@@ -19,6 +19,7 @@ struct Pasted {
   std::string
       near;  // `lower`, with spaces for what stands far from the errors, lists what is installed or did not run.
   std::vector<NamedError> errors;  // In the text's order, several of one line by their place in it.
+  int doubtful = 0;                // A capture error if it is CUDA's: "error 901", and nothing says whose; 0 if none.
   std::string call;                // The call that the driver's log names first for another error than 901; "" if none.
   size_t call_line = 0;
   size_t exception_line = 0;    // The Python exception that a capture error follows from; 0 if there is none.
@@ -27,6 +28,7 @@ struct Pasted {
 
   size_t first_capture_error() const;  // Its line; 0 if there is none.
   bool has_capture_error() const { return first_capture_error() != 0; }
+  bool only_invalidated() const;  // 901 is the only capture error: what broke the capture is not among them.
 };
 
 inline constexpr size_t kLongestLine = 2000;  // Bytes: what follows in a line is seldom the error.
@@ -38,7 +40,8 @@ Pasted read_pasted(std::string_view text);
 // word may go on.
 size_t find_cue(const Pasted& text, std::string_view cue);
 
-// The same where the text's errors are: what a log says as it starts, or lists of a machine, broke no capture.
+// The same where the text's errors are: what a log says as it starts, or lists of a machine, broke no capture. Nor did
+// the call that returned a 901 which stands alone.
 size_t find_near(const Pasted& text, std::string_view cue);
 
 // Where a call is refused, or in a stack: a call that is only mentioned may well have succeeded.

@@ -25,9 +25,16 @@ std::string in_words(const Explanation& explanation, const std::string& release)
   for (const Found& one : explanation.causes) {
     words += fmt::format("\n{}: {}\n  {}\n  {}\n", one.role, one.id, one.title, one.evidence);
     if (one.healthy_here) words += fmt::format("  does not occur in {}, by its record\n", release);
+    std::string remedies;
+    bool some = false, recorded = false;  // Whether a record says that one of them holds, or that it does not.
     for (const RemedyFor& remedy : explanation.remedies) {
-      if (remedy.cause == one.id) words += in_words(remedy, release, 2);
+      if (remedy.cause != one.id) continue;
+      some = some || !remedy.useless;
+      recorded = recorded || (!remedy.useless && remedy.holds.has_value());
+      remedies += in_words(remedy, release, 2);
     }
+    if (some && !recorded && !release.empty()) words += fmt::format("  no record of {} has these remedies\n", release);
+    words += remedies;
   }
   return words;
 }

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/explain/words.h"
 #include "harness/record/exit.h"
 #include "harness/tests/shell.h"
 
@@ -232,6 +233,83 @@ TEST(Explain, ACallCountsWhereItIsRefused) {
   EXPECT_THAT(culprits("cudaMalloc failed: operation failed due to a previous error during capture\n"), IsEmpty());
 }
 
+const std::string kInvalidated = "RuntimeError: CUDA error: operation failed due to a previous error during capture\n";
+
+TEST(Explain, WhatReturnsA901ThatStandsAloneIsItsVictim) {
+  const std::string trace = "Traceback (most recent call last):\n", call = "    dist.all_reduce(x)\n",
+                    file = "  File \"x.py\", line 3, in f\n", pid = "(Worker pid=7) ERROR 07-15 core.py:9] ",
+                    failure = "Cuda failure 901 'operation failed due to a previous error during capture'\n";
+  for (const std::string& text :
+       {trace + file + call + kInvalidated, file + call + kInvalidated, "dist.all_reduce(x)\n" + kInvalidated,
+        pid + trace + pid + file + pid + call + pid + kInvalidated,
+        "RuntimeError: NCCL error ncclUnhandledCudaError: " + failure,
+        "RuntimeError: NCCL error ncclUnhandledCudaError: Call to CUDA function failed.\nNCCL WARN " + failure,
+        trace + file + call +
+            "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:333, unhandled cuda error\n"
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n" +
+            failure,
+        "host:7:8 [0] enqueue.cc:9 NCCL WARN " + failure + trace + file + call +
+            "RuntimeError: NCCL error: unhandled cuda error, NCCL version 2.21.5\n",
+        kInvalidated + "Exception raised from f at ProcessGroupNCCL.cpp:691 (most recent call first):\n"
+                       "frame #5: at::native::_local_scalar_dense(at::Tensor const&) + 0x1b2\n"
+                       "#3 0x00007f in cudaMalloc () from lib\n"}) {
+    const Explanation explanation = explained(text);
+    EXPECT_EQ(explanation.answer, Answer::CannotTell) << text << explanation.summary;
+    EXPECT_THAT(ids(explanation), ElementsAre("e901_invalidated")) << text;
+  }
+}
+
+TEST(Explain, WhatStandsApartFromA901MayHaveBrokenTheCapture) {
+  const std::string trace = "Traceback (most recent call last):\n    dist.all_reduce(x)\n" + kInvalidated;
+  const auto culprits = [](const std::string& text) { return ids(explained(text), "culprit"); };
+  EXPECT_THAT(culprits("y = loss.item()\n\n" + trace), ElementsAre("item_in_capture"));
+  EXPECT_THAT(culprits("frame #5: at::native::_local_scalar_dense(at::Tensor const&)\n\n" + kInvalidated),
+              ElementsAre("item_in_capture"));
+  EXPECT_THAT(culprits("[W] cudaHostRegister in KV offload\n[CUDA][E] Returning 901 from cuStreamEndCapture\n"),
+              ElementsAre("host_register_in_other_thread"));
+  EXPECT_THAT(culprits("ValueError: no such mask\n\nDuring handling of the above exception, another exception "
+                       "occurred:\n\n" +
+                       trace),
+              ElementsAre("exception_in_capture"));
+  EXPECT_THAT(culprits(kRefused + trace), ElementsAre("nccl_call_in_capture")) << "the 901 does not stand alone";
+}
+
+TEST(Explain, WhatOnlyFollowsFromAnErrorComesLast) {
+  const std::string assertion =
+      "RuntimeError: captures_underway.empty() INTERNAL ASSERT FAILED at \"CUDACachingAllocator.cpp\":2939\n";
+  EXPECT_THAT(ids(explained("    torch.cuda.empty_cache()\n" + assertion)),
+              ElementsAre("empty_cache_in_capture", "empty_cache_after_failed_capture"));
+  EXPECT_THAT(ids(explained(assertion)), ElementsAre("empty_cache_after_failed_capture"));
+}
+
+TEST(Explain, ANumberThatMayBeCudasIsNotDenied) {
+  for (const std::string text :
+       {"error 901", "error 904\n", "code 901", "status=905", "RuntimeError: error 901", "my program: error code: 906.",
+        "901", "Traceback (most recent call last):\n\n\n\n\n\n\n  File \"torch/_ops.py\"\nRuntimeError: error 901"}) {
+    const Explanation explanation = explained(text);
+    EXPECT_EQ(explanation.answer, Answer::CannotTell) << text;
+    EXPECT_THAT(explanation.summary, HasSubstr("cannot tell: if 90")) << text;
+  }
+  for (const std::string text : {"cudaError_t = 901", "x.cu:12: 901", "x.cu(12): 901\n", "cuda_util.cc\nerror 901"}) {
+    const Explanation explanation = explained(text);
+    EXPECT_EQ(explanation.answer, Answer::CannotTell) << text;
+    EXPECT_THAT(explanation.summary, HasSubstr("CUDA error 901 (cudaErrorStreamCaptureInvalidated)")) << text;
+  }
+  EXPECT_THAT(ids(explained("cuda_util.cc\nerror 900\ny = loss.item()\n"), "culprit"), ElementsAre("item_in_capture"));
+}
+
+TEST(Explain, ANumberOfSomethingElseIsNoCaptureFailure) {
+  const std::string log(20, '\n');
+  for (const std::string& text :
+       {std::string("HTTP status 900"), std::string("HTTPError: 907"), std::string("mysql: error code 907: locked"),
+        std::string("  File \"a.py\", line 901, in f\nValueError: no"), std::string("x.cu:901: warning"),
+        std::string("error 9010, error 905.5"), "the printer says error code 907" + log + "paper jam",
+        std::string("CUDA error: out of memory\nerror 901")}) {
+    const Explanation explanation = explained(text);
+    EXPECT_EQ(explanation.answer, Answer::NotOne) << text << ": " << explanation.summary;
+  }
+}
+
 TEST(Explain, AnyPrintIsNoPrintOfATensor) {
   EXPECT_THAT(ids(explained("print(\"step\", step)\n" + kRefused)), IsEmpty());
   EXPECT_THAT(ids(explained("  File \"torch/_tensor_str.py\", line 138, in __init__\n" + kRefused)),
@@ -326,6 +404,18 @@ TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
   EXPECT_TRUE(explained(text, {healthy}).causes.front().healthy_here);
 }
 
+TEST(Explain, ItSaysWhereNoRecordHasTheRemedies) {
+  Row fix;
+  fix.test = "item_in_capture.FixReadAfterReplay";
+  fix.case_id = "item_in_capture";
+  fix.kind = Kind::Fix;
+  fix.result = Result::Holds;
+  const std::string text = "loss.item()\n" + kRefused, note = "no record of 2.8.0 has these remedies";
+  EXPECT_THAT(in_words(explained(text), "2.8.0"), HasSubstr("  " + note + "\n  try: Call item()"));
+  EXPECT_THAT(in_words(explained(text, {fix}), "2.8.0"), Not(HasSubstr(note)));
+  EXPECT_THAT(in_words(explained(text), ""), Not(HasSubstr("no record")));
+}
+
 TEST(Explain, ARemedyThatFailsOnOneMachineDoesNotHold) {
   Row holds;
   holds.test = "item_in_capture.FixReadAfterReplay";
@@ -353,6 +443,10 @@ TEST(Explain, TheProgramsExitCodeSaysWhetherItCouldTell) {
        "culprit: item_in_capture"},
       {"echo 'CUDA error: operation failed due to a previous error during capture' | " + program, 6,
        "e901_invalidated"},
+      {"echo 'error 901' | " + program, 6, "if 901 is an error of CUDA's (cudaErrorStreamCaptureInvalidated)"},
+      {"printf 'loss.item()\\nCUDA error: operation not permitted when stream is capturing\\n' | " + program +
+           "--release 2.1.0",  // On record, and not in ci/matrix.toml.
+       0, "no record of 2.1.0 has these remedies"},
       {program + "<'" + kRoot + "'", 2, "standard input cannot be read: Is a directory"},
       {program, 2, "there is no text"},
       {program + "/nowhere/log", 2, "cannot read it"},
@@ -400,6 +494,9 @@ TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
   EXPECT_THAT(codes("hipErrorStreamCaptureUnsupported"), ElementsAre(900));
   EXPECT_THAT(codes("Warp CUDA error 905: dependency created on uncaptured work in another stream"), ElementsAre(905));
   EXPECT_THAT(codes("Invalid capture."), ElementsAre(901));
+  EXPECT_THAT(codes("cudaError_t = 901"), ElementsAre(901));
+  EXPECT_THAT(codes("x.cu:12: 901"), ElementsAre(901));
+  EXPECT_THAT(codes("error 901"), IsEmpty());
   EXPECT_THAT(codes("cudaErrorInvalidValueOfMine"), IsEmpty());
   EXPECT_THAT(codes("took 901 ms"), IsEmpty());
   EXPECT_THAT(codes(std::string("\0\xff\n\n901", 6)), IsEmpty());
