@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "harness/record/json.h"
-#include "harness/recorder/report.h"
 
 namespace recapture::blame {
 namespace {
@@ -29,6 +29,7 @@ Call call_in(const Json& line) {
   if (line.contains("capturing")) call.capturing = flag_at(line, "capturing");
   call.unreported = number_at(line, "unreported");
   call.capture = number_at(line, "capture");
+  if (line.contains("latest")) call.latest = number_at(line, "latest");
   call.stream = number_at(line, "stream");
   call.kernel = text_at(line, "kernel");
   call.waited = flag_at(line, "waited");
@@ -51,16 +52,13 @@ std::string command_line(std::string text) {
 
 // Puts the calls of one process, as they come, to the captures that they belong to. The log does not tell when a
 // capture begins. It ends with an error if it was broken, and that is in the log: so what failed since the last such
-// end is of the capture that ends now, and the first call of these that breaks captures is the culprit.
+// end is of the capture that ends now, and the first call of these that breaks captures is the culprit. Of several
+// captures at once a thread that captures has broken its own.
 class Judge {
  public:
   explicit Judge(Process& process) : process_(process) {}
 
   void take(Call call) {
-    if (process_.by == "CUPTI" && call.part != Part::Refused) {  // It has decided already.
-      process_.failures.push_back({std::move(call), {}, std::nullopt, 1, 0});
-      return;
-    }
     switch (call.part) {
       case Part::None:
         return;
@@ -68,6 +66,7 @@ class Judge {
         process_.refused.push_back(std::move(call));
         return;
       case Part::Suspect:
+      case Part::Possible:
       case Part::Victim:
         open_.push_back(std::move(call));
         return;
@@ -84,42 +83,110 @@ class Judge {
 
   // What failed and no capture has ended since: the process came to its end before, or no capture was broken.
   void finish() {
-    if (std::any_of(open_.begin(), open_.end(), is_suspect)) close(std::nullopt);
+    while (!open_.empty()) {
+      Call first = std::move(open_.front());
+      open_.erase(open_.begin());
+      std::vector<Call> calls = first.capturing.value_or(false) ? take_open(first) : std::exchange(open_, {});
+      calls.insert(calls.begin(), std::move(first));
+      if (std::any_of(calls.begin(), calls.end(), is_suspect)) {
+        close(std::move(calls), std::nullopt);
+        continue;
+      }
+      // 901 says that a capture was broken; by a call that is known already, or by one that is not.
+      const auto victim = std::find_if(calls.begin(), calls.end(), is_victim);
+      if (victim == calls.end()) continue;
+      std::vector<Failure>& failures = process_.failures;
+      const auto known = std::find_if(failures.begin(), failures.end(),
+                                      [&](const Failure& failure) { return has_broken_too(failure, *victim); });
+      if (known == failures.end()) {
+        close(std::move(calls), std::nullopt);
+      } else {
+        known->victims.insert(known->victims.end(), calls.begin(), calls.end());
+      }
+    }
   }
 
  private:
   static bool is_suspect(const Call& call) { return call.part == Part::Suspect; }
+  static bool is_victim(const Call& call) { return call.part == Part::Victim; }
+  static bool may_be_global(const Call& call) { return call.mode != "thread_local" && call.mode != "relaxed"; }
+
+  // Whether it failed before the capture of that other call had begun.
+  static bool is_earlier(const Call& call, const Call& other) { return call.latest && *call.latest < other.capture; }
+
+  // Whether a call has to do with another capture than that of `of`, which is its end or a call by its thread.
+  static bool is_of_another(const Call& call, const Call& of) {
+    if (is_earlier(call, of)) return true;
+    if (!call.capturing.value_or(false) || call.thread.id == of.thread.id) return false;  // Else it may be beside any.
+    return call.capture == 0 || call.capture != of.capture;  // A relaxed one may be ended by any thread.
+  }
+
+  // Whether the culprit of that failure may have broken the capture of this later call as well. One thread's next
+  // capture is a new one, unless that is known to have been open by then.
+  static bool has_broken_too(const Failure& failure, const Call& later) {
+    if (!failure.culprit || !is_suspect(*failure.culprit) || is_earlier(*failure.culprit, later)) return false;
+    const Call& culprit = *failure.culprit;
+    const bool was_open = culprit.latest && later.capture != 0;
+    if (!was_open && failure.end && failure.end->thread.id == later.thread.id) return false;
+    if (was_open && culprit.thread.id == later.thread.id) return true;
+    const bool is_beside = culprit.sentence.find("from another thread") != culprit.sentence.npos;
+    return is_beside || !culprit.capturing.value_or(true) || (culprit.mode == "global" && may_be_global(later));
+  }
+
+  // Takes those that may have to do with the capture of `of`, in their order.
+  std::vector<Call> take_open(const Call& of) {
+    std::vector<int> elsewhere;  // Threads that capture something else. Of victims the log does not tell that.
+    for (const Call& call : open_) {
+      if (call.capturing.value_or(false) && is_of_another(call, of)) elsewhere.push_back(call.thread.id);
+    }
+    const auto others = std::stable_partition(open_.begin(), open_.end(), [&](const Call& call) {
+      const bool is_elsewhere =
+          !call.capturing && std::find(elsewhere.begin(), elsewhere.end(), call.thread.id) != elsewhere.end();
+      return !is_elsewhere && !is_of_another(call, of);
+    });
+    std::vector<Call> taken(std::make_move_iterator(open_.begin()), std::make_move_iterator(others));
+    open_.erase(open_.begin(), others);
+    return taken;
+  }
 
   void take_end(Call end) {
     std::vector<Failure>& failures = process_.failures;
-    const bool other_thread =
-        !failures.empty() && failures.back().end && failures.back().end->thread.id != end.thread.id;
-    if (other_thread && std::none_of(open_.begin(), open_.end(), is_suspect)) {
-      // A second capture that the same call has broken. One thread's next capture is a new one.
+    std::vector<Call> calls = take_open(end);
+    const bool is_second = !failures.empty() && failures.back().end && has_broken_too(failures.back(), end);
+    if (is_second && std::none_of(calls.begin(), calls.end(), is_suspect)) {
       ++failures.back().ends;
-      failures.back().victims.insert(failures.back().victims.end(), open_.begin(), open_.end());
-      open_.clear();
+      failures.back().victims.insert(failures.back().victims.end(), calls.begin(), calls.end());
     } else {
-      close(std::move(end));
+      close(std::move(calls), std::move(end));
     }
   }
 
-  void close(std::optional<Call> end) {
+  // The one of these calls that broke the capture, or their end. What follows a victim came too late.
+  static std::vector<Call>::iterator culprit_of(std::vector<Call>& calls, const std::optional<Call>& end) {
+    const auto late = std::find_if(calls.begin(), calls.end(), is_victim);
+    const auto first = [&](auto condition) { return std::find_if(calls.begin(), late, condition); };
+    // Where the captures' numbers are known, a call in this one goes before one that may have been beside it.
+    auto found =
+        first([&](const Call& c) { return is_suspect(c) && end && c.capture != 0 && c.capture == end->capture; });
+    if (found == late) found = first(is_suspect);
+    if (found == late) found = calls.begin();
+    return found == late ? calls.end() : found;
+  }
+
+  void close(std::vector<Call> calls, std::optional<Call> end) {
     Failure failure;
-    // What follows a victim came too late to be the culprit.
-    if (!open_.empty() && is_suspect(open_.front())) {
-      failure.culprit = std::move(open_.front());
-      open_.erase(open_.begin());
+    if (const auto culprit = culprit_of(calls, end); culprit != calls.end()) {
+      failure.culprit = std::move(*culprit);
+      calls.erase(culprit);
     }
     // A capture is ended by the thread that captured, but for 908, and relaxed ones that nobody else can break.
     if (failure.culprit && end && !failure.culprit->capturing) {
       failure.culprit->capturing = failure.culprit->thread.id == end->thread.id;
     }
-    failure.victims = std::move(open_);
+    failure.victims = std::move(calls);
     failure.ends = end ? 1 : 0;
     failure.unreported = end ? end->unreported : 0;
     failure.end = std::move(end);
-    open_.clear();
     process_.failures.push_back(std::move(failure));
   }
 
@@ -208,10 +275,14 @@ std::vector<Process> read_report(std::string_view text) {
     if (event == "failed") heard->failed.push_back(call_in(line));
     if (event == "begun") heard->begun.push_back(call_in(line));
     if (event == "silent") add(heard->process.silent, call_in(line));
+    if (event == "cut") {
+      Cut& cut = heard->process.cut;
+      const std::string what = text_at(line, "what");
+      (what == "silent" ? cut.silent : what == "refused" ? cut.refused : cut.failed) = number_at(line, "number");
+    }
   }
   std::vector<Process> processes;
   for (auto& [process, calls, begun] : all) {
-    process.cut = calls.size() >= kMostCalls;
     Judge judge(process);
     for (Call& call : calls) judge.take(std::move(call));
     judge.finish();
@@ -223,6 +294,15 @@ std::vector<Process> read_report(std::string_view text) {
     processes.push_back(std::move(process));
   }
   return processes;
+}
+
+bool is_whole(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    if (end == text.npos || !try_parse_json(text.substr(at, end - at)).value_or(Json()).is_object()) return false;
+    at = end + 1;
+  }
+  return true;
 }
 
 }  // namespace recapture::blame

@@ -29,8 +29,9 @@ struct Call {
   std::string mode;      // "unknown" from the log.
   std::optional<bool> capturing;
   size_t unreported = 0;
-  size_t capture = 0;    // The number of the capture that it is in or beside, 0 if that is not known.
-  uintptr_t stream = 0;  // This and the next two of what --deep tells.
+  size_t capture = 0;            // The number of the capture that it is in or beside, 0 if that is not known,
+  std::optional<size_t> latest;  // and of the one that had begun last; 0 before the first.
+  uintptr_t stream = 0;          // This and the next two of what --deep tells.
   std::string kernel;
   bool waited = false;  // The capturing thread stood still meanwhile.
   Thread thread;
@@ -42,7 +43,7 @@ struct Call {
 
 // A capture that failed.
 struct Failure {
-  std::optional<Call> culprit;     // None if the log has none.
+  std::optional<Call> culprit;     // None if it was not recorded.
   std::vector<Call> victims;       // What failed after it and because of it, or at least in the same capture.
   std::optional<Call> end;         // The call that ended the capture, none if none was seen.
   size_t ends = 0;                 // How many captures it has broken.
@@ -62,6 +63,11 @@ struct Silent {
   bool is_empty_graph() const { return kind_of_call(call.api) == CallKind::End; }
 };
 
+// How many calls the recorder has left out at least.
+struct Cut {
+  size_t failed = 0, refused = 0, silent = 0;
+};
+
 struct Process {
   int pid = 0;
   std::string rank, local_rank;  // "" outside of torchrun and the like.
@@ -71,10 +77,14 @@ struct Process {
   std::vector<Call> refused;  // Failed, and no capture by it.
   std::string why_not_deep;   // Why --deep was not possible, or "".
   std::vector<Silent> silent;
-  bool cut = false;  // There were more calls than the recorder reports.
+  Cut cut = {};
 };
 
 // In the order in which they began to be heard. Lines that are no lines of the recorder's are skipped.
 std::vector<Process> read_report(std::string_view text);
+
+// Whether every line of a report is whole: where a disk is full, or the size of files is limited, one is cut, and those
+// that were to follow are not there.
+bool is_whole(std::string_view text);
 
 }  // namespace recapture::blame

@@ -223,7 +223,7 @@ std::string name(const Process& process) {
   return words;
 }
 
-std::string in_words(const Failure& failure) {
+std::string in_words(const Failure& failure, std::string_view heard_by) {
   std::string words;
   if (failure.culprit) {
     const Call& culprit = *failure.culprit;
@@ -233,8 +233,10 @@ std::string in_words(const Failure& failure) {
     if (!culprit.sentence.empty()) words += line("driver", visible(culprit.sentence));
     words += line("thread", on_thread(culprit)) + where(culprit) + capture(failure);
   } else {
-    words = "a capture was broken by a call that the driver's log does not have; RECAPTURE_RECORDER=cupti hears more\n";
-    if (failure.end) words += line("thread", text_of(failure.end->thread)) + where(*failure.end);
+    words = "a capture was broken by a call that was not recorded";
+    words += heard_by == "the driver's log" ? "; RECAPTURE_RECORDER=cupti hears more\n" : "\n";
+    const Call* seen = failure.end ? &*failure.end : failure.victims.empty() ? nullptr : &failure.victims.front();
+    if (seen != nullptr) words += line("thread", text_of(seen->thread)) + where(*seen);
   }
   if (failure.ends > 1) words += line("", fmt::format("it broke {} captures", failure.ends));
   words += begun_in_words(failure.begun) + victims(failure);
@@ -245,7 +247,8 @@ std::string in_words(const Failure& failure) {
 }
 
 std::string in_words(const Call& refused) {
-  std::string words = returned(refused) + "; it broke no capture, which goes on without it\n";
+  std::string words = returned(refused) + "; it broke no capture";
+  words += refused.mode == "none" ? "\n" : ", which goes on without it\n";  // None was open.
   if (!refused.sentence.empty()) words += line("driver", visible(refused.sentence));
   return words + line("thread", on_thread(refused)) + where(refused);
 }
@@ -345,6 +348,7 @@ Json as_json(const Failure& failure) {
           {"capture", capture},
           {"begun", begun_as_json(failure.begun)},
           {"victims", victims},
+          {"unreported", failure.unreported},
           {"end", failure.end ? as_json(*failure.end) : Json()},
           {"ends", failure.ends}};
 }

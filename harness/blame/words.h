@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "harness/blame/report.h"
 #include "harness/record/json.h"
@@ -21,7 +22,7 @@ std::optional<bool> beside_another(const Call& call);
 // The process and what it is, as a line begins.
 std::string name(const Process& process);
 
-std::string in_words(const Failure& failure);
+std::string in_words(const Failure& failure, std::string_view heard_by);
 std::string in_words(const Call& refused);
 std::string in_words(const Silent& silent);
 

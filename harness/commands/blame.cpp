@@ -51,13 +51,15 @@ class ReportFile {
   std::string path_;
 };
 
+// Emptied now, before the program starts; what is said goes to its end then, as ranks may share it that each run blame.
 int open_log(const std::string& path) {
   if (path.empty()) return STDERR_FILENO;
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   if (file < 0) throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, std::strerror(errno)));
   return file;
 }
 
+// In one write, unless there is no room for all of it: between two, others may write.
 void write_all(int file, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t put = write(file, text.data() + done, text.size() - done);
@@ -129,8 +131,32 @@ std::string causes(const Explainer& explainer, const blame::Failure& failure) {
   return words;
 }
 
-std::string in_words(const std::vector<blame::Process>& processes, const Explainer& explainer) {
-  constexpr size_t kMost = 10;  // Failures of a process that are shown.
+// Each of them with that head, as far as there is room.
+template <class All, class InWords>
+std::string list_in_words(const std::string& head, const All& all, const InWords& in_words_of) {
+  constexpr size_t kMost = 10;
+  std::string words;
+  for (size_t i = 0; i < std::min(all.size(), kMost); ++i) words += fmt::format("{}:\n{}\n", head, in_words_of(all[i]));
+  if (all.size() > kMost) words += fmt::format("and {} more\n", all.size() - kMost);
+  return words;
+}
+
+// What the recorder itself has left out. It tells their number now and then, as the program may end at any time.
+std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
+  std::string words;
+  const auto add = [&](size_t number, const std::string& what) {
+    if (number != 0) {
+      words += fmt::format("{}: only its first {} were kept, and at least {} more were not\n", head, what, number);
+    }
+  };
+  add(cut.failed, fmt::format("{} calls that failed", kMostCalls));
+  add(cut.refused, "calls that were refused");
+  add(cut.silent, fmt::format("{} calls that are in no graph", kMostCalls));
+  return words;
+}
+
+std::string in_words(const std::vector<blame::Process>& processes, const std::string& not_whole,
+                     const Explainer& explainer) {
   std::string words;
   size_t heard = 0, failures = 0;
   for (const blame::Process& process : processes) {
@@ -140,24 +166,19 @@ std::string in_words(const std::vector<blame::Process>& processes, const Explain
     if (!process.why_not.empty()) words += fmt::format("{}: nothing was heard, {}\n", head, visible(process.why_not));
     if (!process.why_not_deep.empty())
       words += fmt::format("{}: {}\n", head, blame::without_deep(process.why_not_deep));
-    size_t shown = 0;
-    for (const blame::Failure& failure : process.failures) {
-      if (shown++ == kMost) break;
-      words += fmt::format("{}:\n{}{}\n", head, blame::in_words(failure), causes(explainer, failure));
-    }
-    if (shown > kMost) words += fmt::format("and {} more\n", process.failures.size() - kMost);
-    if (process.cut) words += fmt::format("{}: only its first {} calls that failed were kept\n", head, kMostCalls);
-    for (const blame::Call& refused : process.refused) {
-      if (shown++ >= kMost) break;
-      words += fmt::format("{}:\n{}\n", head, blame::in_words(refused));
-    }
-    for (const blame::Silent& silent : process.silent) {
-      if (shown++ >= kMost) break;
-      words += fmt::format("{}:\n{}\n", head, blame::in_words(silent));
-    }
+    words += list_in_words(head, process.failures, [&](const blame::Failure& failure) {
+      return blame::in_words(failure, process.by) + causes(explainer, failure);
+    });
+    words += list_in_words(head, process.refused, [](const blame::Call& call) { return blame::in_words(call); });
+    words += list_in_words(head, process.silent, [](const blame::Silent& silent) { return blame::in_words(silent); });
+    words += cut_in_words(head, process.cut);
   }
-  if (processes.empty())
-    return "recapture blame: the program has not used CUDA's driver, or this driver loads no library\n";
+  if (!not_whole.empty()) return words + fmt::format("recapture blame: the report is not whole: {}\n", not_whole);
+  if (processes.empty()) {
+    return "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+           "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
+           "uses CUDA is still running\n";
+  }
   if (failures == 0 && heard != 0) {
     words += fmt::format("recapture blame: no capture has failed in {}\n",
                          heard == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", heard));
@@ -165,7 +186,7 @@ std::string in_words(const std::vector<blame::Process>& processes, const Explain
   return words;
 }
 
-Json as_json(const std::vector<blame::Process>& processes, const Explainer& explainer) {
+Json as_json(const std::vector<blame::Process>& processes, const std::string& not_whole, const Explainer& explainer) {
   Json all = Json::array();
   for (const blame::Process& process : processes) {
     Json failures = Json::array(), refused = Json::array(), silent = Json::array();
@@ -175,18 +196,20 @@ Json as_json(const std::vector<blame::Process>& processes, const Explainer& expl
     }
     for (const blame::Call& call : process.refused) refused.push_back(blame::as_json(call));
     for (const blame::Silent& one : process.silent) silent.push_back(blame::as_json(one));
-    all.push_back({{"pid", process.pid},
-                   {"rank", process.rank},
-                   {"local_rank", process.local_rank},
-                   {"program", process.program},
-                   {"heard_by", process.by},
-                   {"why_not", process.why_not},
-                   {"why_not_deep", process.why_not_deep},
-                   {"failures", failures},
-                   {"refused", refused},
-                   {"silent", silent}});
+    all.push_back(
+        {{"pid", process.pid},
+         {"rank", process.rank},
+         {"local_rank", process.local_rank},
+         {"program", process.program},
+         {"heard_by", process.by},
+         {"why_not", process.why_not},
+         {"why_not_deep", process.why_not_deep},
+         {"failures", failures},
+         {"refused", refused},
+         {"silent", silent},
+         {"cut", {{"failed", process.cut.failed}, {"refused", process.cut.refused}, {"silent", process.cut.silent}}}});
   }
-  return {{"processes", all}};
+  return {{"processes", all}, {"not_whole", not_whole}};
 }
 
 Exit blame_program(const Places& places, const Options& options) {
@@ -197,6 +220,7 @@ Exit blame_program(const Places& places, const Options& options) {
   const int log = open_log(options.log);
   int status = 0;
   std::vector<blame::Process> processes;
+  std::string not_whole;  // Why not all that the recorder has said is there, or "".
   {
     const ReportFile report;
     std::map<std::string, std::string> variables{{"CUDA_INJECTION64_PATH", recorder},
@@ -207,13 +231,16 @@ Exit blame_program(const Places& places, const Options& options) {
     status = blame::launch(options.program, variables);
     std::signal(SIGPIPE, SIG_IGN);
     try {
-      processes = blame::read_report(contents_of(report.path()));
-    } catch (const Stop&) {  // The program has removed it.
+      const std::string text = contents_of(report.path());
+      processes = blame::read_report(text);
+      if (!blame::is_whole(text)) not_whole = "a line of it is cut, as on a full disk or under ulimit -f";
+    } catch (const Stop&) {
+      not_whole = fmt::format("{} is gone; the program has removed it", visible(report.path()));
     }
   }
   const std::string text =
-      options.json ? as_json(processes, explainer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
-                   : in_words(processes, explainer);
+      options.json ? as_json(processes, not_whole, explainer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
+                   : in_words(processes, not_whole, explainer);
   write_all(log, text);
   return static_cast<Exit>(blame::end_like(status));
 }
@@ -224,7 +251,7 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("blame", "Run a program unchanged, and say which call broke which capture");
   command->add_option("program", options->program, "After --: any CUDA program, in C++ or Python, and its arguments");
-  command->add_option("--log", options->log, "A file for what is said (default: standard error)");
+  command->add_option("--log", options->log, "A file for what is said (default: standard error); it is emptied first");
   command->add_option("--release", options->release, "LibTorch release: which remedies hold there, by its records");
   command->add_flag(
       "--deep", options->deep,

@@ -1,5 +1,6 @@
 // What a driver call means to the recorder, by the call's name.
 #pragma once
+#include <cstddef>
 #include <string_view>
 
 #include "harness/case/cuda_errors.h"
@@ -14,7 +15,7 @@ enum class CallKind : unsigned char {
   End,
   Destroy,
   Exchange,
-  Event,  // May fail with 907 for an event recorded in a capture, also after it.
+  Event,  // May fail with 907 for an event recorded in a capture that is open; after it such an event gives 1.
   Query,  // Answers a question about a capture, or about a code, and breaks nothing.
   Work,   // A kernel, a copy, a memset or a graph, on a stream.
 };
@@ -90,37 +91,45 @@ inline Call call_of(std::string_view api) {
   return {kind_of_call(api), per_thread, stream_offset(api)};
 }
 
-// Heard also while nothing else is: what opens and closes captures, and what may meet an event of one after it.
+// Heard also while nothing else is: what opens and closes captures, and what may meet an event of one.
 inline bool is_always_heard(CallKind kind) {
   return kind != CallKind::Other && kind != CallKind::Query && kind != CallKind::Work;
 }
 
 // What a call that failed says about a capture, by its name and its code alone; the driver's log tells no more.
 enum class Part : unsigned char {
-  None,     // Nothing.
-  Suspect,  // It breaks a capture that it is in, or beside.
-  Refused,  // It failed, and no capture by it.
-  Victim,   // 901: the capture was broken before.
-  EndedBy,  // The end of a capture that fails by itself,
-  Ended,    // and the end of a broken one.
+  None,      // Nothing.
+  Suspect,   // It breaks a capture that it is in, or beside.
+  Possible,  // It may, but the same code also says what has to do with no capture.
+  Refused,   // It failed, and no capture by it.
+  Victim,    // 901: the capture was broken before.
+  EndedBy,   // The end of a capture that fails by itself,
+  Ended,     // and the end of a broken one.
 };
+constexpr size_t kParts = 7;
 
 inline Part part_of(std::string_view api, int code) {
-  constexpr int kIllegalState = 401, kInvalidated = 901, kUnmatched = 903, kTimeout = 909, kUpdate = 910;
+  constexpr int kInvalidValue = 1, kIllegalState = 401, kUnsupported = 900, kInvalidated = 901, kUnmatched = 903,
+                kTimeout = 909, kUpdate = 910;
+  const auto starts = [&](std::string_view start) { return api.substr(0, start.size()) == start; };
   const CallKind kind = kind_of_call(api);
+  // Measured, as what follows: so fails a wait for an event of another capture, but also one for what is no event.
+  if (code == kInvalidValue) return starts("cuStreamWaitEvent") ? Part::Possible : Part::None;
   if (kind == CallKind::Query || (code != kIllegalState && !is_capture_error(code))) return Part::None;
+  if (code == kTimeout || code == kUpdate) return Part::None;  // Of a wait, and of a graph that was captured long ago.
   if (code == kInvalidated) return kind == CallKind::End ? Part::Ended : Part::Victim;
-  if (kind == CallKind::Begin || kind == CallKind::BeginToGraph || kind == CallKind::BeginGlobal) return Part::Refused;
-  // Measured: the copies are refused, and the capture goes on without them.
-  if (api.substr(0, std::string_view("cuMemcpyBatchAsync").size()) == "cuMemcpyBatchAsync") return Part::Refused;
-  if (api.substr(0, std::string_view("cuMemcpy3DBatchAsync").size()) == "cuMemcpy3DBatchAsync") return Part::Refused;
-  if (code == kTimeout || code == kUpdate) return Part::Refused;
-  if (kind != CallKind::End) return code == kIllegalState ? Part::Refused : Part::Suspect;
-  return code == kIllegalState || code == kUnmatched ? Part::Refused : Part::EndedBy;  // These leave all as it is.
+  if (code == kIllegalState) return Part::Refused;
+  // On the default stream a begin is refused; beside the capture of a blocking stream it breaks that one, with 906.
+  const bool begins = kind == CallKind::Begin || kind == CallKind::BeginToGraph || kind == CallKind::BeginGlobal;
+  if (begins && code == kUnsupported) return Part::Refused;
+  // The copies are refused, and the capture goes on without them.
+  if (starts("cuMemcpyBatchAsync") || starts("cuMemcpy3DBatchAsync")) return Part::Refused;
+  // An end on a stream that only takes part breaks the capture and leaves it open.
+  return kind != CallKind::End || code == kUnmatched ? Part::Suspect : Part::EndedBy;
 }
 
 inline const char* name(Part part) {
-  constexpr const char* kNames[] = {"none", "suspect", "refused", "victim", "ended by", "ended"};
+  constexpr const char* kNames[kParts] = {"none", "suspect", "possible", "refused", "victim", "ended by", "ended"};
   return kNames[static_cast<int>(part)];
 }
 

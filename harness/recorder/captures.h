@@ -81,10 +81,33 @@ class Captures {
     return !news && accuse(code);
   }
 
+  // For blame, which is told of all that fails and needs no name: a call of this thread has broken a capture, and what
+  // breaks it later need not be heard. A thread breaks its own captures, and of the others' only those in global mode;
+  // one that is left out here by mistake is only heard for longer. Returns whether any of them was whole.
+  bool broken_by(long thread) {
+    bool news = false;
+    for (size_t i = 0; i < open_; ++i) {
+      Capture& c = captures_[i];
+      if (c.thread != thread && c.mode != CaptureMode::Global) continue;
+      news = news || !c.has_culprit;
+      c.has_culprit = true;
+    }
+    return news;
+  }
+
   // Whether a capture is open whose culprit may still come.
   bool lack_culprit() const { return !std::all_of(begin(), end(), has_culprit); }
 
   size_t open() const { return open_; }
+
+  // The number of the capture that has begun last, also if it is over; 0 before the first.
+  size_t latest() const { return begun_; }
+
+  // The open capture that began on this stream, or none.
+  const Capture* on(uintptr_t stream, long thread) const {
+    const Capture* found = std::find_if(begin(), end(), [&](const Capture& c) { return c.is(stream, thread); });
+    return found == end() ? nullptr : found;
+  }
 
   bool capturing(long thread) const { return latest_of(thread) != nullptr; }
 

@@ -3,8 +3,8 @@
 // A subscription alone makes replays of small kernels 14 % slower, so it is never there unasked.
 //
 // It hears every call only while a capture is open that is not broken yet, and otherwise those that open and close
-// captures and those that may meet an event of a capture after it. `always` keeps it listening to everything, and then
-// it calls CUPTI only at the start and never out of a callback.
+// captures and those that may meet an event of one. `always` keeps it listening to everything, and then it calls CUPTI
+// only at the start and never out of a callback.
 //
 // For `blame --deep` it hears all that queues work, too. What succeeds while a capture is open, on a stream that does
 // not capture, is done at once and is in no graph. The driver is asked inside the callback whether a stream captures,
@@ -30,6 +30,7 @@
 #include "harness/recorder/calls.h"
 #include "harness/recorder/captures.h"
 #include "harness/recorder/cupti_abi.h"
+#include "harness/recorder/driver_log.h"
 #include "harness/recorder/find_cupti.h"
 #include "harness/recorder/report.h"
 
@@ -54,6 +55,11 @@ std::mutex captures_mutex;  // Never held while CUPTI is called.
 bool hears_all = false;
 std::mutex switch_mutex;                                   // CUPTI wants the calls that switch one after the other.
 thread_local CaptureMode exchanged = CaptureMode::Global;  // What this thread last gave to the exchange call.
+
+// Of this thread's latest end of a capture that failed: the log may tell of it before CUPTI does, or after, when the
+// capture is no longer there. Who comes first leaves something to the other.
+thread_local bool end_is_logged = false;
+thread_local std::optional<Standing> before_end;
 
 long this_thread() { return syscall(SYS_gettid); }
 
@@ -117,10 +123,56 @@ Standing standing_now() {
   for (const Captures::Capture& other : captures) {  // The strictest of others.
     if (!capturing && (capture == nullptr || other.mode < capture->mode)) capture = &other;
   }
-  return {capturing, captures.mode(this_thread(), exchanged), capture == nullptr ? 0 : capture->number};
+  return {capturing, captures.mode(this_thread(), exchanged), capture == nullptr ? 0 : capture->number,
+          captures.latest()};
 }
 
-// Names the call if it is a culprit, and returns whether it is.
+// The same at the end of a capture, as long as that is open.
+Standing standing_at_end(const cupti::CallbackData& data, Call call) {
+  Standing now = standing_now();
+  if (const Captures::Capture* ended = captures.on(stream_of(data, call), this_thread())) {
+    now = {ended->thread == this_thread(), ended->mode, ended->number, now.latest};
+  }
+  return now;
+}
+
+void take(FailedCall& failed, const Standing& now) {
+  failed.capturing = now.capturing;
+  failed.mode = now.mode;
+  failed.capture = now.capture;
+  failed.latest = now.latest;
+}
+
+void take_words_of_log(FailedCall& failed) {
+  if (auto words = heard_in_log(failed.api, failed.code)) {
+    failed.in_log = true;
+    failed.sentence = std::move(*words);
+  }
+}
+
+// Tells blame of the call. Returns whether a capture is broken now that was whole.
+bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
+  static driver_log::Accuser accuser;
+  FailedCall failed;
+  failed.code = code;
+  failed.api = name_of(id, data);
+  failed.part = part_of(failed.api, code);
+  if (failed.part == Part::None) return false;
+  bool broken = false;
+  {
+    const std::lock_guard<std::mutex> lock(captures_mutex);
+    // An end breaks no other capture, unless it came to the wrong place.
+    const bool breaks = failed.part == Part::Suspect || failed.part == Part::Victim;
+    if (breaks) broken = captures.broken_by(this_thread());
+    failed.accused = accuser.names(failed.part);
+    take(failed, call.kind == CallKind::End ? standing_at_end(data, call) : standing_now());
+  }
+  take_words_of_log(failed);
+  report(failed);
+  return broken;
+}
+
+// Names the call if it is a culprit, and returns whether it is. What this names is on record for every case.
 bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
   FailedCall failed;
   failed.code = code;
@@ -129,21 +181,17 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
   failed.accused = true;
   {
     const std::lock_guard<std::mutex> lock(captures_mutex);
-    // A copy that is refused leaves the culprit to come; of the others the capture's state is what counts.
-    const bool refused = failed.part == Part::Refused && call.kind == CallKind::Other && captures.open() != 0;
+    // A copy that is refused leaves the culprit to come, and so does what says nothing of a capture, such as an update
+    // of a graph; of the others the capture's state is what counts.
+    const bool refused = (failed.part == Part::Refused || failed.part == Part::None) && call.kind == CallKind::Other &&
+                         captures.open() != 0;
     const bool accused = refused                      ? true
                          : call.kind == CallKind::End ? captures.accuse_end(stream_of(data, call), this_thread(), code)
                                                       : captures.accuse(code);
     if (!accused) return false;
-    const Standing now = standing_now();
-    failed.capturing = now.capturing;
-    failed.mode = now.mode;
-    failed.capture = now.capture;
+    take(failed, standing_now());
   }
-  if (auto words = heard_in_log(failed.api, code)) {
-    failed.in_log = true;
-    failed.sentence = std::move(*words);
-  }
+  take_words_of_log(failed);
   report(failed);
   return true;
 }
@@ -223,6 +271,13 @@ void look_at_graph(cupti::CallId id, const cupti::CallbackData& data) {
   report(silent);
 }
 
+// At the end of a capture that failed, where the log names the calls.
+void keep_for_log(const cupti::CallbackData& data, Call call) {
+  if (std::exchange(end_is_logged, false)) return;
+  const std::lock_guard<std::mutex> lock(captures_mutex);
+  before_end = standing_at_end(data, call);
+}
+
 // Returns whether it can have changed which captures are open.
 bool followed(const cupti::CallbackData& data, Call call, int code) {
   CaptureMode mode = CaptureMode::Global;
@@ -277,8 +332,14 @@ void on_call(void*, int domain, cupti::CallId id, const void* callback_data) {
     if (call.kind == CallKind::Work && open_captures != 0) look_at_work(id, data, call);
     if (call.kind == CallKind::End) look_at_graph(id, data);
   }
-  const bool failed = hearing.culprits && is_capture_error(code) && call.kind != CallKind::Query;
-  const bool reported = failed && named(id, data, call, code);
+  bool reported = false;
+  if (hearing.culprits && hearing.for_blame) {
+    reported = code != cupti::kSuccess && told(id, data, call, code);
+  } else if (hearing.culprits) {
+    reported = is_capture_error(code) && call.kind != CallKind::Query && named(id, data, call, code);
+  } else if (call.kind == CallKind::End && part_of("cuStreamEndCapture", code) != Part::None) {
+    keep_for_log(data, call);
+  }
   const bool changed = followed(data, call, code);
   if ((reported || changed) && hearing.culprits && !hearing.always) hear_what_is_needed();
 }
@@ -330,8 +391,12 @@ std::string hear_cupti(Hearing what) {
   return why_not;
 }
 
-std::optional<Standing> standing() {
+std::optional<Standing> standing(bool of_end) {
   if (!started) return std::nullopt;
+  if (of_end) {
+    if (before_end) return std::exchange(before_end, std::nullopt);
+    end_is_logged = true;
+  }
   const std::lock_guard<std::mutex> lock(captures_mutex);
   return standing_now();
 }

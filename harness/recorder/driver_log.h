@@ -40,8 +40,10 @@ inline Line read_line(std::string_view text) {
 // capture last ended broken.
 class Accuser {
  public:
-  // Whether this call is to be named. A refused one is named too, and leaves the culprit to come.
+  // Whether this call is to be named. A refused one is named too, and leaves the culprit to come; so does one that may
+  // have to do with no capture, and that is not named.
   bool names(Part part) {
+    if (part == Part::Possible) return false;
     bool& named = part == Part::Refused ? refused_ : accused_;
     const bool is_news = !std::exchange(named, true);
     if (part == Part::Ended || part == Part::EndedBy) accused_ = refused_ = false;

@@ -2,7 +2,6 @@
 // thread of the call and inside of it.
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <mutex>
@@ -17,12 +16,8 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMost = 64;           // Calls that are reported of one capture; a poll may fail for ever.
-constexpr size_t kMostWithPython = 4;  // Of these with Python's frames, which may take a second.
-
 driver_log::Accuser accuser;
-size_t reported = 0, in_all = 0;
-std::mutex mutex;  // Over all of the above. What is called under it does not wait for the driver.
+std::mutex mutex;  // Over it, and so that calls are reported as they are accused. Under it nobody waits for the driver.
 
 // The sentence before the line of its call, without a destructor: the thread may be on its way out.
 thread_local std::array<char, 256> sentence;
@@ -70,20 +65,15 @@ void hear_line(const driver_log::Line& line) {
   call.code = line.code;
   if (call.sentence.find("initiated from another thread") != call.sentence.npos) call.capturing = false;
   if (call.sentence.find("initiated from the calling thread") != call.sentence.npos) call.capturing = true;
-  if (const auto known = standing()) {
+  if (const auto known = standing(kind_of_call(line.api) == CallKind::End)) {
     call.capturing = known->capturing;
     call.mode = known->mode;
     call.capture = known->capture;
+    call.latest = known->latest;
   }
   const std::lock_guard<std::mutex> lock(mutex);
   call.accused = accuser.names(call.part);
-  const bool is_end = call.part == Part::Ended || call.part == Part::EndedBy;
-  if (is_end) call.unreported = reported - std::min(reported, kMost);
-  reported = is_end ? 0 : reported + 1;
-  // A victim's frames name nobody, unless there is no culprit to name, and that is one of the first.
-  const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
-  call.with_python = call.accused || (!is_victim && reported <= kMostWithPython);
-  if (reported <= kMost && in_all++ < kMostCalls) report(call);
+  report(call);
 }
 
 void on_line(void*, int level, char* message, size_t length) {

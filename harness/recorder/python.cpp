@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -17,8 +18,10 @@
 #include <memory>
 #include <mutex>
 #include <type_traits>
+#include <vector>
 
 #include "harness/recorder/loaded.h"
+#include "harness/recorder/python_text.h"
 #include "harness/recorder/size_limit.h"
 
 namespace recapture::python {
@@ -113,7 +116,7 @@ int on_audit(const char*, void*, void*) {
 // waits long for that thread.
 struct Errand {
   void (*act)();
-  bool with_gil, even_late;  // Late: also when nobody waits for it any more.
+  bool with_gil, even_late;  // Late: also when nobody waits for it any more. All that runs others' code is done so.
   std::mutex mutex = {};
   std::condition_variable ended = {};
   bool has_ended = false, is_late = false;
@@ -126,15 +129,14 @@ std::atomic<int> late{0};  // Errands that still wait.
 void* run(void* data) {
   const std::unique_ptr<std::shared_ptr<Errand>> owned(static_cast<std::shared_ptr<Errand>*>(data));
   Errand& errand = **owned;
-  int state = 0;
-  if (errand.with_gil) {
-    state = api.ensure();
-  } else {
-    errand.act();  // It may wait itself, and so nobody may wait for the mutex meanwhile.
-  }
+  const int state = errand.with_gil ? api.ensure() : 0;
+  // This may wait itself, or hand the GIL to a thread that waits for the driver: so nobody may wait for the mutex
+  // meanwhile.
+  if (errand.even_late) errand.act();
   {
     const std::lock_guard<std::mutex> lock(errand.mutex);
-    if (errand.with_gil && (!errand.is_late || errand.even_late)) errand.act();
+    // And this does neither: under the mutex nobody can give it up halfway.
+    if (!errand.even_late && !errand.is_late) errand.act();
     if (errand.is_late) --late;
     errand.has_ended = true;
     errand.ended.notify_one();
@@ -261,6 +263,11 @@ std::string frames_of_threads() {
   } else if (late != 0 || !with_gil([] { ask(for_all); }, false, kMost)) {
     ask(for_one);
   }
+  // faulthandler ends after the newest hundred threads, and this one may be older.
+  constexpr size_t kHundred = 100;
+  const std::vector<Thread> threads = read_threads(written(), pthread_self());
+  const auto is_this = [](const Thread& thread) { return thread.handle == pthread_self(); };
+  if (threads.size() >= kHundred && std::none_of(threads.begin(), threads.end(), is_this)) ask(for_one);
   return written();
 }
 

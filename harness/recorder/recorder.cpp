@@ -152,9 +152,69 @@ Json in_full(const FailedCall& call) {
                         {"sentence", call.sentence},
                         {"mode", name(call.mode)}});
   if (call.capture != 0) full["capture"] = call.capture;
-  if (call.unreported != 0) full["unreported"] = call.unreported;
+  if (call.latest) full["latest"] = *call.latest;
   if (call.capturing) full["capturing"] = *call.capturing;
   return full;
+}
+
+// What blame has been told, and what was left out: a poll may fail for ever, and a loop may launch for ever. Of the
+// parts of a capture this is what failed since one last ended broken, and of what is refused all.
+struct Told {
+  pid_t process = 0;
+  std::array<size_t, kParts> of_part{};
+  size_t failed = 0, silent = 0, others = 0;
+  size_t failed_cut = 0, refused_cut = 0, silent_cut = 0;
+};
+
+// This process's own; one that was forked begins anew.
+Told& told_here() {
+  static Told told;
+  if (told.process != getpid()) {
+    told = {};
+    told.process = getpid();
+  }
+  return told;
+}
+
+// Nobody knows which call is the last, so their number is told each time that it has doubled.
+void leave_out(const char* what, size_t& number) {
+  ++number;
+  if ((number & (number - 1)) == 0) say_to_blame("cut", {{"what", what}, {"number", number}});
+}
+
+// Each part has its own limit, so that neither victims nor what is refused keep a culprit out.
+void tell_blame(const FailedCall& call) {
+  constexpr size_t kMost = 64;           // Calls of a part.
+  constexpr size_t kMostWithPython = 4;  // Of these with Python's frames, which may take a second.
+  Told& told = told_here();
+  const auto of = [&](Part part) -> size_t& { return told.of_part[static_cast<size_t>(part)]; };
+  size_t number = 0, unreported = 0;
+  if (call.part == Part::Ended || call.part == Part::EndedBy) {
+    for (const Part part : {Part::Suspect, Part::Possible, Part::Victim}) {
+      unreported += of(part) - std::min(of(part), kMost);
+      of(part) = 0;
+    }
+  } else {
+    number = ++of(call.part);
+  }
+  const bool is_refused = call.part == Part::Refused, is_too_much = number > kMost && !call.accused;
+  if (is_too_much && !is_refused) return;  // The end of the capture tells how many.
+  if (is_too_much || told.failed == kMostCalls) {
+    if (is_refused) {
+      leave_out("refused", told.refused_cut);
+    } else {
+      leave_out("failed", told.failed_cut);
+    }
+    return;
+  }
+  ++told.failed;
+  say_how_it_began(call.capture);
+  Json full = in_full(call);
+  if (unreported != 0) full["unreported"] = unreported;
+  // A victim's frames name nobody, unless there is no culprit to name, and that is one of the first.
+  const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
+  if (call.accused || (!is_victim && number <= kMostWithPython)) full["python"] = python::frames_of_threads();
+  say_to_blame("failed", std::move(full));
 }
 
 // The frames of the thread that asks.
@@ -188,12 +248,12 @@ std::string start(std::string& way) {
   if (wanted != "cupti" && !always) {
     way = "the driver's log";
     why_not = hear_log();
-    if (deep && why_not.empty()) why_not_deep = hear_cupti({false, false, true});
+    if (deep && why_not.empty()) why_not_deep = hear_cupti({false, false, true, true});
     if (why_not.empty() || wanted == "log") return why_not;
   }
   way = "CUPTI";
   if (always) hear_log_beside();  // Where there is none, the culprit's line lacks its words and no more.
-  std::string neither = hear_cupti({always, true, deep});
+  std::string neither = hear_cupti({always, true, deep, for_blame()});
   if (deep) why_not_deep = neither;
   if (!neither.empty() && !why_not.empty()) return why_not + ", and " + neither;
   return neither;
@@ -226,10 +286,7 @@ void report(const FailedCall& call) {
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
   if (for_blame()) {
-    say_how_it_began(call.capture);
-    Json full = in_full(call);
-    if (call.with_python) full["python"] = python::frames_of_threads();
-    say_to_blame("failed", std::move(full));
+    tell_blame(call);
   } else if (call.accused) {
     Culprit culprit{call.api, call.code, call.capturing, call.mode, {}, own_python_frames()};
     if (call.in_log) culprit.log = call.sentence;
@@ -248,11 +305,17 @@ void report_log(const std::string& api, const std::string& sentence) {
 }
 
 void report(const SilentCall& call) {
-  static std::atomic<size_t> reported{0}, others{0};
   constexpr size_t kMostOthers = 16;  // Of which all threads' frames are asked for, which may take a second.
-  if (!for_blame() || reported++ >= kMostCalls) return;
+  if (!for_blame()) return;
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
+  Told& told = told_here();
+  if (told.silent == kMostCalls) {
+    leave_out("silent", told.silent_cut);
+    errno = before;
+    return;
+  }
+  ++told.silent;
   say_how_it_began(call.capture);
   Json full = with({}, {{"api", call.api},
                         {"kernel", call.kernel},
@@ -260,7 +323,7 @@ void report(const SilentCall& call) {
                         {"capture", call.capture},
                         {"waited", call.waited}});
   full["python"] =
-      call.waited && others++ < kMostOthers ? python::frames_of_threads() : python::frames_of_this_thread();
+      call.waited && told.others++ < kMostOthers ? python::frames_of_threads() : python::frames_of_this_thread();
   say_to_blame("silent", std::move(full));
   errno = before;
 }

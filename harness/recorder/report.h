@@ -11,21 +11,20 @@
 
 namespace recapture {
 
-// How many calls of a process are reported at most.
+// How many calls of a process blame is told of at most: so many that failed, and as many that silently are in no graph.
 constexpr size_t kMostCalls = 2000;
 
 struct FailedCall {
   std::string api;
   int code = 0;
   Part part = Part::Suspect;
-  bool with_python = true;
   bool accused = false;           // The one that is named where only one can be.
   bool in_log = false;            // Whether the driver's log has it, and
   std::string sentence;           // its sentence there.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.
   CaptureMode mode = CaptureMode::Unknown;
-  size_t capture = 0;     // The number of the capture that it is in or beside, where that is known.
-  size_t unreported = 0;  // Of an end: calls since the last one that there were too many of.
+  size_t capture = 0;            // The number of the capture that it is in or beside, where that is known,
+  std::optional<size_t> latest;  // and of the one that had begun last.
 };
 
 // Work that was done at once while a capture was open, or an end of a capture that recorded nothing.
@@ -40,7 +39,8 @@ struct SilentCall {
 struct Standing {
   bool capturing = false;
   CaptureMode mode = CaptureMode::Unknown;
-  size_t capture = 0;  // The number of the one that it is in or beside.
+  size_t capture = 0;  // The number of the one that it is in or beside,
+  size_t latest = 0;   // and of the one that has begun last.
 };
 
 // To be called inside the call that failed, on its thread.
@@ -55,9 +55,10 @@ void report_state(const std::string& way, const std::string& why_not);
 
 // What CUPTI is heard for.
 struct Hearing {
-  bool always = false;    // Every call at any time.
-  bool culprits = false;  // Calls that break captures; otherwise somebody else names them.
-  bool silent = false;    // What silently is not in a graph.
+  bool always = false;     // Every call at any time.
+  bool culprits = false;   // Calls that break captures; otherwise somebody else names them.
+  bool silent = false;     // What silently is not in a graph.
+  bool for_blame = false;  // Which judges by itself, and is told of all that fails.
 };
 
 // Both start to hear, and return why they cannot, or "".
@@ -71,7 +72,8 @@ std::string hear_cupti(Hearing what);
 std::optional<std::string> heard_in_log(std::string_view api, int code);
 void report_log(const std::string& api, const std::string& sentence);
 
-// Nothing where CUPTI is not heard.
-std::optional<Standing> standing();
+// Inside a call that failed, and whether that was to end a capture: then this is how things stood before. Nothing where
+// CUPTI is not heard.
+std::optional<Standing> standing(bool of_end);
 
 }  // namespace recapture

@@ -65,19 +65,23 @@ TEST(DriverLog, NotEveryErrorBreaksACapture) {
   EXPECT_EQ(part_of("cuStreamEndCapture", 901), Part::Ended);
   EXPECT_EQ(part_of("cuStreamEndCapture_ptsz", 904), Part::EndedBy);
   EXPECT_EQ(part_of("cuStreamEndCapture", 908), Part::EndedBy);
+  EXPECT_EQ(part_of("cuStreamEndCapture", 903), Part::Suspect) << "measured: it breaks the capture and leaves it open";
+  EXPECT_EQ(part_of("cuStreamBeginCapture_v2", 906), Part::Suspect) << "measured: beside a blocking capture";
+  EXPECT_EQ(part_of("cuStreamWaitEvent_ptsz", 1), Part::Possible);
   for (const auto& [api, code] : {std::pair("cuMemcpyBatchAsync_v2", 900), std::pair("cuStreamBeginCapture_v2", 900),
-                                  std::pair("cuStreamBeginCapture_v2", 401), std::pair("cuStreamEndCapture", 903),
-                                  std::pair("cuGraphExecUpdate_v2", 910)}) {
+                                  std::pair("cuStreamBeginCapture_v2", 401), std::pair("cuStreamEndCapture", 401)}) {
     EXPECT_EQ(part_of(api, code), Part::Refused) << api << code;
   }
-  for (const auto& [api, code] : {std::pair("cuStreamIsCapturing", 906), std::pair("cuMemFreeAsync", 1),
-                                  std::pair("cuCtxGetDevice", 201), std::pair("cuMemAlloc_v2", 2)}) {
+  for (const auto& [api, code] :
+       {std::pair("cuStreamIsCapturing", 906), std::pair("cuMemFreeAsync", 1), std::pair("cuCtxGetDevice", 201),
+        std::pair("cuMemAlloc_v2", 2), std::pair("cuGraphExecUpdate_v2", 910), std::pair("cuCtxSynchronize", 909)}) {
     EXPECT_EQ(part_of(api, code), Part::None) << api << code;
   }
 }
 
 TEST(DriverLog, OneCallIsNamedUntilACaptureHasEndedBroken) {
   driver_log::Accuser accuser;
+  EXPECT_FALSE(accuser.names(Part::Possible));
   EXPECT_TRUE(accuser.names(Part::Suspect));
   EXPECT_FALSE(accuser.names(Part::Suspect));
   EXPECT_FALSE(accuser.names(Part::Victim));
@@ -195,6 +199,16 @@ std::string failed(const std::string& api, int code, int thread = 1, int pid = 7
                      pid, api, code, thread, 1000 + thread);
 }
 
+// The same line with more members.
+std::string with(std::string line, const std::string& members) { return line.insert(line.size() - 2, "," + members); }
+
+// What the log says of a call, and what --deep and CUPTI say.
+constexpr char kOwn[] = R"("sentence":"… initiated from the calling thread","capturing":true)";
+constexpr char kBeside[] = R"("sentence":"… initiated from another thread","capturing":false)";
+std::string in_capture(int number, int latest, const std::string& mode) {
+  return fmt::format(R"("capturing":true,"capture":{},"latest":{},"mode":"{}")", number, latest, mode);
+}
+
 std::vector<blame::Failure> failures(const std::string& text) {
   const auto processes = blame::read_report(text);
   return processes.empty() ? std::vector<blame::Failure>() : processes[0].failures;
@@ -248,7 +262,113 @@ TEST(Judging, VictimsAloneHaveNoCulprit) {
   ASSERT_THAT(late, SizeIs(1));
   EXPECT_FALSE(late[0].culprit) << "the capture was broken before";
   EXPECT_THAT(late[0].victims, SizeIs(2));
-  EXPECT_THAT(failures(failed("cuStreamSynchronize", 901)), IsEmpty());
+  const auto killed = failures(failed("cuStreamSynchronize", 901));
+  ASSERT_THAT(killed, SizeIs(1)) << "901 says that a capture was broken";
+  EXPECT_FALSE(killed[0].culprit);
+  EXPECT_FALSE(killed[0].end);
+  EXPECT_THAT(blame::in_words(killed[0], "CUPTI"),
+              StartsWith("a capture was broken by a call that was not recorded\n"));
+  EXPECT_THAT(blame::in_words(killed[0], "the driver's log"), HasSubstr("; RECAPTURE_RECORDER=cupti hears more\n"));
+  const auto explained = failures(with(failed("cuEventQuery", 900, 3), kBeside) + failed("cuStreamEndCapture", 901, 1) +
+                                  failed("cuStreamSynchronize", 901, 2));
+  ASSERT_THAT(explained, SizeIs(1)) << "of a second capture that the same call has broken";
+  EXPECT_THAT(explained[0].victims, SizeIs(1));
+}
+
+TEST(Judging, AnEndInTheWrongPlaceBreaksTheCaptureAndDoesNotEndIt) {
+  const auto all = failures(failed("cuStreamEndCapture", 903) + failed("cuStreamEndCapture", 901));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].culprit->code, 903);
+  EXPECT_EQ(all[0].end->code, 901);
+  EXPECT_THAT(blame::in_words(all[0], ""),
+              ContainsRegex("^cuStreamEndCapture returned 903 [^\n]* and broke the capture"));
+}
+
+TEST(Judging, AThreadThatCapturesHasBrokenItsOwn) {
+  const std::string one = with(failed("cuEventQuery", 900, 1), kOwn) + failed("cuLaunchKernel", 901, 1);
+  const std::string other = with(failed("cuMemAlloc_v2", 900, 2), kOwn);
+  const std::string its_end = failed("cuStreamEndCapture", 901, 1), others_end = failed("cuStreamEndCapture", 901, 2);
+  for (const auto& [ends, first] : {std::pair(its_end + others_end, 0), std::pair(others_end + its_end, 1)}) {
+    const auto all = failures(one + other + ends);
+    ASSERT_THAT(all, SizeIs(2));
+    EXPECT_EQ(all[first].culprit->api, "cuEventQuery");
+    EXPECT_THAT(all[first].victims, SizeIs(1));
+    EXPECT_EQ(all[1 - first].culprit->api, "cuMemAlloc_v2");
+    EXPECT_THAT(all[1 - first].victims, IsEmpty());
+  }
+  EXPECT_THAT(failures(one + other), SizeIs(2)) << "the process ended before its captures";
+  // A broken capture may still be refused what a whole one is; so the order counts where one capture was open.
+  const auto order =
+      failures(with(failed("cuEventQuery", 900, 2), kBeside) + with(failed("cuMemAlloc_v2", 900, 1), kOwn) + its_end);
+  ASSERT_THAT(order, SizeIs(1));
+  EXPECT_EQ(order[0].culprit->api, "cuEventQuery");
+}
+
+TEST(Judging, WhatFailedBeforeACaptureBeganHasNotBrokenIt) {
+  const std::string abandoned = with(failed("cuStreamSynchronize", 900), in_capture(1, 1, "thread_local"));
+  const std::string second = with(failed("cuMemAlloc_v2", 900), in_capture(2, 2, "thread_local"));
+  const std::string end = with(failed("cuStreamEndCapture", 901), in_capture(2, 2, "thread_local"));
+  const auto all = failures(abandoned + second + end);
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].culprit->api, "cuMemAlloc_v2");
+  EXPECT_EQ(all[1].culprit->api, "cuStreamSynchronize");
+  EXPECT_FALSE(all[1].end);
+  const auto unknown = failures(abandoned + end);
+  ASSERT_THAT(unknown, SizeIs(2));
+  EXPECT_FALSE(unknown[0].culprit);
+}
+
+TEST(Judging, ASecondCaptureIsOnlyOfTheSameCallIfThatCanReachIt) {
+  const std::string own = with(failed("cuEventQuery", 900, 1), kOwn) + failed("cuStreamEndCapture", 901, 1);
+  const auto later = failures(own + failed("cuStreamEndCapture", 901, 2));
+  ASSERT_THAT(later, SizeIs(2)) << "another thread's capture, later, and another cause";
+  EXPECT_FALSE(later[1].culprit);
+  const auto both = [](int number, const char* mode) {
+    return failures(with(failed("cuEventQuery", 900, 1), in_capture(1, 2, "global")) +
+                    with(failed("cuStreamEndCapture", 901, 1), in_capture(1, 2, "global")) +
+                    with(failed("cuStreamEndCapture", 901, 2), in_capture(number, number, mode)));
+  };
+  ASSERT_THAT(both(2, "global"), SizeIs(1));
+  EXPECT_EQ(both(2, "global")[0].ends, 2U);
+  EXPECT_THAT(both(2, "relaxed"), SizeIs(2));
+  EXPECT_THAT(both(3, "global"), SizeIs(2)) << "it had not begun";
+  const auto nested = failures(with(failed("cuEventQuery", 900), in_capture(2, 2, "thread_local")) +
+                               with(failed("cuStreamEndCapture", 901), in_capture(2, 2, "thread_local")) +
+                               with(failed("cuStreamEndCapture", 901), in_capture(1, 2, "thread_local")));
+  ASSERT_THAT(nested, SizeIs(1)) << "a capture inside another of the same thread";
+  EXPECT_EQ(nested[0].ends, 2U);
+}
+
+TEST(Judging, ACodeThatMaySayAnythingCountsWhereNothingElseDoes) {
+  const std::string wait = failed("cuStreamWaitEvent", 1), end = failed("cuStreamEndCapture", 901);
+  EXPECT_THAT(failures(wait), IsEmpty());
+  ASSERT_THAT(failures(wait + end), SizeIs(1));
+  EXPECT_EQ(failures(wait + end)[0].culprit->api, "cuStreamWaitEvent");
+  EXPECT_EQ(failures(wait + failed("cuMemAlloc_v2", 900) + end)[0].culprit->api, "cuMemAlloc_v2");
+  const auto update = blame::read_report(failed("cuGraphExecUpdate_v2", 910));
+  EXPECT_THAT(update.at(0).failures, IsEmpty());
+  EXPECT_THAT(update.at(0).refused, IsEmpty());
+}
+
+// Whoever hears; with CUPTI too it is not the first error that is named.
+TEST(Judging, AVictimIsNoCulprit) {
+  const std::string heard = R"({"event":"heard","pid":7,"by":"CUPTI","why_not":"","program":"a"})"
+                            "\n";
+  const auto broken = failures(heard + with(failed("cuStreamEndCapture", 901), in_capture(1, 1, "global")));
+  ASSERT_THAT(broken, SizeIs(1));
+  EXPECT_FALSE(broken[0].culprit);
+  const auto begin = failures(heard + with(failed("cuStreamBeginCapture_v2", 906), in_capture(1, 1, "global")));
+  ASSERT_THAT(begin, SizeIs(1)) << "measured: the capture beside it is broken";
+  EXPECT_EQ(begin[0].culprit->code, 906);
+}
+
+TEST(Judging, AReportWhoseLineIsCutIsNotWhole) {
+  const std::string line = failed("cuEventQuery", 900);
+  EXPECT_TRUE(blame::is_whole(""));
+  EXPECT_TRUE(blame::is_whole(line + line));
+  EXPECT_FALSE(blame::is_whole(line + line.substr(0, 40)));
+  EXPECT_FALSE(blame::is_whole(line.substr(0, 40) + line)) << "room has come back";
+  EXPECT_FALSE(blame::is_whole(line.substr(0, line.size() - 1)));
 }
 
 TEST(Judging, ProcessesAreToldApartAndWhatIsNoLineIsSkipped) {
@@ -331,6 +451,13 @@ def start():
     cu.cuStreamCreate(ctypes.byref(stream), 0)
 )" + body);
   }
+  static std::string python_library() {
+    const Said where = shell(
+        "python3 -c \"import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))\"");
+    const std::string library = where.out.substr(0, where.out.find('\n'));
+    if (library.find(".so") != library.npos) return library;
+    return "libpython3." + where.out.substr(where.out.find("python3.") + 8, 2) + ".so.1.0";
+  }
   static std::string at(const std::string& path, const std::string& words, const std::string& function) {
     return fmt::format("{}:{} in {}\n", fs::path(path).filename().string(), line_with(path, words), function);
   }
@@ -368,8 +495,8 @@ TEST_F(Blame, VictimsComeAfterTheCulprit) {
   EXPECT_THAT(said.out, HasSubstr("end      cuStreamEndCapture returned 901"));
   EXPECT_EQ(count(said.out, "recapture blame: process"), 1U);
   EXPECT_THAT(blame(breaker + "poll").out,
-              HasSubstr("901 (operation failed due to a previous error during capture), 63 times\n"
-                        "           and 936 calls more\n"));
+              HasSubstr("901 (operation failed due to a previous error during capture), 64 times\n"
+                        "           and 935 calls more\n"));
   EXPECT_EQ(count(blame(breaker + "twice").out, "and broke the capture"), 2U);
   EXPECT_THAT(blame(breaker + "unjoined").out, AllOf(HasSubstr("cuStreamEndCapture returned 904 (capturing stream has "
                                                                "unjoined work), and the capture failed"),
@@ -383,7 +510,113 @@ TEST_F(Blame, IsQuietAboutWhatBreaksNothing) {
   EXPECT_THAT(refused.out, HasSubstr("cuStreamBeginCapture_v2 returned 401"));
   EXPECT_EQ(count(refused.out, "it broke no capture"), 2U);
   EXPECT_THAT(refused.out, EndsWith("no capture has failed in the process that used CUDA\n"));
-  EXPECT_THAT(blame(breaker + "unlogged").out, HasSubstr("by a call that the driver's log does not have"));
+  EXPECT_THAT(blame(breaker + "unlogged").out,
+              HasSubstr("by a call that was not recorded; RECAPTURE_RECORDER=cupti hears more\n"));
+  EXPECT_THAT(blame(breaker + "unlogged", "", "old").out, HasSubstr("by a call that was not recorded\n"));
+}
+
+TEST_F(Blame, WhatIsRefusedKeepsNoCulpritOut) {
+  const std::string script = python(R"(
+start()
+with capture():
+    for i in range(100): cu.cuMemcpyBatchAsync()
+    for i in range(70): cu.cuStreamBeginCapture_v2(stream, 0)
+    cu.cuStreamBeginCapture_v2(None, 0)
+    cu.cuEventQuery(None)  # breaks it
+)");
+  for (const char* driver : {"lib", "old"}) {
+    const Said said = blame("python3 " + script, "", driver);
+    EXPECT_THAT(said.out, ContainsRegex("cuEventQuery returned 900 [^\n]* and broke the capture\n")) << driver;
+    EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>"))) << driver;
+    EXPECT_EQ(count(said.out, "it broke no capture, which goes on without it\n"), 10U) << driver;
+    EXPECT_THAT(said.out, HasSubstr("and 54 more\n")) << driver;
+    EXPECT_THAT(said.out, HasSubstr("calls that were refused were kept, and at least 64 more were not\n")) << driver;
+  }
+}
+
+TEST_F(Blame, EveryListSaysHowManyMoreThereAre) {
+  const std::string script = python(R"(
+start()
+for i in range(12):
+    with capture():
+        cu.cuMemcpyBatchAsync()
+        cu.cuEventQuery(None)
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(count(said.out, "and broke the capture"), 10U);
+  EXPECT_EQ(count(said.out, "it broke no capture"), 10U);
+  EXPECT_EQ(count(said.out, "and 2 more\n"), 2U);
+}
+
+TEST_F(Blame, WhatBreaksACaptureWithAnUnusualCode) {
+  const std::string body = R"(
+start()
+side = ctypes.c_void_p()
+cu.cuStreamCreate(ctypes.byref(side), 0)
+with capture():
+    cu.cuEventRecord(None, stream)
+    cu.cuStreamWaitEvent(side, None, 0)
+    {}  # breaks it
+)";
+  for (const auto& [call, words] :
+       {std::pair("cu.cuStreamEndCapture(side, ctypes.byref(graph))", "cuStreamEndCapture returned 903 "),
+        std::pair("cu.cuStreamWaitEvent(stream, ctypes.c_void_p(1), 0)", "cuStreamWaitEvent returned 1 ")}) {
+    const std::string script = python(fmt::format(fmt::runtime(body), call));
+    for (const char* driver : {"lib", "old"}) {
+      const Said said = blame("python3 " + script, "", driver);
+      EXPECT_THAT(said.out, ContainsRegex(std::string(words) + "[^\n]* and broke the capture\n")) << driver;
+      EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>"))) << driver;
+      EXPECT_EQ(count(said.out, "recapture blame: process"), 1U) << said.out;
+    }
+  }
+}
+
+TEST_F(Blame, TwoThreadsThatCaptureAtOnceHaveACulpritEach) {
+  const std::string script = python(R"(
+start()
+turn = threading.Barrier(2)
+def one():
+    own, made = ctypes.c_void_p(), ctypes.c_void_p()
+    cu.cuStreamCreate(ctypes.byref(own), 0)
+    cu.cuStreamBeginCapture_v2(own, 1)
+    turn.wait()
+    cu.cuEventQuery(None)  # breaks one
+    turn.wait(); turn.wait()
+    cu.cuStreamEndCapture(own, ctypes.byref(made))
+def two():
+    own, made = ctypes.c_void_p(), ctypes.c_void_p()
+    cu.cuStreamCreate(ctypes.byref(own), 0)
+    cu.cuStreamBeginCapture_v2(own, 1)
+    turn.wait(); turn.wait()
+    cu.cuMemAlloc_v2(ctypes.byref(made), ctypes.c_size_t(1))  # breaks two
+    turn.wait()
+    cu.cuStreamEndCapture(own, ctypes.byref(made))
+threads = [threading.Thread(target=act) for act in (one, two)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+)");
+  for (const char* driver : {"lib", "old"}) {
+    const Said said = blame("python3 " + script, "", driver);
+    EXPECT_EQ(count(said.out, " and broke the capture\n"), 2U) << driver << said.out;
+    EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "# breaks one", "one"))) << driver;
+    EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "# breaks two", "two"))) << driver;
+    EXPECT_THAT(said.out, AllOf(Not(HasSubstr("  victims ")), Not(HasSubstr("it broke 2 captures")))) << driver;
+  }
+}
+
+TEST_F(Blame, ABrokenCaptureIsReportedThoughItNeverEnds) {
+  const std::string script = python(R"(
+start()
+cu.cuStreamBeginCapture_v2(stream, 0)
+cu.cuCtxSynchronize()
+cu.cuStreamSynchronize(stream)  # finds it broken
+os._exit(9)
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 9);
+  EXPECT_THAT(said.out, HasSubstr("a capture was broken by a call that was not recorded"));
+  EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "finds it broken", "<module>")));
+  EXPECT_THAT(said.out, AllOf(HasSubstr("end      none was seen"), Not(HasSubstr("no capture has failed"))));
 }
 
 TEST_F(Blame, TheProgramIsAsItIsWithoutIt) {
@@ -396,7 +629,7 @@ TEST_F(Blame, TheProgramIsAsItIsWithoutIt) {
     EXPECT_EQ(run("exec " + breaker + what), run("exec " + command("--log '" + folder + "/log' -- " + breaker + what)))
         << what;
   }
-  // Nothing is taken from its words, nor from its variables but the three that we need.
+  // Nothing is taken from its words, nor from its variables but the two that we need.
   const std::string shown = folder + "/shown";
   blame("sh -c 'printf \"%s,\" \"$@\" >" + shown + "; env >>" + shown + "' sh -- --json '' 'a b' -x --",
         "CUDA_LOG_FILE=mine");
@@ -563,6 +796,26 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
 }
 
+// faulthandler tells of the newest hundred.
+TEST_F(Blame, AnOldThreadAmongManyIsNamedToTheLine) {
+  const std::string script = python(R"(
+start()
+go, done = threading.Event(), threading.Event()
+def load():
+    go.wait()
+    cu.cuEventQuery(None)  # breaks it
+with capture():
+    oldest = threading.Thread(target=load)
+    oldest.start()
+    others = [threading.Thread(target=done.wait) for i in range(120)]
+    for other in others: other.start()
+    go.set(); oldest.join(); done.set()
+)");
+  const Said said = blame("python3 " + script);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "load")));
+}
+
 // Who has the GIL waits for the driver, and the driver waits for us. Then the failing thread alone is asked.
 TEST_F(Blame, NobodyWaitsLongForTheGil) {
   const std::string script = python(R"(
@@ -606,12 +859,34 @@ TEST_F(Blame, ALimitOnFilesEndsNothing) {
   EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'").code, 3);
 }
 
+// What was not kept is no fact about the program.
+TEST_F(Blame, AReportThatIsLostIsSaidToBe) {
+  const std::string program = breaker.substr(1, breaker.size() - 3);
+  const Said cut = blame("sh -c 'ulimit -f 1; exec " + program + " sync >/dev/null 2>&1'");
+  EXPECT_THAT(cut.out,
+              EndsWith("the report is not whole: a line of it is cut, as on a full disk or under ulimit -f\n"));
+  const Said gone = blame("sh -c '" + program + " sync; rm -f \"$TMPDIR\"/*'");
+  EXPECT_THAT(gone.out, EndsWith("is gone; the program has removed it\n"));
+  EXPECT_THAT(cut.out + gone.out, Not(HasSubstr("no capture has failed")));
+  const Said none = blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'");
+  EXPECT_THAT(none.out, AllOf(HasSubstr("nothing was heard: "), HasSubstr("under ulimit -f")));
+}
+
+TEST_F(Blame, RanksThatEachRunBlameMayShareALog) {
+  const std::string program = breaker.substr(1, breaker.size() - 3);
+  const auto rank = [&](const std::string& number, const std::string& words) {
+    return environment() + "RANK=" + number + " " +
+           command("--log '" + folder + "/shared' -- sh -c '" + words + "' >/dev/null");
+  };
+  shell("cd '" + folder + "'; " + rank("0", "touch up; while [ ! -e go ]; do sleep 0.01; done; " + program + " sync") +
+        " & while [ ! -e up ]; do sleep 0.01; done; " + rank("1", "touch go; " + program + " thread") + "; wait");
+  const std::string shared = text_of(folder + "/shared");
+  EXPECT_THAT(shared, AllOf(HasSubstr(", rank 0 ("), HasSubstr("cuStreamSynchronize returned 900")));
+  EXPECT_THAT(shared, AllOf(HasSubstr(", rank 1 ("), HasSubstr("cuMemAlloc_v2 returned 900")));
+}
+
 TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
-  const Said where = shell(
-      "python3 -c \"import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))\"");
-  std::string library = where.out.substr(0, where.out.find('\n'));
-  if (library.find(".so") == library.npos)
-    library = "libpython3." + where.out.substr(where.out.find("python3.") + 8, 2) + ".so.1.0";
+  const std::string library = python_library();
   // Also where the call keeps the GIL.
   for (const char* library_of_calls : {"cu", "ctypes.PyDLL('libcuda.so.1')"}) {
     const std::string script = python(std::string("\nstart()\nwith capture():\n    ") + library_of_calls +
@@ -623,6 +898,39 @@ TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
       EXPECT_THAT(said.out, HasSubstr(at(script, "breaks it", "<module>"))) << when << library_of_calls;
     }
   }
+}
+
+// The thread that tells faulthandler of the signals runs Python code with the GIL, and that may give it to a thread
+// that waits for the driver with it, inside which the call has failed.
+TEST_F(Blame, AnImportHookThatGivesTheGilAwayStopsNobody) {
+  const std::string script = python(R"(
+import time
+start()
+holding = ctypes.PyDLL("libcuda.so.1").fakeHolding
+sys.modules.pop("faulthandler", None)
+asked = threading.Event()
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "faulthandler":
+            asked.set()
+            time.sleep(0.1)
+sys.meta_path.insert(0, Finder())
+def hold():
+    asked.wait()
+    holding()
+holder = threading.Thread(target=hold)
+holder.start()
+with capture():
+    cu.cuEventQuery(None)  # breaks it
+asked.set()
+holder.join()
+print("done", flush=True)
+)");
+  const Said said = blame("timeout 60 " + breaker + "embed-late " + python_library() + " " + script);
+  if (said.code == 4) GTEST_SKIP() << "no " << python_library();
+  EXPECT_EQ(said.code, 0) << "124 if it stands still";
+  EXPECT_THAT(text_of(folder + "/out"), HasSubstr("done\n"));
+  EXPECT_THAT(said.out, HasSubstr("cuEventQuery returned 900"));
 }
 
 TEST_F(Blame, AnInjectionThatIsThereAlreadyHasItsTurn) {
@@ -644,7 +952,9 @@ TEST_F(Blame, ADriverBeforeTheLogIsHeardThroughCupti) {
 
 TEST_F(Blame, ProgramsWithoutCudaAndWithoutTheLibrary) {
   EXPECT_EQ(blame(breaker + "without-cuda").out,
-            "recapture blame: the program has not used CUDA's driver, or this driver loads no library\n");
+            "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+            "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
+            "uses CUDA is still running\n");
   EXPECT_EQ(blame("true").code, 0);
   EXPECT_EQ(blame("false").code, 1);
   const std::string report = write("report", "");
@@ -664,6 +974,12 @@ TEST_F(Blame, AsJson) {
   EXPECT_EQ(failure.at("culprit").at("python").at(0).at("file"), script);
   EXPECT_EQ(failure.at("end").at("code"), 901);
   EXPECT_EQ(failure.at("explanation").at("causes").at(0).at("id"), "event_query_in_capture");
+  EXPECT_EQ(all.at("not_whole"), "");
+  EXPECT_EQ(all.at("processes").at(0).at("cut"), (Json{{"failed", 0}, {"refused", 0}, {"silent", 0}}));
+  shell(environment() + command("--json --log '" + folder + "/log' " + breaker + "poll"));
+  const Json poll = parse_json(text_of(folder + "/log")).at("processes").at(0).at("failures").at(0);
+  EXPECT_THAT(poll.at("victims"), SizeIs(64));
+  EXPECT_EQ(poll.at("unreported"), 935);
 }
 
 // What the runner hears if it lets the recorder hear the log.

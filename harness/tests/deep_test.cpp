@@ -104,7 +104,7 @@ TEST(DeepJudging, AFailureKnowsHowItsCaptureBegan) {
   ASSERT_THAT(all[0].failures, SizeIs(1));
   ASSERT_TRUE(all[0].failures[0].begun);
   EXPECT_EQ(all[0].failures[0].begun->mode, "relaxed");
-  EXPECT_THAT(blame::in_words(all[0].failures[0]), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
+  EXPECT_THAT(blame::in_words(all[0].failures[0], ""), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
 }
 
 class Deep : public ::testing::Test {
@@ -282,6 +282,43 @@ TEST_F(Deep, ARefusedCopyIsLostAndLeavesTheCulpritToCome) {
   const std::string script = python("with capture():\n    cu.cuMemcpyBatchAsync()\n    cu.cuEventQuery(None)\n");
   const Json process = blame_json("python3 " + script, "old");
   EXPECT_EQ(process.at("failures").at(0).at("culprit").at("api"), "cuEventQuery");
+}
+
+// Also where the log tells of an end when the capture is no longer there, as on a GPU.
+TEST_F(Deep, ACaptureThatWasAbandonedHasItsOwnCulprit) {
+  const std::string script = python(R"(
+cu.cuStreamBeginCapture_v2(stream, 1)
+cu.cuStreamSynchronize(stream)  # breaks the first
+cu.cuStreamBeginCapture_v2(side, 1)
+cu.cuStreamSynchronize(side)  # breaks the second
+cu.cuStreamEndCapture(side, ctypes.byref(graph))
+)");
+  for (const char* order : {"", "FAKE_LOG_LAST=1 "}) {
+    const Said said = blame("python3 " + script, "deep", order);
+    const size_t ended = said.out.find(" and broke the capture\n"), first = said.out.find("# breaks the first\n"),
+                 second = said.out.find("# breaks the second\n");
+    ASSERT_NE(first, said.out.npos) << order << said.out;
+    EXPECT_LT(ended, second) << order << said.out;
+    EXPECT_LT(second, first) << order << said.out;
+    EXPECT_EQ(count(said.out, "end      none was seen"), 1U) << order << said.out;
+    EXPECT_EQ(count(said.out, "which captures; capture mode thread_local\n"), 2U) << order << said.out;
+    EXPECT_EQ(count(said.out, "begun    on stream"), 2U) << order << said.out;
+  }
+}
+
+TEST_F(Deep, SaysHowManyMoreThereAre) {
+  std::string places = "with capture():\n    launch(stream)\n";
+  for (int i = 0; i < 15; ++i) places += "    launch(None)\n";
+  const Said said = blame("python3 " + python(places));
+  EXPECT_EQ(count(said.out, "was done at once"), 10U);
+  EXPECT_THAT(said.out, HasSubstr("and 5 more\n"));
+
+  const std::string loop = "python3 " + python("with capture():\n    for i in range(2100): launch(None)\n");
+  EXPECT_THAT(
+      blame(loop).out,
+      AllOf(HasSubstr("; 2000 times\n"),
+            HasSubstr("only its first 2000 calls that are in no graph were kept, and at least 64 more were not\n")));
+  EXPECT_EQ(blame_json(loop).at("cut").at("silent"), 64);
 }
 
 TEST_F(Deep, TellsModeStreamAndBeginningOfACaptureThatFails) {

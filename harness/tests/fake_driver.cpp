@@ -47,18 +47,10 @@ std::vector<Capture> captures;
 std::binary_semaphore held{0};
 std::recursive_mutex mutex;  // Held while the log calls back, as the real one may be.
 
-constexpr const char* kCalls[] = {"INVALID",
-                                  "cuStreamBeginCapture_v2",
-                                  "cuStreamEndCapture",
-                                  "cuStreamSynchronize",
-                                  "cuMemAlloc_v2",
-                                  "cuEventQuery",
-                                  "cuMemcpyBatchAsync",
-                                  "cuLaunchKernel",
-                                  "cuLaunchKernelEx",
-                                  "cuMemcpyDtoDAsync_v2",
-                                  "cuMemsetD8Async",
-                                  "cuGraphLaunch"};
+constexpr const char* kCalls[] = {
+    "INVALID",         "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuStreamSynchronize", "cuMemAlloc_v2",
+    "cuEventQuery",    "cuMemcpyBatchAsync",      "cuLaunchKernel",     "cuLaunchKernelEx",    "cuMemcpyDtoDAsync_v2",
+    "cuMemsetD8Async", "cuGraphLaunch",           "cuStreamWaitEvent"};
 recapture::cupti::Callback subscriber = nullptr;
 bool enabled[std::size(kCalls)] = {};
 
@@ -76,6 +68,8 @@ const char* error_name(int code) {
       return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
     case 901:
       return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case 903:
+      return "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED";
     case 904:
       return "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
     case 906:
@@ -191,6 +185,10 @@ int cuStreamEndCapture(void* stream, void** graph) {
   Capture* capture = capture_of(stream);
   const recapture::cupti::EndCapture parameters{stream, graph};
   if (capture == nullptr) return end("cuStreamEndCapture", 401, nullptr, &parameters);
+  if (capture->stream != stream) {  // It only takes part.
+    capture->broken = true;
+    return end("cuStreamEndCapture", 903, nullptr, &parameters);
+  }
   const int code = capture->broken ? 901 : capture->unjoined ? 904 : capture->thread != gettid() ? 908 : 0;
   *graph = code == 0 ? new Graph{capture->nodes} : nullptr;
   captures.erase(captures.begin() + (capture - captures.data()));
@@ -239,8 +237,12 @@ int cuMemHostRegister_v2(void*, size_t, unsigned) { return unsafe("cuMemHostRegi
 int cuEventCreate(void** event, unsigned) { return *event = &memory, 0; }
 int cuEventSynchronize(void*) { return unsafe("cuEventSynchronize"); }
 int cuStreamQuery(void*) { return unsafe("cuStreamQuery"); }
-int cuStreamWaitEvent(void* stream, void*, unsigned) {  // There is one event.
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {  // There is one event, and 1 is one of another capture.
   const std::lock_guard<std::recursive_mutex> lock(mutex);
+  if (reinterpret_cast<uintptr_t>(event) == 1) {
+    if (Capture* capture = capture_of(stream)) capture->broken = true;
+    return end("cuStreamWaitEvent", 1, nullptr, &stream);
+  }
   for (Capture& c : captures) {
     if (c.unjoined) c.forked.push_back(stream);
   }

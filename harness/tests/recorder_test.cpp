@@ -102,6 +102,33 @@ TEST(Captures, MoreThanItHoldsAreLeftOut) {
   EXPECT_EQ(captures.open(), 0u);
 }
 
+TEST(Captures, AreFoundByTheirStream) {
+  Captures captures;
+  EXPECT_EQ(captures.latest(), 0u);
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  captures.begun(kSecond, CaptureMode::Relaxed, kMain);
+  ASSERT_NE(captures.on(kStream, kOther), nullptr) << "whichever thread ends it";
+  EXPECT_EQ(captures.on(kStream, kOther)->number, 1u);
+  captures.ended(kSecond, kMain, 0);
+  EXPECT_EQ(captures.on(kSecond, kMain), nullptr);
+  EXPECT_EQ(captures.latest(), 2u);
+}
+
+// What blame is told decides by itself; here it is only what need not be heard any more.
+TEST(Captures, AThreadBreaksItsOwnAndOfOthersTheGlobalOnes) {
+  Captures captures;
+  captures.begun(kStream, CaptureMode::ThreadLocal, kMain);
+  captures.begun(kSecond, CaptureMode::ThreadLocal, kOther);
+  EXPECT_TRUE(captures.broken_by(kMain));
+  EXPECT_FALSE(captures.broken_by(kMain)) << "it was not whole any more";
+  EXPECT_TRUE(captures.lack_culprit()) << "the other thread's is whole";
+  EXPECT_TRUE(captures.broken_by(kOther));
+  EXPECT_FALSE(captures.lack_culprit());
+  captures.begun(kStream, CaptureMode::Global, kMain);
+  EXPECT_TRUE(captures.broken_by(kOther));
+  EXPECT_FALSE(captures.lack_culprit());
+}
+
 TEST(Accusation, OfAllThatFailsInACaptureTheFirstIsNamed) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
