@@ -28,6 +28,30 @@ struct Typed {
   std::optional<int> jobs;
 };
 
+// What is not typed is as in the run that began the record, where that says it.
+void take_from_record(RunOptions& options, const Typed& typed) {
+  const Record begun = read_record(options.resume);
+  if (options.release.empty()) options.release = begun.where("release");
+  for (const Replaceable& library : kReplaceable) {
+    if (was_chosen(begun.environment, library)) options.libraries.emplace(library.key, begun.where(library.key));
+  }
+  if (!typed.broken) options.broken = begun.broken();
+  const std::string demanded = begun.where("require");
+  options.demands.gpu = options.demands.gpu || demanded.find("gpu") != std::string::npos;
+  options.demands.recorder = options.demands.recorder || demanded.find("recorder") != std::string::npos;
+  if (!typed.shard && !begun.where("shard").empty()) options.shard = read_shard(begun.where("shard"));
+  if (!typed.gpus) {
+    for (const Json& gpu : begun.environment.value("volatile", Json::object()).value("gpus", Json::array())) {
+      if (gpu.is_string()) options.gpus.push_back(gpu.get<std::string>());
+    }
+  }
+  const Json env = begun.environment.value("env", Json::object());
+  for (const auto& [name, value] : env.items()) {
+    if (!value.is_string() || is_hashed(value.get<std::string>())) continue;
+    options.env.insert(read_variable(name + "=" + value.get<std::string>()));
+  }
+}
+
 // What is to be run, as typed.
 RunOptions what_to_run(const Typed& typed) {
   RunOptions options = typed.options;
@@ -44,6 +68,20 @@ RunOptions what_to_run(const Typed& typed) {
   }
   if (typed.broken) options.broken = break_of(*typed.broken).value();
   if (typed.shard) options.shard = read_shard(*typed.shard);
+  for (const std::string& need : typed.require) {
+    if (need != "gpu" && need != "recorder") {
+      throw Stop(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
+    }
+    options.demands.gpu = options.demands.gpu || need == "gpu";
+    options.demands.recorder = options.demands.recorder || need == "recorder";
+  }
+  for (const std::string& variable : typed.env) {
+    const auto [name, value] = read_variable(variable);
+    if (!options.env.emplace(name, value).second) throw Stop(Exit::Usage, "--env has " + name + " twice");
+  }
+  if (typed.jobs && *typed.jobs < 1) throw Stop(Exit::Usage, "--jobs takes a number from 1 on");
+  options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
+  if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
   if (options.go_on) {
     if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume cannot be combined");
     if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to continue");
@@ -51,17 +89,7 @@ RunOptions what_to_run(const Typed& typed) {
     if (std::filesystem::exists(options.record, error)) options.resume = options.record;
   } else if (!options.resume.empty()) {
     if (!options.record.empty()) throw Stop(Exit::Usage, "--record and --resume cannot be combined");
-    // What is not typed is as in the run that began the record.
-    const Record begun = read_record(options.resume);
-    if (options.release.empty()) options.release = begun.where("release");
-    for (const Replaceable& library : kReplaceable) {
-      if (was_chosen(begun.environment, library)) options.libraries.emplace(library.key, begun.where(library.key));
-    }
-    if (!typed.broken) options.broken = begun.broken();
-    const std::string demanded = begun.where("require");
-    options.demands.gpu = demanded.find("gpu") != std::string::npos;
-    options.demands.recorder = demanded.find("recorder") != std::string::npos;
-    if (!typed.shard && !begun.where("shard").empty()) options.shard = read_shard(begun.where("shard"));
+    take_from_record(options, typed);
   }
   return options;
 }
@@ -114,21 +142,7 @@ std::string words_of(const Pace& pace) {
 }
 
 Exit run_and_show(const Places& places, const Typed& typed) {
-  RunOptions options = what_to_run(typed);
-  for (const std::string& need : typed.require) {
-    if (need != "gpu" && need != "recorder") {
-      throw Stop(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
-    }
-    options.demands.gpu = options.demands.gpu || need == "gpu";
-    options.demands.recorder = options.demands.recorder || need == "recorder";
-  }
-  for (const std::string& variable : typed.env) {
-    const auto [name, value] = read_variable(variable);
-    if (!options.env.emplace(name, value).second) throw Stop(Exit::Usage, "--env has " + name + " twice");
-  }
-  if (typed.jobs && *typed.jobs < 1) throw Stop(Exit::Usage, "--jobs takes a number from 1 on");
-  options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
-  if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
+  const RunOptions options = what_to_run(typed);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
   const Finished finished = run(places, options);
   const auto& [record, rows, pace, before] = finished;
@@ -142,7 +156,6 @@ Exit run_and_show(const Places& places, const Typed& typed) {
     require_place_for_junit(typed.junit, record.path);
     write_junit_file({record, rows}, typed.junit);
   }
-  if (before) return Exit::AsExpected;
   return exit_for(verdicts_of(rows));
 }
 
@@ -155,9 +168,13 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("cases", options.filters, "Families, cases, or tests as case.Test (default: all)");
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
   command->add_option("--record", options.record, "Where the record goes (default: below the build folder)");
-  command->add_option("--resume", options.resume,
-                      "A record that was cut short: run the rest of it, with what is not said as in that run");
-  command->add_flag("--continue", options.go_on, "Start the run of --record, resume it, or report that it is complete");
+  command->add_option(
+      "--resume", options.resume,
+      "A record that was cut short: run the rest of it, with the tests, libraries, GPUs, variables and "
+      "demands of that run where no others are said; say --libtorch, --revision and an --env that names "
+      "a folder or a GPU again");
+  command->add_flag("--continue", options.go_on,
+                    "Start the run of --record, resume it, or, if it is complete, say so and end as it did");
   command->add_option("--jobs", typed->jobs,
                       "Tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
   command->add_option("--gpu", typed->gpus, "Share the tests out over these GPUs, such as 0,1");

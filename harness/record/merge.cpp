@@ -34,21 +34,34 @@ std::pair<int, int> shard_of(const Record& part) {
   return {index, of};
 }
 
-// Where a shard ran: any machine of the same kind.
+// Where a shard ran: any machine of the same kind, and any of its GPUs.
 constexpr std::array kPlaces = {"host", "gpu_id"};
+constexpr std::array kPlaceVariables = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
+
+std::string variable_in(const Json& environment, const char* name) {
+  return text_at(environment.value("variables", Json::object()), name);
+}
+
+void erase_variable(Json& environment, const char* name) {
+  const auto variables = environment.find("variables");
+  if (variables != environment.end() && variables->is_object()) variables->erase(name);
+}
 
 // What shards of one run have in common.
 Json identity(const Record& part) {
   Json environment = part.environment;
   for (const char* own : {"volatile", "shard"}) environment.erase(own);
   for (const char* own : kPlaces) environment.erase(own);
+  for (const char* own : kPlaceVariables) erase_variable(environment, own);
   return environment;
 }
 
 void require_same_run(const Record& part, const Record& first) {
-  if (identity(part) != identity(first)) {
+  if (const auto names = differences(identity(part), identity(first)); !names.empty()) {
     throw refusal(part,
-                  fmt::format("its environment is not that of {}; only shards of one run can be merged", first.path));
+                  fmt::format("its environment is not that of {}: it differs in {}; only shards of one run can be "
+                              "merged",
+                              first.path, fmt::join(names, ", ")));
   }
   if (shard_of(part).second != shard_of(first).second) {
     throw refusal(
@@ -118,17 +131,26 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
   std::vector<TestRecord> tests = whole.tests;
   std::stable_sort(tests.begin(), tests.end(),
                    [&](const TestRecord& a, const TestRecord& b) { return by_case(a.id(), b.id()); });
-  RecordWriter writer = RecordWriter::create(out);
+  RecordWriter writer = RecordWriter::create(out, "merge makes a new record, so name another");
   Json environment = records.front().environment;
   environment.erase("shard");
   for (const char* place : kPlaces) {
     const auto is_there = [&](const Record& part) { return part.where(place) == records.front().where(place); };
     if (!std::all_of(records.begin(), records.end(), is_there)) environment.erase(place);
   }
+  for (const char* name : kPlaceVariables) {
+    const std::string first = variable_in(environment, name);
+    const auto is_there = [&](const Record& part) { return variable_in(part.environment, name) == first; };
+    if (!std::all_of(records.begin(), records.end(), is_there)) erase_variable(environment, name);
+  }
   for (const Record& part : records) {  // When each of them ran, beside what, and where if that differs.
     Json its = part.environment.value("volatile", Json::object());
     for (const char* place : kPlaces) {
       if (!environment.contains(place) && part.environment.contains(place)) its[place] = part.where(place);
+    }
+    for (const char* name : kPlaceVariables) {
+      const std::string value = variable_in(part.environment, name);
+      if (value != variable_in(environment, name)) its[name] = value;
     }
     environment["volatile"]["shards"].push_back(std::move(its));
   }

@@ -11,16 +11,26 @@ namespace recapture {
 namespace {
 
 int first_error = 0;
+// A signal that ends the program has come while nobody read on: nothing more is printed, or it would wait for ever.
+bool given_up = false;
 
 void note(bool failed) {
-  if (failed && first_error == 0) first_error = errno;
+  if (failed && errno == EINTR) {
+    given_up = true;
+  } else if (failed && first_error == 0) {
+    first_error = errno;
+  }
 }
 
 }  // namespace
 
-void print_text(const std::string& text) { note(std::fwrite(text.data(), 1, text.size(), stdout) != text.size()); }
+void print_text(const std::string& text) {
+  if (!given_up) note(std::fwrite(text.data(), 1, text.size(), stdout) != text.size());
+}
 
-void flush_output() { note(std::fflush(stdout) != 0); }
+void flush_output() {
+  if (!given_up) note(std::fflush(stdout) != 0);
+}
 
 PrintedAside::PrintedAside() : kept_(dup(STDOUT_FILENO)) {
   flush_output();
@@ -49,7 +59,7 @@ void open_standard_streams() {
 void say_last_words(const std::string& words) {
   std::string line = words.substr(0, words.find_last_not_of(" \n") + 1);
   std::replace(line.begin(), line.end(), '\n', ' ');
-  std::fflush(stdout);
+  if (!given_up) std::fflush(stdout);
   std::fputs(("recapture: " + line + "\n").c_str(), stderr);
 }
 

@@ -29,7 +29,7 @@ class PrintedAside {
   int kept_;
 };
 
-// The first error of all of that; 0 if there was none, or if only the reader has gone.
+// The first error of all of that; 0 if there was none, or if only the reader has gone or a signal has ended the wait.
 int output_error();
 
 // Makes sure that descriptors 0, 1 and 2 are open: a file that is opened later must never be taken for one of them.

@@ -257,9 +257,10 @@ bool Record::is_shard() const {
   return !whole_plan.empty() || (slash != std::string::npos && shard.substr(slash + 1) != "1");
 }
 
-bool Record::whole() const {
-  return end == "complete" && !plan.empty() && !is_shard() &&
-         std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
+bool Record::whole() const { return end == "complete" && !plan.empty() && !is_shard() && has_all(); }
+
+bool Record::has_all() const {
+  return std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
 }
 
 std::string Record::machine() const {
@@ -398,6 +399,28 @@ std::string kind_of_machine(const Json& environment) {
   return fmt::format("{}|{}|{}|{}|{}|{}", text_at(environment, "release"), text_at(environment, "gpu"),
                      text_at(environment, "driver"), text_at(environment, "cuda_runtime"),
                      environment.value("packed", false), axis_of(environment));
+}
+
+std::set<std::string> differences(const Json& one, const Json& other) {
+  std::set<std::string> names;
+  for (const auto& [a, b] : {std::pair(&one, &other), {&other, &one}}) {
+    for (const auto& [key, value] : a->items()) {
+      if (key == "volatile") continue;
+      const Json its = b->value(key, Json());
+      if (value == its) continue;
+      const bool has_variables =
+          (key == "variables" || key == "env") && value.is_object() && (its.is_object() || its.is_null());
+      if (!has_variables) {
+        names.insert(visible(key));
+        continue;
+      }
+      for (const auto& [name, text] : value.items()) {
+        if (its.is_null() || its.value(name, Json()) != text)
+          names.insert((key == "env" ? "--env " : "") + visible(name));
+      }
+    }
+  }
+  return names;
 }
 
 std::string report_path(const Json& environment) {

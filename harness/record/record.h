@@ -98,6 +98,8 @@ struct TestRecord {
   std::string text(const char* key) const { return text_at(line, key); }
   std::optional<int> number(const char* key) const { return int_at(line, key); }
   bool has(const char* key) const { return line.contains(key); }
+  // It was skipped as "no GPU: out of memory", or "no GPU": what the driver told it, whatever the machine has.
+  bool found_no_gpu() const { return text("skipped").rfind("no GPU", 0) == 0; }
 };
 
 struct Record {
@@ -113,6 +115,9 @@ struct Record {
 
   // Whether it holds all that its run was to find out: a run that was cut short, and one shard of several, do not.
   bool whole() const;
+
+  // Whether each test of its plan has a line.
+  bool has_all() const;
 
   // One of several that ran, each with its own record: "2/4".
   bool is_shard() const;
@@ -155,6 +160,10 @@ std::string axis_of(const Json& environment);
 // Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
 // not, axis.
 std::string kind_of_machine(const Json& environment);
+
+// The names of what differs in two environments, other than by being volatile; of variables each one's: "driver",
+// "CUDA_VISIBLE_DEVICES", "--env TORCH_LOGS".
+std::set<std::string> differences(const Json& one, const Json& other);
 
 // Whether a file of this name is taken for a record: "a.jsonl", or packed by gzip "a.jsonl.gz".
 bool is_record_name(const std::string& path);

@@ -63,12 +63,10 @@ RecordWriter::~RecordWriter() {
   if (fd_ >= 0) close(fd_);
 }
 
-RecordWriter RecordWriter::create(const std::string& path) {
+RecordWriter RecordWriter::create(const std::string& path, const std::string& instead) {
   make_folder_of(path);
   RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
-  if (!writer.is_blank()) {
-    throw Stop(Exit::Usage, path + " is there already; --resume goes on with it, --record takes another name");
-  }
+  if (!writer.is_blank()) throw Stop(Exit::Usage, fmt::format("{} is there already; {}", path, instead));
   return writer;
 }
 
@@ -131,7 +129,11 @@ void RecordWriter::write_all(Lines lines, Wait wait) {
       error = errno;
     }
   }
-  if (error == 0 && wait == Wait::ForTheDisk && fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) error = errno;
+  while (error == 0 && wait == Wait::ForTheDisk && fdatasync(fd_) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EINVAL && errno != EROFS) error = errno;
+    break;
+  }
   if (error != 0) {
     if (ftruncate(fd_, before) == 0) size_ = before;  // Rather no line than half a line.
     throw cannot(path_, "write", error);

@@ -17,8 +17,9 @@ enum class Wait { ForTheDisk, ForNobody };
 // second one throws Stop(Usage).
 class RecordWriter {
  public:
-  // A new record. What a run that was killed in its first line has left counts as none.
-  static RecordWriter create(const std::string& path);
+  // A new record. What a run that was killed in its first line has left counts as none. `instead`: what the user can do
+  // where there is another one.
+  static RecordWriter create(const std::string& path, const std::string& instead = "name another");
   // One that is there. Nothing of it changes before the first write, which drops a last line that was cut.
   static RecordWriter append(const std::string& path);
   // A new record in the place of any other.

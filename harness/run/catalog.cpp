@@ -1,6 +1,7 @@
 #include "harness/run/catalog.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,6 +57,7 @@ std::vector<CaseBinary> binaries_in(const fs::path& folder, const std::map<std::
     if (!runnable || entry.path().has_extension() || entry.path().parent_path().parent_path() != folder) continue;
     CaseBinary binary;
     binary.path = entry.path().string();
+    binary.stamp = stamp_of(binary.path);
     binary.info.id = entry.path().filename().string();
     binary.info.family = entry.path().parent_path().filename().string();
     const auto source = sources.find(binary.info.id);
@@ -136,6 +138,12 @@ CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>
 
 }  // namespace
 
+std::string stamp_of(const std::string& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0) return "";
+  return fmt::format("{} {} {}.{:09}", about.st_ino, about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
+}
+
 std::vector<CaseBinary> catalog(const Places& places, const std::string& release, const std::string& site) {
   const fs::path folder = places.cases_of(release);
   std::vector<CaseBinary> cases;
@@ -209,7 +217,7 @@ void add_lost(std::vector<CaseBinary>& built, const Places& places, const std::s
     const auto its = std::find_if(built.begin(), built.end(), [&](const CaseBinary& b) { return b.info.id == id; });
     if (its == built.end()) {
       const std::set<std::string> lost(info.tests.begin(), info.tests.end());
-      if (!lost.empty()) built.push_back({std::move(info), "", lost});
+      if (!lost.empty()) built.push_back({std::move(info), "", lost, ""});
       continue;
     }
     for (const std::string& test : info.tests) {

@@ -13,7 +13,11 @@ struct CaseBinary {
   CaseInfo info;
   std::string path;            // "" if it is not built.
   std::set<std::string> lost;  // Of its tests, those that are not in the build.
+  std::string stamp;           // stamp_of() it, from before it was asked.
 };
+
+// Differs once a file has been written again or replaced; "" of none.
+std::string stamp_of(const std::string& path);
 
 // Every case that is built for `release`, by id. Descriptions are kept beside the binaries until these change. Throws
 // Stop(Infrastructure) if nothing is built or its LibTorch cannot be loaded, Stop(Usage) if two have one name.

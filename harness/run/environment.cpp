@@ -55,11 +55,6 @@ std::string file_of(const Replaceable& library, const std::string& version, cons
   return path;
 }
 
-// Of one version, each as exact as it was said.
-bool is_same(const std::string& one, const std::string& other) {
-  return one == other || one.rfind(other + ".", 0) == 0 || other.rfind(one + ".", 0) == 0;
-}
-
 struct Facts {
   Json json;
   std::string lacks;    // Why nothing can be loaded.
@@ -105,7 +100,7 @@ Facts facts_of(const std::string& binary, const RunOptions& options) {
   if (facts.json.is_object()) {
     for (const auto& [library, version] : chosen) {
       const std::string loaded = facts.json.value(library.key, "");
-      if (!loaded.empty() && is_same(version, loaded)) continue;
+      if (!loaded.empty() && is_same_version(version, loaded)) continue;
       throw Stop(Exit::Infrastructure,
                  fmt::format("LibTorch {} does not use {} {}: it {}", options.release, library.name, version,
                              loaded.empty() ? "has none" : "loaded " + loaded + ". Is that of another major release?"));
@@ -188,17 +183,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Variables by name; a value that names a folder or a GPU of this machine is hashed.
-Json recorded(const std::map<std::string, std::string>& variables) {
-  Json all = Json::object();
-  for (const auto& [name, value] : variables) {
-    const bool is_ours = value.find('/') != std::string::npos || value.find("GPU-") != std::string::npos ||
-                         value.find("MIG-") != std::string::npos;
-    all[name] = is_ours ? "hash " + hash_of(value) : value;
-  }
-  return all;
-}
-
 std::vector<std::string> notes_of(const Machine& machine) {
   std::vector<std::string> notes;
   if (const auto names = variables_kept_out(); !names.empty()) {
@@ -226,6 +210,25 @@ std::string new_run_id() {
 }
 
 }  // namespace
+
+Json recorded(const std::map<std::string, std::string>& variables) {
+  Json all = Json::object();
+  for (const auto& [name, value] : variables) {
+    const bool is_ours = value.find('/') != std::string::npos || value.find("GPU-") != std::string::npos ||
+                         value.find("MIG-") != std::string::npos;
+    all[name] = is_ours ? "hash " + hash_of(value) : value;
+  }
+  return all;
+}
+
+std::string words_of(const Demands& demands) {
+  return fmt::format("{}{}{}", demands.gpu ? "gpu" : "", demands.gpu && demands.recorder ? "," : "",
+                     demands.recorder ? "recorder" : "");
+}
+
+bool is_same_version(const std::string& one, const std::string& other) {
+  return one == other || one.rfind(other + ".", 0) == 0 || other.rfind(one + ".", 0) == 0;
+}
 
 std::string cache_folder() {
   const std::string own = variable("RECAPTURE_CACHE"), xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");

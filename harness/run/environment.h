@@ -29,6 +29,16 @@ std::map<std::string, std::string> variables_of_tests(const RunOptions& options,
 // machine's or the test's own.
 std::pair<std::string, std::string> read_variable(const std::string& text);
 
+// Variables by name, as a record has them: a value that names a folder or a GPU of this machine is hashed.
+Json recorded(const std::map<std::string, std::string>& variables);
+inline bool is_hashed(const std::string& value) { return value.rfind("hash ", 0) == 0; }
+
+// What a run insists on, as its record has it: "gpu", "recorder", "gpu,recorder" or "".
+std::string words_of(const Demands& demands);
+
+// Whether these are one version of a library, each as exact as it was said: 12.9 and 12.9.79.
+bool is_same_version(const std::string& one, const std::string& other);
+
 // As ci/libtorch --cache has it; "" where nothing says where a user has caches.
 std::string cache_folder();
 

@@ -240,6 +240,8 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   Anonymous anonymous = of_machine;
   anonymous.hide(seen.scratch, "(scratch)");
   Said events;
+  // What is gone may have been an assertion that failed, or the call that raised the failure.
+  if (seen.events_lost) events.contradict(fmt::format("it said more than {} MiB of events", kMostEvents >> 20));
   // Two names that are no UTF-8 must not become the same one when the line is written.
   for (const auto& [name, value] : seen.events) events.take(visible(name), anonymous(value));
   if (seen.stuck != 0) events.contradict("a process of its could not be killed");

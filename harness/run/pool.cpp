@@ -94,7 +94,7 @@ void Pool::serve(size_t index, int connection) {
     said.clear();
     try {
       work_(index, item, say);
-      say({{"done", item}});
+      if (!interrupted()) say({{"done", item}});  // Else it is not, even if it is this worker alone that is to stop.
     } catch (const Stop& stop) {
       say({{"stop", stop.what()}, {"exit", static_cast<int>(stop.code)}});
     } catch (const std::exception& e) {
@@ -102,7 +102,8 @@ void Pool::serve(size_t index, int connection) {
     }
   }
   process::kill_orphans();
-  _exit(0);  // Neither the runner's buffers nor its destructors are ours.
+  // Neither the runner's buffers nor its destructors are ours.
+  _exit(interrupted() ? static_cast<int>(Exit::Interrupted) : 0);
 }
 
 void Pool::take(size_t index, const Json& message, std::optional<Failure>& failure) {

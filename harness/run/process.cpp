@@ -171,6 +171,7 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   Observation seen;
   std::optional<int> status;
   bool killed = false;
+  size_t said_bytes = 0;
   double most_s = deadline_s;
   int open_output = output.read, open_other = other.read;
   while (!status) {
@@ -186,7 +187,7 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
     const int most_ms = watched.wake >= 0 ? kAsleep_ms : kLook_ms;
     poll(fds.data(), fds.size(), std::min(static_cast<int>(std::min(left, 1.0) * 1000) + 1, most_ms));
     seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
-    drain(other.read, said, kMostEvents);
+    said_bytes += drain(other.read, said, kMostEvents / 2);
     status = watched.ended();
     if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would be readable for ever.
     if ((fds[1].revents & POLLHUP) != 0) open_other = -1;
@@ -195,7 +196,8 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   if (!status) watched.give_up();
   seen.stuck = kill_children(status ? patience_s() : kLast_s, is_orphan);
   seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
-  drain(other.read, said, kMostEvents);
+  said_bytes += drain(other.read, said, kMostEvents / 2);
+  seen.events_lost = said_bytes > said.size();
   if (seen.last_words.size() > kLastWords) seen.last_words.erase(0, seen.last_words.size() - kLastWords);
   if (killed) {
     seen.ending = Observation::Ending::Deadline;
@@ -448,7 +450,7 @@ class Question {
     }
     if (passed > most_s_) kill(guard_, SIGKILL);
     const bool is_over = process::reap(guard_).has_value();
-    process::drain(report_.read, text_, 4 * kMostEvents);
+    process::drain(report_.read, text_, 2 * kMostEvents);
     if (is_over) answer_ = answer();
     return answer_;
   }

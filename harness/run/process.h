@@ -21,13 +21,14 @@ struct Observation {
   std::vector<std::pair<std::string, std::string>> events;  // What the test told about itself, in order.
   std::string last_words;                                   // The end of its output.
   size_t output_bytes = 0;                                  // How much it printed in all.
+  bool events_lost = false;                                 // There were more events than are kept: the first are gone.
   double seconds = 0;
   std::string scratch;  // The folder that was its own.
   pid_t stuck = 0;      // A process of its that SIGKILL did not end, as it happens inside a driver.
 };
 
 constexpr size_t kLastWords = size_t{8} << 10;   // Bytes of output that are kept.
-constexpr size_t kMostEvents = size_t{1} << 20;  // Bytes of events that are read.
+constexpr size_t kMostEvents = size_t{2} << 20;  // Bytes of events that are kept, if there are no more than that.
 
 // True once the user wants the run to stop (SIGINT or SIGTERM). What is running is killed.
 bool interrupted();
@@ -83,7 +84,8 @@ struct Pipe {
 // The descriptor that a started program finds its events, or its connection, on.
 inline constexpr int kInherited = 9;
 
-// Appends what is there to `text` and keeps at most the last `most` bytes. Returns how many bytes there were.
+// Appends what is there to `text`, of which at least the last `most` bytes are kept: it is cut where it has more than
+// twice as many. Returns how many bytes there were.
 size_t drain(int fd, std::string& text, size_t most);
 
 // Forks and execs, in a session of its own. `inherit` becomes `inherit_as` in the child, which finds its number in

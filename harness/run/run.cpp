@@ -62,6 +62,12 @@ void stop_if_interrupted() {
 
 bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
 
+// What the record says of a case is of the binary that has described itself.
+void require_unchanged(const CaseBinary& binary) {
+  if (!is_built(binary) || stamp_of(binary.path) == binary.stamp) return;
+  throw Stop(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
+}
+
 bool runs_alone(const CaseInfo& info) { return info.nature == word(Nature::Race); }
 
 class Stopwatch {
@@ -90,7 +96,8 @@ class Run {
   void hear(size_t worker, const Json& message);
   void end_of_all();
   [[noreturn]] void end_interrupted();
-  [[noreturn]] void cut_short(const Pool::Failure& failure);
+  [[noreturn]] void fail(const Pool::Failure& failure);
+  [[noreturn]] void cut_short(Exit code, const std::string& what);
 
   // In a worker.
   void run_case(size_t worker, const PlannedCase& planned);
@@ -123,6 +130,7 @@ class Run {
   std::vector<Record> committed_;        // The newest of each machine.
   std::vector<PlannedCase> queue_;       // What is left of it, in the order in which it runs.
   std::vector<size_t> together_, alone_;
+  std::set<std::string> left_;  // The planned tests that have no line yet.
   Machine machine_;
   Json environment_;
   Rules rules_;
@@ -186,6 +194,11 @@ void Run::ask_around() {
   if (machine_.gpus > 0 && !machine_.answers()) {
     throw Stop(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
   }
+  // CUDA sees none from the first on that is not there.
+  if (static_cast<size_t>(machine_.gpus) < options_.gpus.size()) {
+    throw Stop(Exit::Infrastructure, fmt::format("GPU {}, which --gpu names, is not here; nothing was run",
+                                                 options_.gpus[static_cast<size_t>(machine_.gpus)]));
+  }
   if (!machine_.unlike.empty()) {
     throw Stop(Exit::Usage, fmt::format("a record is of one kind of GPU, and here are {} and {}; --gpu or "
                                         "CUDA_VISIBLE_DEVICES chooses, such as --gpu 0",
@@ -207,9 +220,7 @@ void Run::ask_around() {
   if (options_.demands.gpu || options_.demands.recorder) {  // Whoever reads the record must judge it as this run does.
     const Json last = environment_.at("volatile");
     environment_.erase("volatile");
-    environment_["require"] = fmt::format("{}{}{}", options_.demands.gpu ? "gpu" : "",
-                                          options_.demands.gpu && options_.demands.recorder ? "," : "",
-                                          options_.demands.recorder ? "recorder" : "");
+    environment_["require"] = words_of(options_.demands);
     environment_["volatile"] = last;
   }
   anonymous_ = surroundings.anonymous;
@@ -222,6 +233,9 @@ void Run::ask_around() {
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
 void Run::put_in_order() {
   Estimate estimate(std::move(committed_), machine_.gpu, options_.release);
+  for (const std::string& test : tests_of(plan_)) {
+    if (!record_.before() || record_.before()->find(test) == nullptr) left_.insert(test);
+  }
   queue_ = plan_;
   for (PlannedCase& planned : queue_) {
     const auto done = [&](const std::string& test) { return is_done(planned.binary, test); };
@@ -259,6 +273,7 @@ Observation Run::observe(const CaseBinary& binary, const std::string& test, bool
   // The suite's name is the file's stem in CamelCase; GoogleTest's filter needs only the test's.
   const std::string filter = "*." + test;
   if (!by_exec && server_ && server_->alive()) return server_->run(filter, binary.info.deadline_s);
+  require_unchanged(binary);
   Program program = program_of(binary);
   program.arguments.push_back("--gtest_filter=" + filter);
   return execute(program, binary.info.deadline_s);
@@ -312,8 +327,9 @@ void Run::check_gpu(const std::string& after) {
   const Json last = {{"end", "the GPU does not answer after " + after}, {"canary", now.health}};
   if (say_ != nullptr) say({{"last", last}});
   if (say_ == nullptr) record_.keep(last);
+  const std::string& why = now.reason.empty() ? now.health : now.reason;
   throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}",
-                                               after, now.health, record_.path()));
+                                               after, why, record_.path()));
 }
 
 void Run::write_line(const Json& line) {
@@ -354,12 +370,15 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
     const bool by_exec = options_.exec || !server_ || !server_->alive();
     const Observation seen = reason.empty() ? observe(binary, test, by_exec) : Observation{};
     if (interrupted()) return;
-    write_line(reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason));
+    const Json line =
+        reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason);
+    // There was one. If it is gone, the test has not run, and has no line: a resume runs it.
+    if (reason.empty() && binary.info.needs.gpus > 0 && TestRecord{line}.found_no_gpu()) check_gpu(id);
+    write_line(line);
     if (seen.stuck != 0) {
       throw Stop(Exit::Infrastructure,
-                 fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not run, --resume {} "
-                             "runs it",
-                             id, seen.stuck, record_.path()));
+                 fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not run, {} runs it",
+                             id, seen.stuck, record_.how_to_resume()));
     }
   }
   const TestRecord& line = *case_.find(id);
@@ -371,6 +390,7 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
 
 void Run::run_case(size_t worker, const PlannedCase& planned) {
   const CaseBinary& binary = planned.binary;
+  require_unchanged(binary);
   case_ = Record{};
   case_.environment = environment_;
   case_.cases[binary.info.id] = binary.info;
@@ -393,6 +413,10 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   }
   if (!options_.exec && is_built(binary) && lacks_.empty() && machine_.lacks(binary.info.needs).empty()) {
     server_ = std::make_unique<Server>(program_of(binary));
+    if (!server_->alive() && !interrupted()) {
+      say({{"shown", fmt::format("note: {} has no server that answers, so each of its tests loads LibTorch anew",
+                                 binary.info.id)}});
+    }
   }
   for (const std::string& test : planned.tests) {
     if (!interrupted()) run_test(binary, test);
@@ -407,6 +431,7 @@ void Run::hear(size_t worker, const Json& message) {
     last_ = message.at("last");
   } else if (message.contains("line")) {
     record_.keep(message.at("line"));
+    left_.erase(text_at(message.at("line"), "test"));
   } else if (message.contains("shown")) {
     progress_->show(message.at("shown"));
   } else if (message.contains("finished")) {
@@ -414,15 +439,18 @@ void Run::hear(size_t worker, const Json& message) {
   }
 }
 
-void Run::cut_short(const Pool::Failure& failure) {
+void Run::fail(const Pool::Failure& failure) {
   if (!last_.is_null()) {
     record_.keep(last_);
     throw Stop(failure.code, failure.words);
   }
   const std::string test = progress_->run_by(failure.worker);
-  const std::string what = failure.words + (test.empty() ? "" : " in " + test);
+  cut_short(failure.code, failure.words + (test.empty() ? "" : " in " + test));
+}
+
+void Run::cut_short(Exit code, const std::string& what) {
   record_.keep({{"end", what}});
-  throw Stop(failure.code, fmt::format("{}; the rest was not run, --resume {} runs it", what, record_.path()));
+  throw Stop(code, fmt::format("{}; the rest was not run, {} runs it", what, record_.how_to_resume()));
 }
 
 void Run::run_all() {
@@ -444,12 +472,13 @@ void Run::run_all() {
   }
   pool.stop();
   if (interrupted()) end_interrupted();
-  if (failure) cut_short(*failure);
+  if (failure) fail(*failure);
+  if (!left_.empty()) cut_short(Exit::Infrastructure, *left_.begin() + " has not run, and nothing says why");
 }
 
 void Run::end_interrupted() {
   record_.keep({{"end", "interrupted"}}, Wait::ForNobody);  // Its user waits, and all that was finished is on the disk.
-  throw Stop(Exit::Interrupted, "interrupted; --resume " + record_.path() + " runs the rest");
+  throw Stop(Exit::Interrupted, fmt::format("interrupted; {} runs the rest", record_.how_to_resume()));
 }
 
 void Run::end_of_all() {
@@ -479,6 +508,7 @@ Finished Run::go() {
   make_plan();
   if (record_.before()) record_.require_same_run(options_, plan_);
   if (record_.was_complete()) {
+    record_.require_told_the_same(options_);
     return {*record_.before(), judge_record(*record_.before(), rules_of(places_.root, options_.demands)), {}, true};
   }
   try {

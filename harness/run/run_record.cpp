@@ -12,12 +12,29 @@
 
 #include "harness/judge/index.h"
 #include "harness/record/exit.h"
+#include "harness/run/environment.h"
 
 namespace recapture {
 namespace fs = std::filesystem;
+namespace {
+
+// The options of a run that nobody can take from its record: that names no folder, and a revision may be git's.
+std::string said_again(const RunOptions& options) {
+  std::string words;
+  if (!options.libtorch.empty()) words += " --libtorch " + options.libtorch;
+  if (!options.revision.empty()) words += " --revision " + options.revision;
+  const Json env = recorded(options.env);
+  for (const auto& [name, value] : options.env) {
+    if (is_hashed(text_at(env, name.c_str()))) words += fmt::format(" --env {}={}", name, value);
+  }
+  return words;
+}
+
+}  // namespace
 
 RunRecord::RunRecord(const RunOptions& options)
     : path_(options.resume.empty() ? options.record : options.resume),
+      said_again_(said_again(options)),
       go_on_(options.go_on),
       replace_(options.replace) {
   if (options.resume.empty()) return;
@@ -35,10 +52,7 @@ void RunRecord::require_same_run(const RunOptions& options, const std::vector<Pl
   const Json broken = word(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
   for (const auto& [key, now] : {std::pair("release", Json(options.release)), {"break", broken}, {"shard", shard}}) {
     const Json then = before_->environment.value(key, Json());
-    if (then != now) {
-      throw Stop(Exit::Usage,
-                 fmt::format("{} is of another run: its {} is {}, not {}", path_, key, then.dump(), now.dump()));
-    }
+    if (then != now) throw of_another_run(key, then, now);
   }
   std::vector<std::string> then = before_->plan, now = tests_of(plan);
   std::sort(then.begin(), then.end());
@@ -56,16 +70,38 @@ void RunRecord::require_same_run(const RunOptions& options, const std::vector<Pl
   }
 }
 
-void RunRecord::require_same_environment(const Json& environment) const {
-  std::set<std::string> differs;
-  for (const auto& [a, b] : {std::pair(&environment, &before_->environment), {&before_->environment, &environment}}) {
-    for (const auto& [key, value] : a->items()) {
-      if (key != "volatile" && (!b->contains(key) || b->at(key) != value)) differs.insert(key);
-    }
+void RunRecord::require_told_the_same(const RunOptions& options) const {
+  const std::string demanded = words_of(options.demands);
+  const Json require = demanded.empty() ? Json() : Json(demanded);
+  const Json env = options.env.empty() ? Json() : recorded(options.env);
+  for (const auto& [key, now] : {std::pair("require", require), {"env", env}}) {
+    const Json then = before_->environment.value(key, Json());
+    if (then != now) throw of_another_run(fmt::format("--{}", key), then, now);
   }
+  for (const Replaceable& library : kReplaceable) {
+    const auto chosen = options.libraries.find(library.key);
+    const std::string now = chosen == options.libraries.end() ? "" : chosen->second;
+    const std::string then = was_chosen(before_->environment, library) ? before_->where(library.key) : "";
+    if (now.empty() == then.empty() && is_same_version(now, then)) continue;
+    const auto words = [](const std::string& version) { return version.empty() ? Json() : Json(version); };
+    throw of_another_run(library.option, words(then), words(now));
+  }
+}
+
+Stop RunRecord::of_another_run(const std::string& what, const Json& then, const Json& now) const {
+  const auto words = [](const Json& json) {
+    return json.is_null() ? "none" : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  return {Exit::Usage, fmt::format("{} is of another run: its {} is {}, not {}", path_, what, words(then), words(now))};
+}
+
+void RunRecord::require_same_environment(const Json& environment) const {
+  const std::set<std::string> differs = differences(environment, before_->environment);
   if (differs.empty()) return;
-  throw Stop(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run", path_,
-                                      fmt::join(differs, ", ")));
+  const std::string or_say =
+      differs.count("revision") == 0 ? "" : fmt::format(", or say --revision {}", before_->where("revision"));
+  throw Stop(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run{}", path_,
+                                      fmt::join(differs, ", "), or_say));
 }
 
 void RunRecord::begin(const Opening& opening, const Places& places) {
@@ -84,7 +120,8 @@ void RunRecord::begin(const Opening& opening, const Places& places) {
 
 void RunRecord::make(const Json& environment, const Places& places) {
   if (!path_.empty()) {
-    writer_.emplace(replace_ ? RecordWriter::replace(path_) : RecordWriter::create(path_));
+    writer_.emplace(replace_ ? RecordWriter::replace(path_)
+                             : RecordWriter::create(path_, "--resume goes on with it, --record takes another name"));
     return;
   }
   std::string name = report_path(environment), when;
@@ -109,9 +146,8 @@ void RunRecord::keep(const Json& line, Wait wait) {
     writer_->write(line, wait);
   } catch (const Stop& stop) {
     if (!fs::exists(path_)) throw;
-    throw Stop(stop.code, fmt::format("{}; what ran before is recorded, `--resume {}` runs the rest once it can be "
-                                      "written",
-                                      stop.what(), path_));
+    throw Stop(stop.code, fmt::format("{}; what ran before is recorded, `{}` runs the rest once it can be written",
+                                      stop.what(), how_to_resume()));
   }
 }
 

@@ -26,8 +26,10 @@ class RunRecord {
 
   // What an earlier run has left in it; nothing for a new record.
   const std::optional<Record>& before() const { return before_; }
-  bool was_complete() const { return before_ && before_->end == "complete"; }
+  bool was_complete() const { return before_ && before_->end == "complete" && before_->has_all(); }
   const std::string& path() const { return path_; }
+  // The options that run the rest of it: "--resume r.jsonl", and what must be said again, as it does not say it itself.
+  std::string how_to_resume() const { return "--resume " + path_ + said_again_; }
 
   // To be called where records were read, of which it may be one, and before anything is asked that takes time. Throws
   // Stop(Usage) if another run has it meanwhile.
@@ -38,6 +40,9 @@ class RunRecord {
   // That what was begun is of this plan, and of cases as they are built now. Throws Stop(Usage) if not.
   void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const;
 
+  // That a complete one, for which nobody asks for the environment, was told the same. Throws Stop(Usage) if not.
+  void require_told_the_same(const RunOptions& options) const;
+
   // Both lines at once: a record that lacks its plan could not be resumed. One that is gone on with must be of the same
   // environment, or Stop(Usage) is thrown.
   void begin(const Opening& opening, const Places& places);
@@ -46,10 +51,12 @@ class RunRecord {
   void keep(const Json& line, Wait wait = Wait::ForTheDisk);
 
  private:
+  Stop of_another_run(const std::string& what, const Json& then, const Json& now) const;
   void require_same_environment(const Json& environment) const;
   void make(const Json& environment, const Places& places);
 
   std::string path_;  // "": of its own name, below the build folder, once it begins.
+  std::string said_again_;
   bool go_on_, replace_;
   std::optional<RecordWriter> writer_;
   std::optional<Record> before_;

@@ -121,7 +121,7 @@ TEST(Liar, ControlTakesItsTime) {
 }
 // Forked by a server, whose parent is what runs the tests of a case.
 TEST(Liar, ControlKillsItsRunner) {
-  if (std::getenv("RECAPTURE_LIAR_KILLS") != nullptr) kill(parent_of(getppid()), SIGKILL);
+  if (const char* signal = std::getenv("RECAPTURE_LIAR_KILLS")) kill(parent_of(getppid()), std::atoi(signal));
 }
 TEST(Liar, FixHangsBesideAnOrphan) {
   if (std::getenv("RECAPTURE_LIAR_PIPE") == nullptr) return;

@@ -165,6 +165,89 @@ TEST_F(Processes, GpusOfTwoModelsAreNotOfOneRecord) {
   EXPECT_FALSE(std::filesystem::exists(record()));
 }
 
+TEST_F(Processes, AGpuThatIsNamedMustBeThere) {
+  // As CUDA has it: it sees none from the first on that is not there.
+  script("build/canary", R"sh(case "$CUDA_VISIBLE_DEVICES" in
+  0*) echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok"}' ;;
+  *) echo '{"gpus":0,"canary":"none","reason":"the driver has no GPU: cuInit says 100"}'; exit 77 ;;
+esac)sh");
+  for (const char* gpus : {"7", "0,7"}) {
+    const Said said = run("rude.ControlHolds", std::string("--gpu ") + gpus);
+    EXPECT_EQ(said.code, 7) << said.out;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("GPU 7, which --gpu names, is not here; nothing was run"));
+    EXPECT_FALSE(std::filesystem::exists(record()));
+  }
+  EXPECT_EQ(run("rude.ControlHolds", "--gpu 0").code, 0);
+}
+
+// A case that needs a GPU. Where the file `takes` is, its second test leaves none behind; where `full` is, the third
+// one finds none although there is one.
+class Needy : public Processes {
+ protected:
+  void SetUp() override {
+    Processes::SetUp();
+    script("build/canary", "[ ! -e '" + folder + R"sh(/gone' ] || { echo '{"gpus":0,"canary":"cuInit 999"}'; exit 1; }
+echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok"}')sh");
+    script("build/2.15.0/cases/lies/needy", "cd '" + folder + R"sh('
+end() { echo "ended=$1" >&9; exit "$2"; }
+skip() { echo "skipped=no GPU: $1" >&9; end skipped 77; }
+for word; do
+  case $word in
+    --describe) echo '{"title":"t","sources":[],"documented":"d","nature":"defect","fidelity":"modelled",' \
+                     '"needs":"gpu","deadline_s":5,"effect":"raises","hash":"0",' \
+                     '"tests":["N.ControlHolds","N.FixTakesTheGpu","N.FixFindsNone"]}'; exit ;;
+    --environment) echo '{"libtorch":"0","cuda_runtime":"0","library":"/"}'; exit ;;
+    --serve=*) exit 1 ;;
+    *.FixTakesTheGpu) [ ! -e takes ] || touch gone ;;
+    *.FixFindsNone) [ ! -e gone ] || skip 'unspecified launch failure'
+                    [ ! -e full ] || skip 'out of memory' ;;
+  esac
+done
+end passed 0)sh");
+  }
+  void touch(const char* name) const { std::ofstream(folder + "/" + name).close(); }
+};
+
+TEST_F(Needy, ATestThatFindsTheGpuGoneHasNotRun) {
+  touch("takes");
+  const Said lost = run("needy", "--jobs 1");
+  EXPECT_EQ(lost.code, 7) << lost.out;
+  EXPECT_THAT(lost.out,
+              HasSubstr("the GPU does not answer after needy.FixFindsNone: cuInit 999; the rest was not run"));
+  EXPECT_EQ(read_record(record()).tests.size(), 2U);
+  for (const char* name : {"takes", "gone"}) std::filesystem::remove(folder + "/" + name);
+  const Said rest = recapture("run --resume " + record());
+  EXPECT_EQ(rest.code, 0) << rest.out;
+  EXPECT_EQ(line_of("needy.FixFindsNone").value("ended", ""), "passed");
+}
+
+TEST_F(Needy, ATestThatFindsNoGpuWhereThereIsOneIsMissing) {
+  EXPECT_EQ(run("needy").code, 0);
+  touch("full");
+  for (const char* how : {"", "--require gpu"}) {
+    const Said said = run("needy", how);
+    EXPECT_EQ(said.code, 7) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("needy.FixFindsNone: missing: unavailable, no GPU: out of memory"));
+    EXPECT_EQ(read_record(record()).end, "complete");
+    EXPECT_EQ(recapture("show " + record()).code, 7) << "read again, it is as it was";
+  }
+}
+
+TEST_F(Processes, AServerMayPrintWhileItLoadsAndOneThatEndsIsSaid) {
+  const std::string otherwise = "\nexec '" RECAPTURE_BUILD "/harness/tests/rude' \"$@\"";
+  script("build/2.15.0/cases/lies/noisy", "case $2 in --serve=*) seq 100000 ;; esac" + otherwise);
+  const Said noisy = run("noisy.ControlHolds");
+  EXPECT_EQ(noisy.code, 0) << noisy.out;
+  EXPECT_EQ(noisy.out.find("has no server"), std::string::npos) << noisy.out;
+  EXPECT_EQ(line_of("noisy.ControlHolds").value("how", ""), "fork");
+  script("build/2.15.0/cases/lies/mute", "case $2 in --serve=*) exit 1 ;; esac" + otherwise);
+  const Said mute = run("mute.ControlHolds");
+  EXPECT_EQ(mute.code, 0) << mute.out;
+  EXPECT_THAT(mute.out, HasSubstr("note: mute has no server that answers, so each of its tests loads LibTorch anew\n"));
+  EXPECT_EQ(line_of("mute.ControlHolds").value("how", ""), "exec");
+}
+
 TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
   const auto stop = [&](const std::string& arguments) {
     const pid_t runner = start(arguments);
@@ -198,6 +281,14 @@ TEST_F(Processes, CtrlCWaitsForNoDisk) {
   EXPECT_EQ(ended_within(runner, 1), 130);
   EXPECT_EQ(read_record(record()).end, "interrupted");
   EXPECT_NE(read_record(record()).find("rude.ControlHolds"), nullptr);
+}
+
+TEST_F(Processes, AWaitForTheDiskThatASignalInterruptsGoesOn) {
+  const Said said = shell("LD_PRELOAD='" RECAPTURE_BUILD
+                          "/harness/tests/libslow_disk.so' RECAPTURE_DISK_IS_INTERRUPTED=1 "
+                          "ASAN_OPTIONS=verify_asan_link_order=0 " +
+                          command("run rude.ControlHolds --record " + record()));
+  EXPECT_EQ(said.code, 0) << said.out;
 }
 
 TEST_F(Processes, CtrlCWhileACaseDescribesItselfLeavesNothing) {
@@ -340,6 +431,7 @@ TEST_F(Processes, ACrashIsACrashWhereChildrenAreIgnored) {
 TEST_F(Processes, WhatATestSaysThatCannotBeRightIsInItsLine) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"ControlHasManyFacts", "more than 1000 facts"},
+      {"ReproducesAmidAFlood", "it said more than 2 MiB of events"},
       {"ReproducesWithHitsAlone", "one of hits and tries"},
       {"ReproducesWithWordsForNumbers", "its hits is 'three', which is no number"},
       {"ReproducesTwice", "it said twice what it had seen"},

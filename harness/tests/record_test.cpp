@@ -211,6 +211,7 @@ TEST_F(RecordFile, OfAnotherMachineIsNotMerged) {
     FAIL();
   } catch (const Stop& stop) {
     EXPECT_THAT(stop.what(), HasSubstr("its environment is not that of"));
+    EXPECT_THAT(stop.what(), HasSubstr(": it differs in gpu; "));
   }
 }
 
@@ -221,8 +222,17 @@ TEST_F(RecordFile, IsNeverOverwritten) {
     FAIL();
   } catch (const Stop& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
-    EXPECT_THAT(stop.what(), HasSubstr("--resume"));
+    EXPECT_THAT(stop.what(), HasSubstr("r.jsonl is there already; name another"));
   }
+}
+
+TEST(Differences, AreNamedVariableByVariable) {
+  const Json one = {{"driver", "1"}, {"variables", {{"LANG", "C"}, {"TZ", "x"}}}, {"volatile", {{"jobs", 1}}}};
+  const Json other = {
+      {"driver", "2"}, {"variables", {{"TZ", "x"}, {"LANG", "D"}, {"LC_ALL", "C"}}}, {"env", {{"A", "1"}}}};
+  EXPECT_THAT(differences(one, other), ElementsAre("--env A", "LANG", "LC_ALL", "driver"));
+  EXPECT_EQ(differences(other, one), differences(one, other));
+  EXPECT_TRUE(differences(other, other).empty());
 }
 
 TEST(Lacking, IsReadOffTheLoadersLine) {

@@ -233,6 +233,9 @@ TEST_F(Resumed, OnlyAsTheRunThatItBegan) {
       {whole, "--continue --record " + record() + " twofold.ControlHolds", "is of a run of other tests"},
       {whole, "--continue --record " + record() + tests + " --break value", R"(its break is "nothing", not "value")"},
       {whole, "--continue --record " + record() + tests + " --shard 1/2", R"(its shard is "1/1", not "1/2")"},
+      {whole, "--continue --record " + record() + tests + " --require gpu", R"(its --require is none, not "gpu")"},
+      {whole, "--continue --record " + record() + tests + " --env A=1", R"(its --env is none, not {"A":"1"})"},
+      {whole, "--continue --record " + record() + tests + " --nccl 2.30.7", R"(its --nccl is none, not "2.30.7")"},
       {whole, "--resume " + record(), "is complete; there is nothing to resume"},
       {other_code, "--resume " + record(), "twofold has been built from other code since"},
       {other_machine, "--resume " + record(), "is of another environment, which differs in driver"},
@@ -258,6 +261,54 @@ TEST_F(Resumed, WithWhatTheRunWasToldAtFirst) {
   const Said said = recapture("run --resume " + record());
   EXPECT_EQ(said.code, first.code) << said.out;
   EXPECT_EQ(verdicts(record()), expected);
+}
+
+TEST_F(Resumed, ByTheLineThatAnInterruptedRunEndsWith) {
+  std::ofstream(folder + "/build/canary.txt") << R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})" << '\n';
+  const std::string begun = pipe(".begun"), resume = "--resume " + record(), again = " --revision abc --env B=/b";
+  pipe(".go");  // Nobody writes there.
+  Background run(command("run --gpu 0 --env A=1 --env B=/b --revision abc --record " + record() +
+                         " twofold.ControlHolds twofold.FixWaits"),
+                 folder + "/out");
+  meet(begun, O_RDONLY);
+  EXPECT_EQ(run.end_by(SIGINT), 130);
+  fs::remove(begun);  // From now on it does not wait.
+  EXPECT_THAT(text_of(folder + "/out"), HasSubstr("recapture: interrupted; " + resume + again + " runs the rest\n"));
+  const Said less = recapture("run " + resume);
+  EXPECT_EQ(less.code, 2);
+  EXPECT_THAT(less.out, HasSubstr("which differs in --env B, revision; start a new run, or say --revision abc"));
+  const Said said = recapture("run " + resume + again);
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_EQ(verdicts(record()).size(), 3U);
+}
+
+TEST_F(Resumed, CalledCompleteItIsSoOnlyIfEveryTestHasALine) {
+  const int code = recapture(line).code;
+  const auto expected = verdicts(record());
+  std::string text = text_of(record());
+  const size_t lost = text.find("{\"test\":\"twofold.FixHolds\"");
+  write(text.erase(lost, text.find('\n', lost) + 1 - lost));
+  const Said said = recapture("run --resume " + record());
+  EXPECT_EQ(said.code, code) << said.out;
+  EXPECT_EQ(verdicts(record()), expected);
+}
+
+TEST_F(Resumed, ACaseThatIsBuiltAgainMeanwhileStopsTheRun) {
+  add_case("zealous");
+  const std::string begun = pipe(".begun"), go_on = pipe(".go");
+  Background run(command("run --jobs 1 twofold.FixWaits zealous.FixHolds --record " + record()), folder + "/out");
+  meet(begun, O_RDONLY);
+  fs::remove(cases + "/zealous");
+  add_case("zealous");
+  meet(go_on, O_WRONLY);
+  EXPECT_EQ(run.wait(), 2);
+  EXPECT_THAT(text_of(folder + "/out"), HasSubstr("recapture: zealous: its binary has changed since the run began; the "
+                                                  "rest was not run, --resume " +
+                                                  record() + " runs it\n"));
+  EXPECT_EQ(read_record(record()).cases.count("zealous"), 0U);
+  const Said rest = recapture("run --resume " + record());
+  EXPECT_EQ(rest.code, 0) << rest.out;
+  EXPECT_EQ(read_record(record()).tests.size(), 2U);
 }
 
 TEST_F(Resumed, CtrlCIs130WhereverItComes) {

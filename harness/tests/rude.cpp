@@ -124,6 +124,13 @@ TEST(Rude, FixLeavesDaemonsOfDaemons) { daemonise(3); }
 TEST(Rude, ControlHasManyFacts) {
   for (int i = 0; i < 150000; ++i) record("f" + std::to_string(i), "");
 }
+// Another call than the documented one, of which nothing is left once the rest has been said.
+TEST(Rude, ReproducesAmidAFlood) {
+  record("culprit", R"({"api":"cuEventQuery","thread":"other"})");
+  for (int i = 0; i < 1000; ++i) record("fact", std::string(4000, 'x'));
+  RAISED_BY("cuStreamSynchronize");
+  REPRODUCES("documented", "documented", "healthy");
+}
 TEST(Rude, ReproducesWithHitsAlone) { record("hits", "3"); }
 TEST(Rude, ReproducesWithWordsForNumbers) {
   record("hits", "three");

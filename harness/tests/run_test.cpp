@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -345,13 +346,27 @@ TEST_F(Several, RunSideBySideAndRacesAlone) {
 TEST_F(Several, LoseAWorkerLoudlyAndCanGoOn) {
   copies({"second", "third"});
   const std::string tests = each({"liar", "second", "third"}, {"ControlHolds"}) + " second.ControlKillsItsRunner";
-  const Said killed = shell("RECAPTURE_LIAR_KILLS=1 " + command("run --jobs 3 --record " + record() + tests));
+  const Said killed = shell("RECAPTURE_LIAR_KILLS=9 " + command("run --jobs 3 --record " + record() + tests));
   EXPECT_EQ(killed.code, 7) << killed.out;
   EXPECT_THAT(killed.out, HasSubstr("was killed by signal 9 in second.ControlKillsItsRunner"));
   const Record cut = read_record(record());
   EXPECT_THAT(cut.end, HasSubstr("was killed by signal 9"));
   EXPECT_NE(cut.find("second.ControlHolds"), nullptr);
   const Said rest = recapture("run --continue --record " + record() + tests);
+  EXPECT_EQ(rest.code, 0) << rest.out;
+  EXPECT_EQ(read_record(record()).tests.size(), 4U);
+}
+
+// By whoever kills by a name or a number, rather than the run.
+TEST_F(Several, AreNotDoneWhereAWorkerAloneWasToldToStop) {
+  const std::string tests = " liar.ControlHolds liar.ControlKillsItsRunner liar.FixIsSkipped liar.FixIsNotApplicable";
+  const Said told = shell("RECAPTURE_LIAR_KILLS=15 " + command("run --record " + record() + tests));
+  EXPECT_EQ(told.code, 7) << told.out;
+  EXPECT_THAT(told.out, HasSubstr("a process that runs tests left with 130 in liar.ControlKillsItsRunner; the rest was "
+                                  "not run, --resume " +
+                                  record() + " runs it"));
+  EXPECT_EQ(read_record(record()).tests.size(), 1U);
+  const Said rest = recapture("run --resume " + record());
   EXPECT_EQ(rest.code, 0) << rest.out;
   EXPECT_EQ(read_record(record()).tests.size(), 4U);
 }
@@ -375,7 +390,7 @@ TEST_F(Several, AreShuffledBySeed) {
 
 TEST_F(Several, SayWhatABareContextCostsWhereThereIsAGpu) {
   copies({"second"});
-  canary({R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})"});
+  canary({R"({"gpus":2,"gpu":"G","driver":"1","canary":"ok"})"});
   const std::string tests =
       each({"liar", "second"}, {"ControlHolds", "ReproducesAsDocumented", "FixByItsRemedy", "ReproducesAtARate",
                                 "FixWithoutNeedOfItsRemedy", "FixIsSkipped", "FixIsNotApplicable",
@@ -398,7 +413,7 @@ TEST_F(Program, ContinueMakesResumesOrSaysComplete) {
   const Said made = recapture(line);
   EXPECT_EQ(made.code, 5) << made.out;
   const Said complete = recapture(line);
-  EXPECT_EQ(complete.code, 0) << "whatever the verdicts";
+  EXPECT_EQ(complete.code, 5) << "as the run itself";
   EXPECT_THAT(complete.out, HasSubstr("r.jsonl is complete"));
   // The same cut short: without its end, and without the last test's lines.
   std::ifstream file(record());
@@ -561,6 +576,40 @@ TEST_F(Stopped, ByCtrlCItSaysSoAndCanGoOn) {
   EXPECT_EQ(recapture("show " + record()).code, 6);
 }
 
+TEST_F(Stopped, ByCtrlCItIsInterruptedThoughNobodyReadsWhatItPrints) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const std::string filler(static_cast<size_t>(fcntl(ends[1], F_SETPIPE_SZ, 4096)) - 10, 'x');
+  ASSERT_EQ(write(ends[1], filler.data(), filler.size()), static_cast<ssize_t>(filler.size()));
+  const std::string words = folder + "/words";
+  const pid_t runner = fork();
+  if (runner == 0) {
+    dup2(ends[1], 1);
+    dup2(open(words.c_str(), O_WRONLY | O_CREAT, 0600), 2);
+    const std::string program = folder + "/build/recapture", where = record();
+    execl(program.c_str(), "recapture", "run", "--record", where.c_str(), "liar.ControlHolds", nullptr);
+    _exit(126);
+  }
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  for (int i = 0; i < 30000 && text_of(record()).find("{\"test\"") == std::string::npos; ++i) usleep(1000);
+  // It prints the test's verdict now, or is about to.
+  int status = 0;
+  pid_t ended = 0;
+  for (int i = 0; i < 100 && ended == 0; ++i) {
+    kill(runner, SIGINT);
+    usleep(100 * 1000);
+    ended = waitpid(runner, &status, WNOHANG);
+  }
+  for (const int end : ends) close(end);
+  ASSERT_EQ(ended, runner) << "it waits for a reader";
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_EQ(text_of(words), "recapture: interrupted; --resume " + record() + " runs the rest\n");
+}
+
 TEST_F(Stopped, ByKillItLosesTheTestInFlightOnly) {
   const int status = stop_with(SIGKILL);
   ASSERT_TRUE(WIFSIGNALED(status));
@@ -595,6 +644,30 @@ TEST_F(Program, ShardsMakeUpTheWholeAndMerge) {
   EXPECT_EQ(merged.code, 0) << merged.out;
   EXPECT_EQ(read_record(record()).tests.size(), 2U);
   EXPECT_EQ(recapture("show " + record()).code, 0);
+}
+
+// One on each GPU of a host.
+TEST_F(Program, ShardsOfSeveralGpusMergeAndWhatElseDiffersIsNamed) {
+  fs::copy(folder + "/build/2.15.0/cases/lies/liar", folder + "/build/2.15.0/cases/lies/second");
+  canary({R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})"});
+  const auto shard = [&](const std::string& number, const std::string& name, const std::string& more) {
+    const std::string path = folder + "/" + name + ".jsonl";
+    recapture("run liar.ControlHolds second.ControlHolds --shard " + number + "/2 --record " + path + " " + more);
+    return " " + path;
+  };
+  const std::string first = shard("1", "1", "--gpu 0"), second = shard("2", "2", "--gpu 1");
+  const std::string other = shard("2", "other", "--gpu 1 --env A=1");
+  const Said merged = recapture("merge " + record() + first + second);
+  EXPECT_EQ(merged.code, 0) << merged.out;
+  const Json environment = read_record(record()).environment;
+  EXPECT_FALSE(environment.at("variables").contains("CUDA_VISIBLE_DEVICES"));
+  EXPECT_EQ(environment.at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
+  const Said again = recapture("merge " + record() + first + second);
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.out, HasSubstr("is there already; merge makes a new record, so name another"));
+  const Said refused = recapture("merge " + folder + "/m.jsonl" + first + other);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.out, HasSubstr("1.jsonl: it differs in --env A; only shards of one run can be merged"));
 }
 
 TEST_F(Program, ListNamesEveryTestAndItsKind) {
