@@ -36,21 +36,18 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
 }
 
 // Whether a remedy whose failure is gone in a release may be deleted there. That a call no longer fails does not mean
-// that it does its work: emptying the cache in a capture raised, and then did nothing. So a run without the remedy has
-// to say it: the release's own, or the next newer one's. An older one may be from before the failure went.
+// that it does its work: emptying the cache in a capture raised, and then did nothing. So runs without the remedy have
+// to say it, those of that release alone. Where a newer one still needs it, keeping it is the safe advice.
 Advice advice_on(const std::string& fix, const std::string& release, const Background& background) {
   const auto known = background.without_remedy.find(fix);
-  if (known == background.without_remedy.end() || !is_version(release)) return Advice::Try;
-  const WithoutRemedy *newer = nullptr, *past = nullptr;
+  Advice advice = Advice::Try;
+  if (known == background.without_remedy.end() || !is_version(release)) return advice;
   for (const WithoutRemedy& run : known->second) {
-    if (!older(run.release, release)) {
-      if (newer == nullptr || older(run.release, newer->release)) newer = &run;
-    } else if (past == nullptr || older(past->release, run.release)) {
-      past = &run;
-    }
+    if (older(run.release, release)) continue;
+    if (run.failed) return Advice::Keep;
+    if (!older(release, run.release)) advice = Advice::Delete;
   }
-  if (newer != nullptr) return newer->failed ? Advice::Keep : Advice::Delete;
-  return past->failed ? Advice::Try : Advice::Delete;
+  return advice;
 }
 
 std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Background& background) {
@@ -191,7 +188,7 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
-      // What has been so ever since may have come with another release than is told. What ended then, ended.
+      // A range without an end may begin with another release than is told. One that ends elsewhere has another cause.
       if (!came && e.where.release.rfind('>', 0) != 0) continue;
       if (found != nullptr && !now) continue;
       found = &change;

@@ -211,10 +211,11 @@ TEST(Compare, ARemedyMayBeDeletedWhereARunWithoutItSaysSo) {
   EXPECT_EQ(advice({}), Advice::Try);
   EXPECT_EQ(advice({{"2.15.0", false}}), Advice::Delete);
   EXPECT_EQ(advice({{"2.15.0", true}}), Advice::Keep);
-  EXPECT_EQ(advice({{"2.16.0", true}, {"2.15.0", false}, {"2.6.0", true}}), Advice::Delete) << "its own counts";
-  EXPECT_EQ(advice({{"2.17.0", true}, {"2.16.0", false}}), Advice::Delete) << "then the next";
-  EXPECT_EQ(advice({{"2.6.0", true}}), Advice::Try) << "from when the failure was there";
-  EXPECT_EQ(advice({{"2.10.0", false}, {"2.6.0", true}}), Advice::Delete);
+  EXPECT_EQ(advice({{"2.15.0", false}, {"2.6.0", true}}), Advice::Delete) << "the failure was still there";
+  EXPECT_EQ(advice({{"2.15.0", false}, {"2.15.0", true}}), Advice::Keep) << "one that needs it is enough";
+  EXPECT_EQ(advice({{"2.15.0", false}, {"2.16.0", true}}), Advice::Keep);
+  EXPECT_EQ(advice({{"2.16.0", false}}), Advice::Try) << "another release says nothing of this one";
+  EXPECT_EQ(advice({{"2.10.0", false}}), Advice::Try);
   Background with = background();
   with.learn_from(FakeRun().passed("FixIt").judged().record);
   EXPECT_TRUE(with.without_remedy.empty()) << "a run with its remedies says nothing of them";

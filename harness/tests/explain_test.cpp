@@ -386,12 +386,17 @@ TEST(Explain, NoCaptureModeHelpsAgainstADestroyedCublasHandle) {
   }
 }
 
+Row fix_that_holds() {
+  Row row;
+  row.test = "item_in_capture.FixReadAfterReplay";
+  row.case_id = "item_in_capture";
+  row.kind = Kind::Fix;
+  row.result = Result::Holds;
+  return row;
+}
+
 TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
-  Row fix;
-  fix.test = "item_in_capture.FixReadAfterReplay";
-  fix.case_id = "item_in_capture";
-  fix.kind = Kind::Fix;
-  fix.result = Result::Holds;
+  const Row fix = fix_that_holds();
   const std::string text = "loss.item()\nCUDA error: operation not permitted when stream is capturing";
   const Explanation explanation = explained(text, {fix});
   ASSERT_THAT(explanation.remedies, SizeIs(2));
@@ -405,11 +410,7 @@ TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
 }
 
 TEST(Explain, ItSaysWhereNoRecordHasTheRemedies) {
-  Row fix;
-  fix.test = "item_in_capture.FixReadAfterReplay";
-  fix.case_id = "item_in_capture";
-  fix.kind = Kind::Fix;
-  fix.result = Result::Holds;
+  const Row fix = fix_that_holds();
   const std::string text = "loss.item()\n" + kRefused, note = "no record of 2.8.0 has these remedies";
   EXPECT_THAT(in_words(explained(text), "2.8.0"), HasSubstr("  " + note + "\n  try: Call item()"));
   EXPECT_THAT(in_words(explained(text, {fix}), "2.8.0"), Not(HasSubstr(note)));
