@@ -173,14 +173,31 @@ char side_of_records(const Expectation& e, const std::string& release) {
   return side;
 }
 
-}  // namespace
-
-std::string widened(const std::string& range, const std::string& version) {
+// ">=2.8, <2.11" in its two bounds.
+Lines bounds_in(const std::string& range) {
   Lines parts;
   for (size_t at = 0; at < range.size();) {
     const size_t end = std::min(range.find(", ", at), range.size());
-    const std::string part = range.substr(at, end - at);
+    parts.push_back(range.substr(at, end - at));
     at = end + 2;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string narrowed(const std::string& range, char side, const std::string& version) {
+  Lines parts = bounds_in(range);
+  // The range held the version, so that each bound of this side is looser than the new one.
+  parts.erase(std::remove_if(parts.begin(), parts.end(), [side](const std::string& part) { return part[0] == side; }),
+              parts.end());
+  parts.insert(side == '>' ? parts.begin() : parts.end(), fmt::format("{}{}", side, version));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string widened(const std::string& range, const std::string& version) {
+  Lines parts;
+  for (const std::string& part : bounds_in(range)) {
     if (satisfies(version, part)) {
       parts.push_back(part);
     } else if (part.front() == '=') {
@@ -245,7 +262,7 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
         continue;
       }
       Where where = wrong->where;
-      where.release += fmt::format("{}{}{}", where.release.empty() ? "" : ", ", side, release);
+      where.release = narrowed(where.release, side, release);
       edited.set_where(wrong->place, where);
       ++proposal.narrowed;
       if (row.result == Result::Reproduced || row.result == Result::Holds) continue;  // As the document has it.

@@ -27,6 +27,9 @@ struct Proposal {
 Proposal propose(const Record& record, const std::vector<Row>& rows, const std::vector<Change>& changes,
                  const std::string& text, const std::string& name);
 
+// The range on one side of a version that it holds: ">=2.13, <2.15" before ('<') 2.14.1 is ">=2.13, <2.14.1".
+std::string narrowed(const std::string& range, char side, const std::string& version);
+
 // A range that holds the version as well: ">=2.13" and 2.12.1 are ">=2.12.1".
 std::string widened(const std::string& range, const std::string& version);
 

@@ -45,6 +45,9 @@ std::string seen_words(Kind kind, const TestRecord& test) {
   for (const char* reason : {"stub", "lacks"}) {
     if (test.has(reason)) return test.text(reason);
   }
+  if (const std::string module = test.lacks_module(); !module.empty()) {
+    return fmt::format("needs the Python module {}", module);
+  }
   if (std::string words = contradiction(kind, test); !words.empty()) return words;
   if (said(kind, test) == "mixed")
     return "it saw what is documented, and an assertion failed: " + first_assertion(test);
@@ -235,7 +238,9 @@ enum class Ground { Firm, None, Broken };
 Ground ground_of(const Row& control) {
   if (!control.ran) return Ground::None;
   if (control.verdict == Verdict::Unavailable || control.verdict == Verdict::NotApplicable) return Ground::None;
-  return tone_of(control.verdict) == Tone::Green ? Ground::Firm : Ground::Broken;
+  // One that holds against what is expected of it says as much as one that always did.
+  const bool holds = tone_of(control.verdict) == Tone::Green || control.verdict == Verdict::NewlyFixed;
+  return holds ? Ground::Firm : Ground::Broken;
 }
 
 // Where no control of a case holds, or one of them does not, its other tests mean nothing.

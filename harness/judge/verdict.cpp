@@ -189,8 +189,8 @@ std::string contradiction(Kind kind, const TestRecord& test) {
 }
 
 std::string said(Kind kind, const TestRecord& test) {
-  // A stub was called, or what the CUDA runtime does not have: nothing else shows anything.
-  if (test.has("stub") || test.has("lacks")) return "left out";
+  // A stub was called, or what the CUDA runtime or Python does not have: nothing else shows anything.
+  if (test.has("stub") || test.has("lacks") || !test.lacks_module().empty()) return "left out";
   if (!contradiction(kind, test).empty()) return "contradictory";
   if (test.has(key::inapplicable)) return "inapplicable";
   if (test.has(key::skipped)) return "skipped";

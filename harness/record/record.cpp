@@ -228,6 +228,15 @@ Json CaseInfo::to_json() const {
               {"fixes", fixes},       {"stopping", stopping},     {"tests", tests}};
 }
 
+std::string TestRecord::lacks_module() const {
+  constexpr std::string_view kBefore = "No module named '";
+  const std::string message = text("message");
+  if (text("ended") != "failed" || text("exception") != "ModuleNotFoundError") return "";
+  if (message.rfind(kBefore, 0) != 0) return "";
+  const std::string module = message.substr(kBefore.size(), message.find_first_of(".'", kBefore.size()) - kBefore.size());
+  return module == "torch" ? "" : module;
+}
+
 double TestRecord::seconds() const {
   if (!has("volatile")) return 0;
   const Json& changing = line.at("volatile");

@@ -100,6 +100,9 @@ struct TestRecord {
   bool has(const char* key) const { return line.contains(key); }
   // It was skipped as "no GPU: out of memory", or "no GPU": what the driver told it, whatever the machine has.
   bool found_no_gpu() const { return text("skipped").rfind("no GPU", 0) == 0; }
+  // The Python module for want of which it failed, such as "numpy", which no LibTorch brings along; else "". One of
+  // torch's own is another matter: that is the release's.
+  std::string lacks_module() const;
 };
 
 struct Record {

@@ -118,6 +118,26 @@ TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
   }
 }
 
+TEST(LeftOut, IsAModuleOfPythonsThatNoReleaseBringsAlong) {
+  const auto row_of = [](Json facts) {
+    Json all{{"test", "c.ControlX"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}};
+    all.update({{"exception", "ModuleNotFoundError"}, {"assertions", {"c.cpp:1: Expected equality"}}});
+    all.update(facts);
+    Record record;
+    record.environment = {{"release", "2.2.2"}};
+    record.cases["c"] = CaseInfo{};
+    record.add({all});
+    return judge_record(record, {}).front();
+  };
+  const Row numpy = row_of({{"message", "No module named 'numpy'"}});
+  EXPECT_EQ(numpy.verdict, Verdict::Unavailable);
+  EXPECT_EQ(numpy.seen, "needs the Python module numpy");
+  EXPECT_EQ(row_of({{"message", "No module named 'numpy.core'"}}).verdict, Verdict::Unavailable);
+  EXPECT_EQ(row_of({{"message", "No module named 'torch.new'"}}).verdict, Verdict::ControlFails) << "the release's own";
+  EXPECT_EQ(row_of({{"message", "in the user's words"}}).verdict, Verdict::ControlFails);
+  EXPECT_EQ(row_of({{"message", "No module named 'numpy'"}, {"exception", "E"}}).verdict, Verdict::ControlFails);
+}
+
 // What stubs print is written by ci/pack and read here.
 TEST(LeftOut, IsSaidInTheSameWordsByThePack) {
   std::ifstream file(RECAPTURE_ROOT "/ci/pack");
@@ -178,6 +198,23 @@ Verdict verdict_by(const std::string& result, const std::string& seen, const Tes
   record.add(test);
   if (!again.empty()) record.confirmations[test.id()] = again;
   return judge_record(record, rules).front().verdict;
+}
+
+TEST(Judge, AControlThatHoldsAgainstItsExpectationIsFirmGround) {
+  Expectation e;
+  e.test = "c.Control";
+  e.result = "broken";
+  e.records = {"2.1.2/g.jsonl"};
+  Rules rules;
+  rules.expectations = {e};
+  Record record;
+  record.environment = {{"release", "2.2.2"}};
+  record.cases["c"] = CaseInfo{};
+  record.add(line({{"test", "c.Control"}, {"ended", "passed"}}));
+  record.add(showed("900"));
+  const std::vector<Row> rows = judge_record(record, rules);
+  EXPECT_EQ(rows.front().verdict, Verdict::NewlyFixed);
+  EXPECT_EQ(rows.back().verdict, Verdict::AsDocumented);
 }
 
 TEST(Judge, WhatAnExpectationLeavesOpenMayDifferWhenItIsRepeated) {
