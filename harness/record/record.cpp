@@ -233,7 +233,8 @@ std::string TestRecord::lacks_module() const {
   const std::string message = text("message");
   if (text("ended") != "failed" || text("exception") != "ModuleNotFoundError") return "";
   if (message.rfind(kBefore, 0) != 0) return "";
-  const std::string module = message.substr(kBefore.size(), message.find_first_of(".'", kBefore.size()) - kBefore.size());
+  const std::string module =
+      message.substr(kBefore.size(), message.find_first_of(".'", kBefore.size()) - kBefore.size());
   return module == "torch" ? "" : module;
 }
 
