@@ -426,6 +426,11 @@ Results::Results(const Side& side) : side_(side) {
       }
     }
   }
+  for (auto& [test, seen] : ran_) {  // The runs of several machines follow each other.
+    std::stable_sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) {
+      return started(a.run->record.environment) > started(b.run->record.environment);
+    });
+  }
 }
 
 const std::vector<Seen>& Results::of(const std::string& test) const {

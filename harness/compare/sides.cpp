@@ -53,6 +53,17 @@ bool have_same_libraries(const Json& one, const Json& other) {
   });
 }
 
+// The run with the rows of those cases alone that need no GPU.
+Judged of_host_cases(Judged run) {
+  run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(),
+                                [&](const Row& row) {
+                                  const auto its = run.record.cases.find(row.case_id);
+                                  return its == run.record.cases.end() || its->second.needs.gpus > 0;
+                                }),
+                 run.rows.end());
+  return run;
+}
+
 bool is_broken(const Json& environment) {
   return break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
 }
@@ -89,7 +100,7 @@ class Finder {
   BothSides sides(const std::string& from, const std::string& to) {
     Runs one{from, is_counted(from), {}}, other{to, is_counted(to), {}};
     for (Runs* runs : {&one, &other}) {
-      if (!runs->counted) runs->heads = named(runs->word);
+      if (!runs->counted) runs->heads = fitting(named(runs->word), runs->word);
     }
     // What "good" is depends on the other side.
     for (const bool good : {false, true}) {
@@ -156,14 +167,14 @@ class Finder {
     for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + meant_release(word, folders())}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
-        if (auto heads = heads_below(path); !heads.empty()) return fitting(std::move(heads), word);
+        if (auto heads = heads_below(path); !heads.empty()) return heads;
         if (empty.empty()) empty = path;  // A build of that release has its name too.
       } else if (fs::exists(path, error)) {
-        return fitting({{path, unbroken(path)}}, word);
+        return {{path, unbroken(path)}};
       }
     }
     if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
-    if (is_version(word)) return fitting(of_release(word), word);
+    if (is_version(word)) return of_release(word);
     if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Says why.
     throw Stop(Exit::Usage, "'" + visible(word) + "' is no release, record, folder, latest, latest~1 or good");
   }
@@ -262,6 +273,7 @@ class Finder {
       const std::string key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return std::get<2>(each) == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
+      if (text_at(head.environment, "gpu").empty()) continue;  // add_runs_without_gpu() takes what they say.
       const std::string note =
           "both sides also ran on " + machine_words(head.environment) + "; --gpu or --driver chooses";
       if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
@@ -313,7 +325,21 @@ class Finder {
       notes_.push_back(visible(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
     for (const Head& head : runs.heads)
       side.runs.push_back(judged_by_its_own_code(read_record(head.path), background_));
+    if (!runs.counted) add_runs_without_gpu(runs, side);
     return side;
+  }
+
+  // What needs no GPU is the same on a machine with one, and need not have run there.
+  void add_runs_without_gpu(const Runs& runs, Side& side) const {
+    const Json& machine = runs.heads.front().environment;
+    if (text_at(machine, "gpu").empty() || chose_any(machine)) return;
+    for (const Head& head : named(runs.word)) {
+      const Json& its = head.environment;
+      const bool is_same =
+          text_at(its, "release") == text_at(machine, "release") && given_variables(its) == given_variables(machine);
+      if (!text_at(its, "gpu").empty() || chose_any(its) || !is_same) continue;
+      side.runs.push_back(of_host_cases(judged_by_its_own_code(read_record(head.path), background_)));
+    }
   }
 
   MachineChoice choice_;
@@ -391,6 +417,17 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
       side = here.other_runtimes.insert(here.other_runtimes.end(), {release, {}});
     }
     side->runs.push_back(judged_by_its_own_code(std::move(record), background));
+  }
+  for (auto& [key, machine] : machines) {
+    const auto host = machines.find("||" + given_variables(machine.environment));
+    if (host == machines.end() || text_at(machine.environment, "gpu").empty() || chose_any(machine.environment))
+      continue;
+    for (Side& side : machine.releases) {
+      for (const Side& its : host->second.releases) {
+        if (its.name != side.name) continue;
+        for (const Judged& run : its.runs) side.runs.push_back(of_host_cases(run));
+      }
+    }
   }
   std::vector<MachineSides> all;
   for (auto& [key, machine] : machines) {  // That of runs without a GPU is the last.

@@ -50,6 +50,40 @@ std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>
   return now;
 }
 
+// Whose runs say the same of a case that needs no GPU, or "" for one that put another library in a release's place.
+std::string without_gpu(const Record& record) {
+  for (const Replaceable& library : kReplaceable) {
+    if (was_chosen(record.environment, library)) return "";
+  }
+  return record.where("release") + "|" + record.where("break") + "|" + given_variables(record.environment);
+}
+
+bool says_something(const Row& row) {
+  return row.ran && row.result != Result::Unavailable && row.verdict != Verdict::Stale;
+}
+
+// What needs no GPU is the same on a machine with one: a run without one stands in for what did not run there, could
+// not, or is stale.
+void drop_what_runs_without_gpu(std::vector<Judged>& records) {
+  std::map<std::string, std::set<std::string>> known;
+  for (const Judged& judged : records) {
+    if (!judged.record.where("gpu").empty()) continue;
+    std::set<std::string>& here = known[without_gpu(judged.record)];
+    for (const Row& row : judged.rows) {
+      if (says_something(row) && judged.record.cases.at(row.case_id).needs.gpus == 0) here.insert(row.test);
+    }
+  }
+  known.erase("");
+  for (Judged& judged : records) {
+    const auto here = known.find(without_gpu(judged.record));
+    if (judged.record.where("gpu").empty() || here == known.end()) continue;
+    const auto stands_elsewhere = [&](const Row& row) {
+      return !says_something(row) && here->second.count(row.test) != 0;
+    };
+    judged.rows.erase(std::remove_if(judged.rows.begin(), judged.rows.end(), stands_elsewhere), judged.rows.end());
+  }
+}
+
 }  // namespace
 
 Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {
@@ -66,6 +100,7 @@ Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(
                rows.end());
     records_.push_back({std::move(record), std::move(rows)});
   }
+  drop_what_runs_without_gpu(records_);
   for (const Judged& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
     const std::string& machine = machine_of(judged.record);

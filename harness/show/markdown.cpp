@@ -142,8 +142,13 @@ std::string column_of(const OnMachine& machine) {
   return escaped(name);
 }
 
-std::string cell_of(const Board& board, const std::string& case_id, const OnMachine& machine) {
+// `host` is the release on a machine without a GPU, if it ran there: it knows of the cases that need none.
+std::string cell_of(const Board& board, const std::string& case_id, const OnMachine& machine, const OnMachine* host) {
   const std::vector<Row>& rows = board.newest(case_id, machine.machine);
+  if (rows.empty() && host != nullptr && board.cases().at(case_id).needs.gpus == 0) {
+    const std::vector<Row>& its = board.newest(case_id, host->machine);
+    if (!its.empty()) return cell_of(its);
+  }
   std::string cell = rows.empty() ? why_none(case_id, machine) : cell_of(rows);
   if (!rows.empty() && doubt_of(rows).empty()) cell += without_result(case_id, machine);
   return cell;
@@ -151,7 +156,13 @@ std::string cell_of(const Board& board, const std::string& case_id, const OnMach
 
 // A case that could not run on any of the machines, or was in no run of them, is counted below the table.
 std::string table_of(const Board& board, const std::vector<CaseInfo>& cases, const std::string& gpu,
-                     const std::vector<OnMachine>& machines) {
+                     const std::vector<OnMachine>& machines, const std::vector<OnMachine>& hosts) {
+  const auto host_of = [&](const OnMachine& machine) {
+    const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const OnMachine& host) {
+      return host.newest->record.where("release") == machine.newest->record.where("release");
+    });
+    return found == hosts.end() ? nullptr : &*found;
+  };
   std::string text = fmt::format("## {}\n\n| case | what happens |", gpu == kNone ? "Without a GPU" : escaped(gpu)),
               rule = "\n| --- | --- |";
   for (const OnMachine& machine : machines) {
@@ -163,7 +174,7 @@ std::string table_of(const Board& board, const std::vector<CaseInfo>& cases, con
   for (const CaseInfo& info : cases) {
     std::vector<std::string> cells;
     cells.reserve(machines.size());
-    for (const OnMachine& machine : machines) cells.push_back(cell_of(board, info.id, machine));
+    for (const OnMachine& machine : machines) cells.push_back(cell_of(board, info.id, machine, host_of(machine)));
     const auto says_nothing = [](const std::string& cell) { return cell == kNotPart || cell == kNoGpu; };
     if (std::all_of(cells.begin(), cells.end(), says_nothing)) {
       ++left_out;
@@ -208,7 +219,7 @@ std::string as_markdown(const Board& board) {
     return by_gpu.at(a).size() > by_gpu.at(b).size();
   });
   std::string text(kHead);
-  for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu));
+  for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu), by_gpu[std::string(kNone)]);
   return text.append(kLegend);
 }
 

@@ -28,7 +28,7 @@ const std::string kOk = "ok > active > ok", kRaised = "900 > invalidated > 901";
 struct FakeRun {
   std::string release = "2.6.0", gpu = "G", driver = "1", runtime = "12.4", started = "2026-01-01T00:00:00Z",
               hash = "h";
-  std::string effect = "raises", end = "complete", broken = "nothing", id = {};
+  std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu";
   int format = 2;
   std::vector<Json> tests = {{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}};
 
@@ -70,15 +70,16 @@ struct FakeRun {
     Json plan = Json::array(), names = Json::array();
     for (const Json& test : tests) plan.push_back(test.at("test"));
     for (const Json& test : tests) names.push_back(name_of(test.at("test")));
-    std::vector<Json> all = {fake_environment({{"recapture", format},
-                                               {"release", release},
-                                               {"gpu", gpu},
-                                               {"driver", driver},
-                                               {"cuda_runtime", runtime},
-                                               {"break", broken},
-                                               {"volatile", {{"started", started}, {"run", id}}}}),
-                             {{"plan", plan}},
-                             fake_case(names, {{"hash", hash}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}})};
+    std::vector<Json> all = {
+        fake_environment({{"recapture", format},
+                          {"release", release},
+                          {"gpu", gpu},
+                          {"driver", driver},
+                          {"cuda_runtime", runtime},
+                          {"break", broken},
+                          {"volatile", {{"started", started}, {"run", id}}}}),
+        {{"plan", plan}},
+        fake_case(names, {{"hash", hash}, {"needs", needs}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}})};
     all.insert(all.end(), tests.begin(), tests.end());
     if (!end.empty()) all.push_back({{"end", end}});
     return all;
@@ -694,6 +695,26 @@ TEST_F(Sides, AreOfOneMachine) {
   host.release = "2.15.0";
   host.write(reports + "/2.15.0/host.jsonl");
   EXPECT_THAT(compare("2.6.0 2.15.0 --gpu none").out, StartsWith("2.6.0 -> 2.15.0, no GPU\n"));
+}
+
+TEST_F(Sides, TakeWhatNeedsNoGpuFromRunsWithoutOne) {
+  FakeRun before, now;
+  before.gpu = before.driver = now.gpu = now.driver = "";
+  now.release = "2.15.0";
+  before.saw(kOk, "ReproducesTwo").write(reports + "/2.6.0/host.jsonl");
+  now.saw("D", "ReproducesTwo").write(reports + "/2.15.0/host.jsonl");
+  EXPECT_THAT(compare("2.6 2.15").out, Not(HasSubstr("ReproducesTwo"))) << "it needs a GPU, and ran without one";
+  before.needs = now.needs = "python";
+  before.write(reports + "/2.6.0/host.jsonl");
+  now.write(reports + "/2.15.0/host.jsonl");
+  for (const char* machine : {"", " --gpu g"}) {
+    const Said said = compare(std::string("2.6 2.15") + machine);
+    EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0, G, driver 1\n"));
+    EXPECT_THAT(said.out, HasSubstr("ReproducesTwo"));
+    EXPECT_THAT(said.out, Not(HasSubstr("no GPU")));
+  }
+  EXPECT_THAT(compare(reports + "/2.6.0/g.jsonl 2.15").out, HasSubstr("1: not part of any run of 2.6.0"))
+      << "one run alone";
 }
 
 TEST_F(Sides, OfSeveralRuntimesTakeOneAndSayWhich) {

@@ -264,6 +264,31 @@ TEST(Show, MarkdownHasATableForEachGpuAndLeavesOutWhatCannotRunThere) {
   EXPECT_THAT(table, HasSubstr(": 1 of 1 cases.\n"));
 }
 
+TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
+  Record with = two_tests(), without = two_tests();
+  with.cases["c"].hash = "old";
+  without.cases["c"].needs = {};
+  without.environment["gpu"] = "";
+  without.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  Rules rules;
+  rules.tree["c"] = {"f", "", "h"};
+  const auto stale_in = [&](const std::vector<Record>& records) {
+    const auto verdicts = Board(records, rules).verdicts();
+    return std::count(verdicts.begin(), verdicts.end(), Verdict::Stale);
+  };
+  EXPECT_EQ(stale_in({with}), 2);
+  EXPECT_EQ(stale_in({with, without}), 0);
+  const std::string line = "| A title | reproduced; 1 of 1 fixes hold |\n";
+  const std::string table = as_markdown(Board({with, without}, rules));
+  EXPECT_LT(table.find("## G\n"), table.find(line));
+  EXPECT_NE(table.find(line), table.rfind(line)) << "in both tables";
+  without.cases["c"].needs = {.gpus = 1};
+  EXPECT_EQ(stale_in({with, without}), 2) << "it needs a GPU";
+  without.cases["c"].needs = {};
+  without.environment["release"] = "2.14.1";
+  EXPECT_EQ(stale_in({with, without}), 2) << "another release";
+}
+
 TEST(Show, MarkdownSaysWhyACellHasNoResult) {
   Record unavailable = two_tests(), cut_short, without;
   const std::string reason = "no package: /home/me/package is missing";
