@@ -62,10 +62,12 @@ std::string why_lacking(const Seen& seen) {
   return cut(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
 }
 
-// What a test says that it saw, without what another build or compiler changes: versions of calls, lines of sources.
+// What a test says that it saw, without what another build or compiler changes: versions of calls, lines of sources,
+// and the folder that PyTorch was built in ("../c10/", "/pytorch/c10/").
 std::string without_places(const std::string& text) {
   static const std::regex kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re");
-  return std::regex_replace(without_versions(text), kLine, "$1");
+  static const std::regex kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/(?=(?:aten|c10|caffe2)/))re");
+  return std::regex_replace(std::regex_replace(without_versions(text), kLine, "$1"), kFolder, "");
 }
 
 // A text cut so that it shows where it begins to differ from another one.

@@ -376,7 +376,11 @@ class Page {
     for (MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
         for (Side& side : *sides) {
-          for (Judged& run : side.runs) kinds[kind_of_machine(run.record.environment)].push_back(&run);
+          for (Judged& run : side.runs) {
+            // A machine without a GPU has its runs itself; what others take of them is a copy.
+            if (run.record.where("gpu") != text_at(machine.environment, "gpu")) continue;
+            kinds[kind_of_machine(run.record.environment)].push_back(&run);
+          }
         }
       }
     }

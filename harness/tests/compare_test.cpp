@@ -274,6 +274,19 @@ TEST(Compare, TheLineOfASourceIsNoneOfAnError) {
   EXPECT_THAT(another.sentence, AllOf(HasSubstr("x one"), HasSubstr("x two"))) << "cut where they differ";
 }
 
+TEST(Compare, TheFolderThatPyTorchWasBuiltInIsNoneOfAnError) {
+  const auto consequence = [](const std::string& before, const std::string& now) {
+    const auto said = [](const std::string& path) {
+      return FakeRun().saw("RuntimeError: none left INTERNAL ASSERT FAILED at \"" + path + "\":12, please report > ok");
+    };
+    return test_of(compared({said(before)}, {said(now)})).consequence;
+  };
+  EXPECT_EQ(consequence("../c10/cuda/Allocator.cpp", "/pytorch/c10/cuda/Allocator.cpp"), Consequence::Same);
+  EXPECT_EQ(consequence("../../aten/src/A.cpp", "/opt/build-1/aten/src/A.cpp"), Consequence::Same);
+  EXPECT_EQ(consequence("../c10/cuda/Allocator.cpp", "/pytorch/c10/core/Allocator.cpp"), Consequence::ErrorChanged);
+  EXPECT_EQ(consequence("../c10/A.cpp", "/home/c11/A.cpp"), Consequence::ErrorChanged);
+}
+
 TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
   const auto numbers = [](const char* since, const char* range) {
     Background with = background();
