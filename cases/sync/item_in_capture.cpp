@@ -2,8 +2,9 @@
 //
 // item() copies one element to the host and waits for it with cudaStreamSynchronize. A stream that captures executes
 // nothing, so there is nothing to wait for: CUDA refuses the wait (900) and invalidates the capture, so that ending it
-// returns 901. The first item() of a process also allocates the pinned element that it copies into, and up to 2.10
-// that allocation is refused first, with the same number: the warm-up leaves the wait as the only call that can fail.
+// returns 901. From 2.3 on the first item() of a process also allocates the pinned element that it copies into, and up
+// to 2.10 that allocation is refused first, with the same number: the warm-up leaves the wait as the only call that can
+// fail.
 //
 // Alone:  g++ cases/sync/item_in_capture.cpp $(ci/libtorch --flags) -o item_in_capture
 
