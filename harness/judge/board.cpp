@@ -63,7 +63,7 @@ bool says_something(const Row& row) {
 }
 
 // What needs no GPU is the same on a machine with one: a run without one stands in for what did not run there, could
-// not, or is stale.
+// not, or is stale; not for what is missing, which is for who runs it.
 void drop_what_runs_without_gpu(std::vector<Judged>& records) {
   std::map<std::string, std::set<std::string>> known;
   for (const Judged& judged : records) {
@@ -78,7 +78,7 @@ void drop_what_runs_without_gpu(std::vector<Judged>& records) {
     const auto here = known.find(without_gpu(judged.record));
     if (judged.record.where("gpu").empty() || here == known.end()) continue;
     const auto stands_elsewhere = [&](const Row& row) {
-      return !says_something(row) && here->second.count(row.test) != 0;
+      return !says_something(row) && row.verdict != Verdict::Missing && here->second.count(row.test) != 0;
     };
     judged.rows.erase(std::remove_if(judged.rows.begin(), judged.rows.end(), stands_elsewhere), judged.rows.end());
   }

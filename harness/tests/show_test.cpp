@@ -282,6 +282,12 @@ TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
   const std::string table = as_markdown(Board({with, without}, rules));
   EXPECT_LT(table.find("## G\n"), table.find(line));
   EXPECT_NE(table.find(line), table.rfind(line)) << "in both tables";
+  Record missing = with;
+  missing.cases["c"].hash = "h";
+  missing.tests.clear();
+  missing.add({{{"test", "c.Control"}, {"ending", "not started"}, {"code", 0}, {"skipped", kNotBuilt}}});
+  const auto verdicts = Board({missing, without}, rules).verdicts();
+  EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::Missing), 1) << "for who runs it";
   without.cases["c"].needs = {.gpus = 1};
   EXPECT_EQ(stale_in({with, without}), 2) << "it needs a GPU";
   without.cases["c"].needs = {};
