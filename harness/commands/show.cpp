@@ -29,7 +29,14 @@ namespace fs = std::filesystem;
 namespace {
 
 // A record is judged as the run that wrote it was.
-Rules rules_as_in_a_run(const Places& places, Wrong& wrong) {
+// `newest` are the newest records of reports/, where they have been read already.
+Rules rules_as_in_a_run(const Places& places, const std::vector<Record>* newest, Wrong& wrong) {
+  if (newest != nullptr) {
+    Rules rules = rules_of(places.root);
+    rules.demands.as_before = true;
+    rules.available = available_in(*newest);
+    return rules;
+  }
   Demands demands;
   demands.as_before = true;
   try {
@@ -202,9 +209,10 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
   Wrong wrong;
-  const Rules rules = rules_as_in_a_run(places, wrong);
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  const Board board(read_below(folder, false, wrong).records, rules);
+  std::vector<Record> records = read_below(folder, false, wrong).records;
+  const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
+  const Board board(std::move(records), rules);
   const auto all = latest(board);
   const bool has_race = std::any_of(cases.begin(), cases.end(),
                                     [](const CatalogueCase& one) { return one.nature == word(Nature::Race); });
@@ -265,7 +273,7 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
     const std::string where = everything ? "reports/" : asked.folder;
     throw Stop(Exit::NothingRan, "no records below " + where + "; name one, as `recapture run` prints its place");
   }
-  const Rules rules = rules_as_in_a_run(places, wrong);
+  const Rules rules = rules_as_in_a_run(places, everything && !options.all ? &read.records : nullptr, wrong);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
     for (const std::string& error :
          expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
