@@ -66,7 +66,7 @@ std::string why_lacking(const Seen& seen) {
 // and the folder that PyTorch was built in ("../c10/", "/pytorch/c10/").
 std::string without_places(const std::string& text) {
   static const std::regex kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re");
-  static const std::regex kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/(?=(?:aten|c10|caffe2)/))re");
+  static const std::regex kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/(?=(?:aten|c10|caffe2|torch)/))re");
   return std::regex_replace(std::regex_replace(without_versions(text), kLine, "$1"), kFolder, "");
 }
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -42,18 +43,14 @@ std::string version_in(const Json& environment, const Replaceable& library) {
   return is_told ? text_at(environment, library.key) : "its own";
 }
 
-bool chose_any(const Json& environment) {
-  return std::any_of(kReplaceable.begin(), kReplaceable.end(),
-                     [&](const Replaceable& library) { return was_chosen(environment, library); });
-}
-
 bool have_same_libraries(const Json& one, const Json& other) {
   return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
     return version_in(one, library) == version_in(other, library);
   });
 }
 
-// The run with the rows of those cases alone that need no GPU.
+// The run with the rows of those cases alone that need no GPU: they are the same on a machine with one, and need not
+// have run there.
 Judged of_host_cases(Judged run) {
   run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(),
                                 [&](const Row& row) {
@@ -98,9 +95,11 @@ class Finder {
       : choice_(std::move(choice)), folder_(std::move(records)), background_(background) {}
 
   BothSides sides(const std::string& from, const std::string& to) {
-    Runs one{from, is_counted(from), {}}, other{to, is_counted(to), {}};
+    Runs one{from, is_counted(from), {}, {}}, other{to, is_counted(to), {}, {}};
     for (Runs* runs : {&one, &other}) {
-      if (!runs->counted) runs->heads = fitting(named(runs->word), runs->word);
+      if (runs->counted) continue;
+      runs->found = named(runs->word);
+      runs->heads = fitting(runs->found, runs->word);
     }
     // What "good" is depends on the other side.
     for (const bool good : {false, true}) {
@@ -127,7 +126,8 @@ class Finder {
   struct Runs {
     std::string word;
     bool counted = false;
-    std::vector<Head> heads;  // The newest first.
+    std::vector<Head> found;  // What a release, a folder or a record stands for.
+    std::vector<Head> heads;  // Those that count, the newest first.
   };
 
   std::string choice_of(const Replaceable& library) const {
@@ -273,7 +273,7 @@ class Finder {
       const std::string key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return std::get<2>(each) == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
-      if (text_at(head.environment, "gpu").empty()) continue;  // add_runs_without_gpu() takes what they say.
+      if (text_at(head.environment, "gpu").empty()) continue;  // What they say is taken in: see side().
       const std::string note =
           "both sides also ran on " + machine_words(head.environment) + "; --gpu or --driver chooses";
       if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
@@ -325,21 +325,11 @@ class Finder {
       notes_.push_back(visible(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
     for (const Head& head : runs.heads)
       side.runs.push_back(judged_by_its_own_code(read_record(head.path), background_));
-    if (!runs.counted) add_runs_without_gpu(runs, side);
-    return side;
-  }
-
-  // What needs no GPU is the same on a machine with one, and need not have run there.
-  void add_runs_without_gpu(const Runs& runs, Side& side) const {
-    const Json& machine = runs.heads.front().environment;
-    if (text_at(machine, "gpu").empty() || chose_any(machine)) return;
-    for (const Head& head : named(runs.word)) {
-      const Json& its = head.environment;
-      const bool is_same =
-          text_at(its, "release") == text_at(machine, "release") && given_variables(its) == given_variables(machine);
-      if (!text_at(its, "gpu").empty() || chose_any(its) || !is_same) continue;
-      side.runs.push_back(of_host_cases(judged_by_its_own_code(read_record(head.path), background_)));
+    for (const Head& head : runs.found) {
+      if (stands_in(head.environment, runs.heads.front().environment))
+        side.runs.push_back(of_host_cases(judged_by_its_own_code(read_record(head.path), background_)));
     }
+    return side;
   }
 
   MachineChoice choice_;
@@ -399,8 +389,8 @@ bool chosen(const MachineChoice& choice, const Json& environment) {
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {
   // A release is what it comes with, where any run had that.
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
-    return std::tuple(!chose_any(a.environment), started(a.environment), a.path) >
-           std::tuple(!chose_any(b.environment), started(b.environment), b.path);
+    return std::tuple(chosen_in_words(a.environment).empty(), started(a.environment), a.path) >
+           std::tuple(chosen_in_words(b.environment).empty(), started(b.environment), b.path);
   });
   std::map<std::string, MachineSides> machines;  // By key.
   for (Record& record : records) {
@@ -418,15 +408,18 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
     }
     side->runs.push_back(judged_by_its_own_code(std::move(record), background));
   }
+  std::vector<Judged> hosts;
+  for (const auto& [key, machine] : machines) {
+    if (!text_at(machine.environment, "gpu").empty()) continue;
+    for (const Side& side : machine.releases) {
+      std::transform(side.runs.begin(), side.runs.end(), std::back_inserter(hosts), of_host_cases);
+    }
+  }
   for (auto& [key, machine] : machines) {
-    const auto host = machines.find("||" + given_variables(machine.environment));
-    if (host == machines.end() || text_at(machine.environment, "gpu").empty() || chose_any(machine.environment))
-      continue;
     for (Side& side : machine.releases) {
-      for (const Side& its : host->second.releases) {
-        if (its.name != side.name) continue;
-        for (const Judged& run : its.runs) side.runs.push_back(of_host_cases(run));
-      }
+      const Json own = side.runs.front().record.environment;
+      std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(side.runs),
+                   [&](const Judged& host) { return stands_in(host.record.environment, own); });
     }
   }
   std::vector<MachineSides> all;

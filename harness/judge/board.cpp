@@ -50,14 +50,6 @@ std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>
   return now;
 }
 
-// Whose runs say the same of a case that needs no GPU, or "" for one that put another library in a release's place.
-std::string without_gpu(const Record& record) {
-  for (const Replaceable& library : kReplaceable) {
-    if (was_chosen(record.environment, library)) return "";
-  }
-  return record.where("release") + "|" + record.where("break") + "|" + given_variables(record.environment);
-}
-
 bool says_something(const Row& row) {
   return row.ran && row.result != Result::Unavailable && row.verdict != Verdict::Stale;
 }
@@ -65,20 +57,18 @@ bool says_something(const Row& row) {
 // What needs no GPU is the same on a machine with one: a run without one stands in for what did not run there, could
 // not, or is stale; not for what is missing, which is for who runs it.
 void drop_what_runs_without_gpu(std::vector<Judged>& records) {
-  std::map<std::string, std::set<std::string>> known;
-  for (const Judged& judged : records) {
-    if (!judged.record.where("gpu").empty()) continue;
-    std::set<std::string>& here = known[without_gpu(judged.record)];
-    for (const Row& row : judged.rows) {
-      if (says_something(row) && judged.record.cases.at(row.case_id).needs.gpus == 0) here.insert(row.test);
-    }
-  }
-  known.erase("");
   for (Judged& judged : records) {
-    const auto here = known.find(without_gpu(judged.record));
-    if (judged.record.where("gpu").empty() || here == known.end()) continue;
+    std::set<std::string> known;
+    for (const Judged& host : records) {
+      if (host.record.broken() != judged.record.broken() ||
+          !stands_in(host.record.environment, judged.record.environment))
+        continue;
+      for (const Row& row : host.rows) {
+        if (says_something(row) && host.record.cases.at(row.case_id).needs.gpus == 0) known.insert(row.test);
+      }
+    }
     const auto stands_elsewhere = [&](const Row& row) {
-      return !says_something(row) && row.verdict != Verdict::Missing && here->second.count(row.test) != 0;
+      return !says_something(row) && row.verdict != Verdict::Missing && known.count(row.test) != 0;
     };
     judged.rows.erase(std::remove_if(judged.rows.begin(), judged.rows.end(), stands_elsewhere), judged.rows.end());
   }

@@ -391,6 +391,7 @@ class Page {
       for (size_t i = 0; i + 1 < runs.size(); ++i) {
         std::set<std::string> asked;
         for (const Row& row : runs[i]->rows) asked.insert(row.test);
+        if (asked.empty()) continue;         // It was cut before it had a plan.
         std::set<std::string> open = asked;  // Of which no run before has been found yet.
         size_t end = i + 1;
         for (; end < runs.size() && !open.empty(); ++end) {

@@ -396,6 +396,13 @@ std::string chosen_in_words(const Json& environment) {
   return visible(words);
 }
 
+bool stands_in(const Json& without_gpu, const Json& machine) {
+  return text_at(without_gpu, "gpu").empty() && !text_at(machine, "gpu").empty() &&
+         text_at(without_gpu, "release") == text_at(machine, "release") &&
+         given_variables(without_gpu) == given_variables(machine) && chosen_in_words(without_gpu).empty() &&
+         chosen_in_words(machine).empty();
+}
+
 std::string axis_of(const Json& environment) {
   std::string axis = given_variables(environment);
   for (const Replaceable& library : kReplaceable) {

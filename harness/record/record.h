@@ -160,6 +160,10 @@ std::string given_variables(const Json& environment);
 // These, and the NCCL that the run chose: "NCCL 2.30.7". A CUDA runtime is told of every run.
 std::string axis_of(const Json& environment);
 
+// Whether a run without a GPU says of the cases that need none what one on that machine would: of the same release with
+// its own libraries, and with the same variables. Both are environments.
+bool stands_in(const Json& without_gpu, const Json& machine);
+
 // Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
 // not, axis.
 std::string kind_of_machine(const Json& environment);

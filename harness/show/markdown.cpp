@@ -159,7 +159,7 @@ std::string table_of(const Board& board, const std::vector<CaseInfo>& cases, con
                      const std::vector<OnMachine>& machines, const std::vector<OnMachine>& hosts) {
   const auto host_of = [&](const OnMachine& machine) {
     const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const OnMachine& host) {
-      return host.newest->record.where("release") == machine.newest->record.where("release");
+      return stands_in(host.newest->record.environment, machine.newest->record.environment);
     });
     return found == hosts.end() ? nullptr : &*found;
   };
@@ -199,9 +199,7 @@ std::string as_markdown(const Board& board) {
                    [](const CaseInfo& a, const CaseInfo& b) { return a.family < b.family; });
   std::vector<OnMachine> machines = latest(board);
   const auto with_another_library = [](const OnMachine& machine) {
-    return std::any_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-      return was_chosen(machine.newest->record.environment, library);
-    });
+    return !chosen_in_words(machine.newest->record.environment).empty();
   };
   const bool is_of_others = std::all_of(machines.begin(), machines.end(), with_another_library);
   machines.erase(std::remove_if(machines.begin(), machines.end(),

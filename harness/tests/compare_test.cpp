@@ -282,6 +282,7 @@ TEST(Compare, TheFolderThatPyTorchWasBuiltInIsNoneOfAnError) {
     return test_of(compared({said(before)}, {said(now)})).consequence;
   };
   EXPECT_EQ(consequence("../c10/cuda/Allocator.cpp", "/pytorch/c10/cuda/Allocator.cpp"), Consequence::Same);
+  EXPECT_EQ(consequence("../torch/csrc/A.cpp", "/pytorch/torch/csrc/A.cpp"), Consequence::Same);
   EXPECT_EQ(consequence("../../aten/src/A.cpp", "/opt/build-1/aten/src/A.cpp"), Consequence::Same);
   EXPECT_EQ(consequence("../c10/cuda/Allocator.cpp", "/pytorch/c10/core/Allocator.cpp"), Consequence::ErrorChanged);
   EXPECT_EQ(consequence("../c10/A.cpp", "/home/c11/A.cpp"), Consequence::ErrorChanged);

@@ -182,11 +182,11 @@ TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Broken, nullptr, ""), Verdict::Inconclusive);
 }
 
-// By one expectation of its test, which is on record for this release.
-Verdict verdict_by(const std::string& result, const std::string& seen, const TestRecord& test,
-                   const std::vector<TestRecord>& again = {}) {
+// The first of the tests has one expectation, which is on record for their release, and was perhaps run again.
+std::vector<Row> rows_by(const std::string& result, const std::string& seen, const std::vector<TestRecord>& tests,
+                         const std::vector<TestRecord>& again = {}) {
   Expectation e;
-  e.test = test.id();
+  e.test = tests.front().id();
   e.result = result;
   e.seen = seen;
   e.records = {"2.12.1/g.jsonl"};
@@ -195,24 +195,19 @@ Verdict verdict_by(const std::string& result, const std::string& seen, const Tes
   Record record;
   record.environment = {{"release", "2.12.1"}};
   record.cases["c"] = CaseInfo{};
-  record.add(test);
-  if (!again.empty()) record.confirmations[test.id()] = again;
-  return judge_record(record, rules).front().verdict;
+  for (const TestRecord& test : tests) record.add(test);
+  if (!again.empty()) record.confirmations[tests.front().id()] = again;
+  return judge_record(record, rules);
+}
+
+Verdict verdict_by(const std::string& result, const std::string& seen, const TestRecord& test,
+                   const std::vector<TestRecord>& again = {}) {
+  return rows_by(result, seen, {test}, again).front().verdict;
 }
 
 TEST(Judge, AControlThatHoldsAgainstItsExpectationIsFirmGround) {
-  Expectation e;
-  e.test = "c.Control";
-  e.result = "broken";
-  e.records = {"2.1.2/g.jsonl"};
-  Rules rules;
-  rules.expectations = {e};
-  Record record;
-  record.environment = {{"release", "2.2.2"}};
-  record.cases["c"] = CaseInfo{};
-  record.add(line({{"test", "c.Control"}, {"ended", "passed"}}));
-  record.add(showed("900"));
-  const std::vector<Row> rows = judge_record(record, rules);
+  const TestRecord control = line({{"test", "c.Control"}, {"ended", "passed"}});
+  const std::vector<Row> rows = rows_by("broken", "", {control, showed("900")});
   EXPECT_EQ(rows.front().verdict, Verdict::NewlyFixed);
   EXPECT_EQ(rows.back().verdict, Verdict::AsDocumented);
 }

@@ -288,6 +288,15 @@ TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
   EXPECT_FALSE(runs.at(3).contains("changed")) << "another driver";
 }
 
+TEST_F(Page, ARunThatWasCutBeforeItsPlanHasChangedNothing) {
+  run("1", "2026-01-01", "D");
+  const std::string cut = contents(run("2", "2026-01-02", "D"));
+  std::ofstream(folder + "/2.jsonl") << cut.substr(0, cut.find('\n') + 1);
+  const Json data = this->data();
+  ASSERT_EQ(data.at("runs").size(), 2U);
+  EXPECT_FALSE(data.at("runs").at(1).contains("changed"));
+}
+
 TEST_F(Page, BeginsWithTheNewestUpgradeThatIsKnownByHalf) {
   run("a", "2026-01-01", "D");
   run("b", "2026-01-02", "E", {{"release", "2.10.0"}});
