@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <set>
 
 #include "harness/judge/suggest.h"
@@ -15,12 +14,12 @@
 #include "harness/record/file.h"
 #include "harness/record/spelling.h"
 #include "harness/record/visible.h"
+#include "harness/run/plan.h"
 
 namespace recapture {
 namespace {
 
 constexpr const char* kNone = "none";
-constexpr int kMostShards = 1000;
 
 std::string matrix_path(const std::string& root) { return root + "/ci/matrix.toml"; }
 
@@ -148,12 +147,11 @@ NightPlan plan_from(const Json& json, const std::string& path) {
       throw wrong(place, "it names no release");
     }
     require_gpu_name(task.gpu, place);
-    int end = 0;
     const std::string shard = text_at(one, "shard");
-    if (std::sscanf(shard.c_str(), "%4d/%4d%n", &task.shard, &task.of, &end) != 2 ||
-        static_cast<size_t>(end) != shard.size() || task.shard < 1 || task.of < task.shard) {
-      throw wrong(place, fmt::format("its shard is '{}', and not such as 1/2", visible(shard)));
-    }
+    const auto read = shard_of(shard);
+    if (!read) throw wrong(place, fmt::format("its shard is '{}', and not such as 1/2", visible(shard)));
+    task.shard = read->index;
+    task.of = read->of;
     if (!known.insert(task.name()).second) throw wrong(place, task.name() + " is in it twice");
     plan.push_back(std::move(task));
   }

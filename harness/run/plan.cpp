@@ -22,18 +22,23 @@ void mix(std::vector<T>& all, std::mt19937_64& random) {
 
 }  // namespace
 
-Shard read_shard(const std::string& text) {
-  constexpr int kMost = 1000;  // More than there are cases.
+std::optional<Shard> shard_of(const std::string& text) {
   Shard shard;
   const char* const end = text.data() + text.size();
   const auto index = std::from_chars(text.data(), end, shard.index);
   const bool has_slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
   const auto of = has_slash ? std::from_chars(index.ptr + 1, end, shard.of) : index;
   if (!has_slash || of.ec != std::errc() || of.ptr != end || shard.index < 1 || shard.index > shard.of ||
-      shard.of > kMost) {
-    throw Stop(Exit::Usage, fmt::format("--shard takes i/n with i from 1 to n, and n up to {}, not '{}'", kMost, text));
+      shard.of > kMostShards) {
+    return {};
   }
   return shard;
+}
+
+Shard read_shard(const std::string& text) {
+  if (const auto shard = shard_of(text)) return *shard;
+  throw Stop(Exit::Usage,
+             fmt::format("--shard takes i/n with i from 1 to n, and n up to {}, not '{}'", kMostShards, text));
 }
 
 std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::vector<std::string>& filters,

@@ -1,6 +1,7 @@
 // Which tests a run makes, and in which order.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,12 @@ struct Shard {
   int index = 1, of = 1;
 };
 
-// Throws Stop(Usage) on anything else than i/n with i from 1 to n.
+constexpr int kMostShards = 1000;  // More than there are cases.
+
+// None for anything else than i/n with i from 1 to n, and n up to kMostShards.
+std::optional<Shard> shard_of(const std::string& text);
+
+// The same, but throws Stop(Usage) where that is none.
 Shard read_shard(const std::string& text);
 
 struct PlannedCase {
