@@ -1,0 +1,336 @@
+// What the two sides of a comparison may be called, and which runs of them gate makes itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <pugixml.hpp>
+
+#include "harness/tests/fake_run.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// Records in a folder of their own, read by the program.
+class Sides : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::create_directories(reports);
+    FakeRun().saw(kOk).write(reports + "/2.6.0/g.jsonl");
+    FakeRun now;
+    now.release = "2.15.0";
+    now.started = "2026-01-02T00:00:00Z";
+    now.saw("D").write(reports + "/2.15.0/g.jsonl");
+  }
+  Said compare(const std::string& arguments) const { return recapture("compare " + arguments); }
+
+  const std::string reports = folder + "/reports";
+};
+
+TEST_F(Sides, AreReleasesRecordsFoldersAndRunsByTime) {
+  const std::vector<std::string> all = {"2.6.0 2.15.0",
+                                        "2.6 2.15",
+                                        "latest~1 latest",
+                                        "good latest",
+                                        "good " + reports + "/2.15.0/g.jsonl",
+                                        "2.6.0/g.jsonl 2.15.0",
+                                        reports + "/2.6.0 " + reports + "/2.15.0/"};
+  for (const std::string& sides : all) {
+    const Said said = compare(sides);
+    EXPECT_EQ(said.code, 1) << sides << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr("2.6.0 -> 2.15.0, G, driver 1\n")) << sides;
+    EXPECT_THAT(said.out, HasSubstr("new failures")) << sides;
+  }
+  EXPECT_EQ(compare("2.6.0 2.6.0").code, 0);
+  EXPECT_EQ(compare("2.15.0 2.6.0").code, 5);
+  FakeRun blind;
+  blind.release = "2.7.0";
+  blind.not_there("Reproduces", "skipped").write(reports + "/2.7.0/g.jsonl");
+  const Said unknown = compare("2.6.0 2.7.0");
+  EXPECT_EQ(unknown.code, 6) << unknown.out;
+  EXPECT_THAT(unknown.out, HasSubstr("\ntoo much is unknown to say that nothing hurts\n"));
+  EXPECT_THAT(compare("2.6.0 2.15.0").out, Not(HasSubstr("too much")));
+}
+
+TEST_F(Sides, AreReleasesWhateverTheFoldersOfTheirRunsAreCalled) {
+  fs::create_directories(folder + "/nights/2026-01-02");
+  fs::copy(reports + "/2.6.0/g.jsonl", folder + "/nights/2026-01-01.jsonl");
+  fs::copy(reports + "/2.15.0/g.jsonl", folder + "/nights/2026-01-02/g.jsonl");
+  for (const char* sides : {"2.6.0 2.15.0", "2.6 2.15.0+cu130"}) {
+    const Said said = compare(std::string(sides) + " --records " + folder + "/nights");
+    EXPECT_EQ(said.code, 1) << said.out;
+    EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0, G"));
+  }
+}
+
+TEST_F(Sides, GateSaysItsAnswerInJsonToo) {
+  std::ofstream(folder + "/p.toml") << "block = ['remedy gone']\n";
+  const Json blocked = Json::parse(recapture("gate 2.6 2.15 --json").out);
+  EXPECT_EQ(blocked["answer"], "blocked");
+  EXPECT_EQ(blocked["exit"], 1);
+  EXPECT_EQ(blocked["changes"][0]["blocks"], true);
+  const Json passes = Json::parse(recapture("gate 2.6 2.15 --json --policy " + folder + "/p.toml").out);
+  EXPECT_EQ(passes["answer"], "passes");
+  EXPECT_EQ(passes["changes"][0]["blocks"], false);
+}
+
+TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
+  FakeRun second;
+  second.started = "2026-01-03T00:00:00Z";
+  second.saw("D").write(reports + "/2.6.0/g.run-2.jsonl");
+  EXPECT_THAT(compare(reports + "/2.6.0/g.jsonl " + reports + "/2.6.0/g.run-2.jsonl").out,
+              StartsWith("g.jsonl -> g.run-2.jsonl, G"));
+  FakeRun cut = second;
+  cut.started = "2026-01-04T00:00:00Z";
+  cut.end = "";
+  cut.write(reports + "/2.6.0/g.run-3.jsonl");
+  FakeRun other = second;
+  other.gpu = "J";
+  other.write(folder + "/elsewhere.jsonl");
+  const Said none = compare(folder + "/elsewhere.jsonl latest");
+  EXPECT_EQ(none.code, 4) << none.out;
+  EXPECT_THAT(none.out, HasSubstr("no other run on that machine"));
+  const Said said = compare("good latest");  // The newest is cut short, and the one before it is whole.
+  EXPECT_THAT(said.out, StartsWith("good -> latest, G"));
+  EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
+  EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
+  EXPECT_EQ(said.code, 0) << said.out;
+}
+
+TEST_F(Sides, AreGoodIfSomebodySaysSo) {
+  FakeRun second;
+  second.release = "2.15.0";
+  second.started = "2026-01-03T00:00:00Z";
+  second.saw("D").write(reports + "/2.15.0/g.run-2.jsonl");
+  EXPECT_EQ(compare("good latest").code, 0) << "the run before it";
+  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").out, "2.6.0/g.jsonl is good\n");
+  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(text_of(reports + "/good.txt"), "2.6.0/g.jsonl\n");
+  EXPECT_EQ(compare("good latest").code, 1);
+  FakeRun cut;
+  cut.end = "";
+  cut.write(reports + "/2.6.0/cut.jsonl");
+  cut.write(folder + "/elsewhere.jsonl");
+  for (const auto& [path, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {reports + "/2.6.0/cut.jsonl", 2, "is not whole, and no run to compare with"},
+           {folder + "/elsewhere.jsonl", 2, "does not lie below"},
+           {folder + "/none.jsonl", 2, "No such file"}}) {
+    const Said said = recapture("good " + path);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+}
+
+TEST_F(Sides, AreReleasesAlsoWhereABuildHasTheirName) {
+  fs::create_directories(folder + "/build/2.15.0/cases");
+  EXPECT_EQ(shell("cd '" + folder + "/build' && ./recapture compare 2.6.0 2.15.0").code, 1);
+}
+
+TEST_F(Sides, AreOfOneMachine) {
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    FakeRun other;
+    other.release = release;
+    other.gpu = "Another";
+    other.saw(kOk).write(reports + "/" + release + "/a.jsonl");
+  }
+  EXPECT_THAT(compare("2.6.0 2.15.0").out, HasSubstr("--gpu or --driver chooses"));
+  EXPECT_EQ(compare("2.6.0 2.15.0 --gpu another").code, 0);
+  EXPECT_EQ(compare("2.6.0 2.15.0 --gpu g --driver 1").code, 1);
+  FakeRun host;
+  host.gpu = host.driver = "";
+  host.saw(kOk).write(reports + "/2.6.0/host.jsonl");
+  host.release = "2.15.0";
+  host.write(reports + "/2.15.0/host.jsonl");
+  EXPECT_THAT(compare("2.6.0 2.15.0 --gpu none").out, StartsWith("2.6.0 -> 2.15.0, no GPU\n"));
+}
+
+TEST_F(Sides, TakeWhatNeedsNoGpuFromRunsWithoutOne) {
+  FakeRun before, now;
+  before.gpu = before.driver = now.gpu = now.driver = "";
+  now.release = "2.15.0";
+  before.saw(kOk, "ReproducesTwo").write(reports + "/2.6.0/host.jsonl");
+  now.saw("D", "ReproducesTwo").write(reports + "/2.15.0/host.jsonl");
+  EXPECT_THAT(compare("2.6 2.15").out, Not(HasSubstr("ReproducesTwo"))) << "it needs a GPU, and ran without one";
+  before.needs = now.needs = "python";
+  before.write(reports + "/2.6.0/host.jsonl");
+  now.write(reports + "/2.15.0/host.jsonl");
+  for (const char* machine : {"", " --gpu g"}) {
+    const Said said = compare(std::string("2.6 2.15") + machine);
+    EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0, G, driver 1\n"));
+    EXPECT_THAT(said.out, HasSubstr("ReproducesTwo"));
+    EXPECT_THAT(said.out, Not(HasSubstr("no GPU")));
+  }
+  EXPECT_THAT(compare(reports + "/2.6.0/g.jsonl 2.15").out, HasSubstr("1: not part of any run of 2.6.0"))
+      << "one run alone";
+}
+
+TEST_F(Sides, OfSeveralRuntimesTakeOneAndSayWhich) {
+  FakeRun other;
+  other.release = "2.15.0";
+  other.runtime = "13.2";
+  other.started = "2026-01-03T00:00:00Z";
+  other.saw(kOk).write(reports + "/2.15.0/g.run-2.jsonl");
+  const Said newest = compare("2.6.0 2.15.0");
+  EXPECT_EQ(newest.code, 0) << newest.out;
+  EXPECT_THAT(newest.out, HasSubstr("CUDA runtime 12.4 -> 13.2"));
+  EXPECT_THAT(newest.out, HasSubstr("--cuda-runtime chooses of 12.4, 13.2"));
+  EXPECT_EQ(compare("2.6.0 2.15.0 --cuda-runtime 12.4").code, 1);
+}
+
+TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
+  FakeRun elsewhere, broken;
+  elsewhere.release = "2.11.0";
+  elsewhere.driver = "2";
+  elsewhere.saw(kOk).write(reports + "/2.11.0/g.jsonl");
+  broken.broken = "trigger";
+  broken.saw(kOk).write(folder + "/broken.jsonl");
+  fs::create_directories(folder + "/empty");
+  std::ofstream(folder + "/none.jsonl") << "{\"nothing\":1}\n";
+  std::ofstream(folder + "/torn.jsonl") << "{\"recapture\":2,\n{}\n";
+  std::ofstream(folder + "/x.txt") << "mine";
+  const std::string f = folder + "/";
+  const std::vector<std::tuple<std::string, int, std::string>> table = {
+      {"2.6.0", 2, "to"},
+      {"2.16.0 2.15.0", 2, "but of 2.6.0, 2.11.0, 2.15.0; `ci/suite` makes those of any release on PyPI"},
+      {"2.6.0 nonsense", 2, "'nonsense' is no release, record, folder, latest, latest~1 or good"},
+      {"2.6.0 " + f + "missing.jsonl", 2, "cannot read it: No such file or directory"},
+      {"2.6.0 " + f + "empty", 4, "no records below"},
+      {"2.6.0 " + f + "none.jsonl", 2, "none.jsonl:1: not a line of a record"},
+      {"2.6.0 " + f + "torn.jsonl", 2, "torn.jsonl:1: not a line of a record"},
+      {"2.6.0 " + f + "broken.jsonl", 2, "was broken on purpose (trigger)"},
+      {"2.6.0 2.11.0", 2, "not comparable: 2.6.0 ran on G, driver 1, and 2.11.0 on G, driver 2; GPU, driver"},
+      {"2.6.0 " + reports, 2, "a side is one release"},
+      {"2.6.0 latest~x", 2, "'latest~x' is not a run such as latest~1"},
+      {"latest latest~7", 4, "there is no latest~7"},
+      {"good 2.6.0", 4, "no good run"},
+      {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200"},
+      {"2.6.0 2.15.0 --gpu none", 4, "no run of 2.6.0 without a GPU"},
+      {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
+      {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
+      {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is no XML"},
+      {"2.6.0 2.15.0 --junit " + f + "no/x.xml", 7, "cannot write it"},
+      {"latest~1 latest --records " + f + "empty", 4, "no records below"},
+      {"'' 2.15.0", 2, "is empty"},
+  };
+  for (const auto& [arguments, code, words] : table) {
+    const Said said = compare(arguments);
+    EXPECT_EQ(said.code, code) << arguments << "\n" << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
+    EXPECT_TRUE(said.is_one_line()) << arguments << "\n" << said.out;
+  }
+  EXPECT_EQ(compare("2.6.0 2.15.0 > /dev/full").code, 7);
+}
+
+TEST_F(Sides, JUnitIsWrittenBesideTheText) {
+  const std::string xml = folder + "/out.xml";
+  EXPECT_EQ(compare("2.6.0 2.15.0 --json --junit " + xml).code, 1);
+  pugi::xml_document document;
+  EXPECT_TRUE(document.load_file(xml.c_str()));
+}
+
+// With the same case built for both releases.
+class GateRuns : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    fs::remove(cases + "/twofold");
+    add_case("steady");
+    fs::create_directories(folder + "/build/2.6.0");
+    fs::copy(folder + "/build/2.15.0/cases", folder + "/build/2.6.0/cases", fs::copy_options::recursive);
+  }
+  void catalogue() const {
+    const Said made = recapture("catalogue --release 2.15.0");
+    fs::create_directories(folder + "/cases");
+    std::ofstream(folder + "/cases/catalogue.json") << made.out;
+  }
+  size_t records(const std::string& release) const {
+    const fs::path runs = folder + "/build/gate/" + release;
+    return fs::exists(runs) ? static_cast<size_t>(std::distance(fs::directory_iterator(runs), {})) : 0;
+  }
+};
+
+TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
+  const Said said = shell("'" + folder + "/build/recapture' gate 2.6 2.15 --run --gpu none --json 2>/dev/null");
+  EXPECT_EQ(said.code, 0) << said.out;
+  const Json answer = Json::parse(said.out);
+  EXPECT_EQ(answer.at("unknown"), 0);
+  ASSERT_EQ(answer.at("changes").size(), 1U);
+  EXPECT_EQ(answer.at("changes")[0].at("consequence"), "failures gone");
+  EXPECT_EQ(records("2.6.0"), 1U);
+  EXPECT_EQ(records("2.15.0"), 1U);
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.6.0"), 1U) << "what is on record was run again";
+  fs::remove_all(folder + "/build/gate/2.15.0");
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.15.0"), 1U);
+  add_case("steady_too");
+  fs::copy(cases + "/steady_too", folder + "/build/2.6.0/cases/doubtful/steady_too");
+  catalogue();
+  const Said more = recapture("gate 2.6 2.15 --run --gpu none");
+  EXPECT_EQ(more.code, 0);
+  EXPECT_THAT(more.out, AllOf(HasSubstr("steady_too.ControlHolds"), Not(HasSubstr("steady.ControlHolds"))));
+}
+
+TEST_F(GateRuns, ARunOfAnotherMachineIsNoneOfThisOne) {
+  ASSERT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  const fs::path path = fs::directory_iterator(folder + "/build/gate/2.6.0")->path();
+  std::ifstream file(path);
+  std::string record{std::istreambuf_iterator<char>(file), {}};
+  const std::string none = "\"gpu\":\"\"";
+  ASSERT_NE(record.find(none), record.npos) << record.substr(0, 300);
+  std::ofstream(path) << record.replace(record.find(none), none.size(), "\"gpu\":\"H\"");
+  EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
+  EXPECT_EQ(records("2.6.0"), 2U);
+}
+
+TEST_F(GateRuns, OnlyReleasesThatAreBuiltAndOnlyWhereItCan) {
+  for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"2.6 2.15", 7, "no GPU to run on: no driver; --gpu none runs what needs none"},
+           {"2.6 latest --gpu none", 2, "'latest'"},
+           {"2.6 2.11 --gpu none", 2, "'2.11'"},
+           {"2.6 2.15 --gpu none --records /proc/nowhere", 7, "cannot make this record"},
+           {"2.6 2.15 --gpu none --json --markdown", 2, "cannot be combined"}}) {
+    const Said said = recapture("gate --run " + arguments);
+    EXPECT_EQ(said.code, code) << arguments << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+}
+
+TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
+  const std::string policy = folder + "/p.toml";
+  const auto gate = [&](const std::string& text) {
+    std::ofstream(policy) << text;
+    return recapture("gate 2.6.0 2.15.0 --policy " + policy);
+  };
+  const Said blocked = recapture("gate 2.6.0 2.15.0");
+  EXPECT_EQ(blocked.code, 1);
+  EXPECT_THAT(blocked.out, HasSubstr("\nblocked: new failures (c)\n"));
+  EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "what is only better does not block";
+  const Said passes = gate("block = ['silent now']\nunknown = 5\n");
+  EXPECT_EQ(passes.code, 0) << passes.out;
+  EXPECT_THAT(passes.out, HasSubstr("\npasses\n"));
+  for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
+           {"block = ['everything']", "'block' takes silent now, new failures"},
+           {"block = ['the same']", "not 'the same'"},
+           {"block = 'silent now'", "'block' is no list of texts"},
+           {"blocks = []", "unknown key 'blocks'"},
+           {"unknown = 101", "'unknown' is no whole number from 0 to 100"},
+           {"unknown = '5 %'", "'unknown' is no whole number"},
+           {"concerns = ['zeppelins']", "no case is about 'zeppelins'"},
+           {"block = [", "p.toml:1: "}}) {
+    const Said said = gate(text);
+    EXPECT_EQ(said.code, 2) << text;
+    EXPECT_THAT(said.out, HasSubstr(words)) << text;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+  EXPECT_EQ(recapture("gate 2.6.0 2.15.0 --policy " + folder + "/none.toml").code, 2);
+}
+
+}  // namespace
+}  // namespace recapture
