@@ -50,6 +50,14 @@ std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>
   return now;
 }
 
+// What the test showed before it went missing is not what there is now.
+int worth(const Row& row) {
+  if (!row.ran) return 0;
+  if (row.result == Result::Unavailable && row.verdict != Verdict::Missing) return 1;
+  if (row.verdict == Verdict::Stale) return 2;
+  return row.verdict == Verdict::Insufficient ? 3 : 4;
+}
+
 bool says_something(const Row& row) {
   return row.ran && row.result != Result::Unavailable && row.verdict != Verdict::Stale;
 }
@@ -75,6 +83,10 @@ void drop_what_runs_without_gpu(std::vector<Judged>& records) {
 }
 
 }  // namespace
+
+bool replaces(const Row& newer, const Row& older) {
+  return worth(newer) >= worth(older) && newer.verdict != Verdict::Stale;
+}
 
 Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {
   const auto now = tests_now(records, rules);
@@ -105,7 +117,7 @@ Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(
       const auto before = std::find_if(known.begin(), known.end(), [&](const Row& r) { return r.test == row.test; });
       if (before == known.end()) {
         known.push_back(row);
-      } else if (row.verdict != Verdict::Stale) {
+      } else if (replaces(row, *before)) {
         *before = row;
       }
     }

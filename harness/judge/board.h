@@ -16,6 +16,11 @@ struct Judged {
   std::vector<Row> rows;
 };
 
+// Whether of two rows of one test on one kind of machine the newer one is what there is now. Not where the older one
+// says more: a test that did not run says less than one that was unavailable, that less than a stale result, and that
+// less than a race that no try showed, which is no evidence against a run that saw it.
+bool replaces(const Row& newer, const Row& older);
+
 class Board {
  public:
   // Of two records of one kind of machine the later in the list is the newer one.
@@ -32,8 +37,8 @@ class Board {
   const std::string& machine_of(const Record& record) const { return names_.at(kind_of_machine(record.environment)); }
   // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
-  // The newest result of each test of a case there, in the tests' order. A stale one only where there is no other; none
-  // of a test that did not run there or was unavailable.
+  // The newest result of each test of a case there, as replaces() has it, in the tests' order. None of a test that did
+  // not run there or was unavailable.
   const std::vector<Row>& newest(const std::string& case_id, const std::string& machine) const;
 
  private:

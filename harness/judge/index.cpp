@@ -27,19 +27,23 @@ std::string plan_line(const std::string& path) {
   return second.rfind(R"({"plan")", 0) == 0 ? second : "";
 }
 
-bool is_unavailable(const TestRecord& test) { return classify(kind_of_id(test.id()), test) == Result::Unavailable; }
+// It could not run, or is a race that no try showed: an older record may say more.
+bool says_little(const TestRecord& test) {
+  const Result result = classify(kind_of_id(test.id()), test);
+  return result == Result::Unavailable || result == Result::Unseen;
+}
 
-bool has_available(const std::string& path, const std::set<std::string>& tests) {
+bool says_more(const std::string& path, const std::set<std::string>& tests) {
   const Record record = read_tests(path, tests);
   return std::any_of(record.tests.begin(), record.tests.end(),
-                     [&](const TestRecord& test) { return tests.count(test.id()) != 0 && !is_unavailable(test); });
+                     [&](const TestRecord& test) { return tests.count(test.id()) != 0 && !says_little(test); });
 }
 
 // Reads those of one kind of machine that count, from the newest on.
 void take_newest(std::vector<Head> heads, Newest& newest) {
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
   std::unordered_set<std::string> known;     // Tests that no older record can have news of.
-  std::set<std::string> unavailable;         // Tests that newer records have lines of, and no result.
+  std::set<std::string> little;              // Tests of which newer records have lines that say little.
   std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
   for (const Head& head : heads) {
     const std::string line = plan_line(head.path);
@@ -52,12 +56,12 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
     const auto has_line = [&](const Json& test) {
       if (!test.is_string()) return false;
       const auto id = test.get<std::string>();
-      if (unavailable.count(id) != 0) open.insert(id);
-      return known.count(id) + unavailable.count(id) != 0;
+      if (little.count(id) != 0) open.insert(id);
+      return known.count(id) + little.count(id) != 0;
     };
     const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
                              std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_line);
-    if (nothing_new && known.size() + unavailable.size() != 0 && (open.empty() || !has_available(head.path, open))) {
+    if (nothing_new && known.size() + little.size() != 0 && (open.empty() || !says_more(head.path, open))) {
       if (open.empty()) plans_without_news.insert(line);
       ++newest.left_out;
       continue;
@@ -66,11 +70,11 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
     const Record& record = newest.records.back();
     for (const TestRecord& test : record.tests) {
       const bool can_be = !record.where("gpu").empty() || record.cases.at(test.case_id()).needs.gpus == 0;
-      if (is_unavailable(test) && can_be && known.count(test.id()) == 0) {
-        unavailable.insert(test.id());
+      if (says_little(test) && can_be && known.count(test.id()) == 0) {
+        little.insert(test.id());
       } else {
         known.insert(test.id());
-        unavailable.erase(test.id());
+        little.erase(test.id());
       }
     }
   }

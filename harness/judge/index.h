@@ -33,7 +33,7 @@ struct Newest {
 // The records below a folder that hold the newest result of at least one test on its kind of machine, as
 // kind_of_machine() has it, and broken on purpose or not. That is the newest record of each kind, and an older one only
 // if it planned a test that no newer one has a line of, as where the newest was cut short or ran a few cases only, or
-// has a result of a test that could not run since.
+// has a result of a test that could not run since, or of a race that was not seen since.
 // Without a date a record is older than all that have one. Throws Stop(Usage) as read_record() does.
 Newest newest_records(const std::string& folder);
 

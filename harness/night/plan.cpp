@@ -12,9 +12,9 @@
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
+#include "harness/record/shard.h"
 #include "harness/record/spelling.h"
 #include "harness/record/visible.h"
-#include "harness/run/plan.h"
 
 namespace recapture {
 namespace {

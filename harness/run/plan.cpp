@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 #include <set>
 #include <utility>
@@ -21,19 +20,6 @@ void mix(std::vector<T>& all, std::mt19937_64& random) {
 }
 
 }  // namespace
-
-std::optional<Shard> shard_of(const std::string& text) {
-  Shard shard;
-  const char* const end = text.data() + text.size();
-  const auto index = std::from_chars(text.data(), end, shard.index);
-  const bool has_slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
-  const auto of = has_slash ? std::from_chars(index.ptr + 1, end, shard.of) : index;
-  if (!has_slash || of.ec != std::errc() || of.ptr != end || shard.index < 1 || shard.index > shard.of ||
-      shard.of > kMostShards) {
-    return {};
-  }
-  return shard;
-}
 
 Shard read_shard(const std::string& text) {
   if (const auto shard = shard_of(text)) return *shard;

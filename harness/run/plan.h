@@ -1,26 +1,16 @@
 // Which tests a run makes, and in which order.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/case/types.h"
+#include "harness/record/shard.h"
 #include "harness/run/catalog.h"
 
 namespace recapture {
 
-// One of the parts that a run is split into: every `of`-th case, from the `index`-th on.
-struct Shard {
-  int index = 1, of = 1;
-};
-
-constexpr int kMostShards = 1000;  // More than there are cases.
-
-// None for anything else than i/n with i from 1 to n, and n up to kMostShards.
-std::optional<Shard> shard_of(const std::string& text);
-
-// The same, but throws Stop(Usage) where that is none.
+// As shard_of() has it; throws Stop(Usage) where that is none.
 Shard read_shard(const std::string& text);
 
 struct PlannedCase {

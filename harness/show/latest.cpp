@@ -4,17 +4,6 @@
 #include <map>
 
 namespace recapture {
-namespace {
-
-// How much a result is worth: a stale one says more than none, and less than any other. What the test showed before it
-// went missing is not what there is now.
-int worth(const Row& row) {
-  if (!row.ran) return 0;
-  if (row.result == Result::Unavailable && row.verdict != Verdict::Missing) return 1;
-  return row.verdict == Verdict::Stale ? 2 : 3;
-}
-
-}  // namespace
 
 std::vector<OnMachine> latest(const Board& board) {
   std::vector<OnMachine> all;
@@ -33,7 +22,7 @@ std::vector<OnMachine> latest(const Board& board) {
       const auto [known, first] = at[place->second].emplace(row.test, here.rows.size());
       if (first) {
         here.rows.push_back({&judged, &row});
-      } else if (worth(row) >= worth(*here.rows[known->second].row) && worth(row) != 2) {
+      } else if (replaces(row, *here.rows[known->second].row)) {
         here.rows[known->second] = {&judged, &row};
       }
     }

@@ -517,6 +517,39 @@ TEST_F(Index, AnOlderOneCountsForWhatTheNewestCouldNotRun) {
   EXPECT_THAT(newest(), ElementsAre("d")) << "nor had the older ones it";
 }
 
+// That no try showed a race is no evidence against the run that saw it; a run that breaks it is.
+TEST_F(Index, ARaceThatWasSeenStaysSeen) {
+  const auto rate = [](int hits, int tries) {
+    return Json{{"ending", "exited"},
+                {"code", hits > 0 ? 0 : 1},
+                {"ended", hits > 0 ? "passed" : "failed"},
+                {"hits", hits},
+                {"tries", tries}};
+  };
+  const std::vector<std::string> plan = {"c.Control", "c.ReproducesAtRate"};
+  const auto night = [&](const std::string& name, const std::string& day, const Json& race) {
+    record(name, day, plan, {}, "1", "G",
+           {{"c.Control", {{"ending", "exited"}, {"code", 0}, {"ended", "passed"}}}, {"c.ReproducesAtRate", race}});
+  };
+  const auto verdict = [&] {
+    const Board board(newest_records(folder).records, {});
+    const auto rows = latest(board).front().rows;
+    EXPECT_EQ(rows.at(0).judged, &board.records().back()) << "of the rest the newest counts";
+    EXPECT_EQ(board.newest("c", "2.15.0, G").at(1).verdict, rows.at(1).row->verdict);
+    return rows.at(1).row->verdict;
+  };
+  night("b", "2026-01-02", rate(0, 50));
+  night("c", "2026-01-03", rate(0, 40));
+  EXPECT_THAT(newest(), ElementsAre("c"));
+  EXPECT_EQ(verdict(), Verdict::Insufficient);
+  night("a", "2026-01-01", rate(1, 1));
+  EXPECT_THAT(newest(), ElementsAre("a", "c"));
+  EXPECT_EQ(verdict(), Verdict::AsDocumented);
+  night("d", "2026-01-04", {{"ending", "exited"}, {"code", 1}, {"ended", "failed"}});
+  EXPECT_THAT(newest(), ElementsAre("d"));
+  EXPECT_EQ(verdict(), Verdict::Inconclusive);
+}
+
 // Without a GPU most of a plan cannot run, night after night.
 TEST_F(Index, WithoutAGpuNobodyLooksForWhatNeedsOne) {
   const Json lacks = {{"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
