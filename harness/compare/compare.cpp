@@ -188,8 +188,9 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
-      // A range without an end may begin with another release than is told. One that ends elsewhere has another cause.
-      if (!came && e.where.release.rfind('>', 0) != 0) continue;
+      // A range without an end may begin with another release than is told. Where one with an end begins or ends with
+      // another, that has another cause.
+      if (!came && e.where.release.find('<') != std::string::npos) continue;
       if (found != nullptr && !now) continue;
       found = &change;
       is_told = came;

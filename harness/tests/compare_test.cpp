@@ -231,6 +231,8 @@ TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
   EXPECT_EQ(numbers("2.17", ">=2.10, <2.17"), "") << "what was so before begins for another reason";
   EXPECT_EQ(numbers("2.1", ">=2.1, <2.10"), "") << "and what is so since then ends for another";
   EXPECT_EQ(numbers("", ">=2.1, <2.10"), "x#1");
+  EXPECT_EQ(numbers("2.17", ">=2.5, <2.10"), "") << "nor is one of several ranges before 2.17 ended by it";
+  EXPECT_EQ(numbers("2.17", ">=2.10, <2.20"), "") << "nor begun";
 }
 
 TEST(Compare, WhereTheCaseIsAtFaultNothingIsSaidOfTheRelease) {
