@@ -81,15 +81,18 @@ Stand Courses::stand(size_t side, const std::string& test) const {
     stand.why_not = results_[side].why_not(test);
     return stand;
   }
-  const Row& row = *seen.front().row;
-  stand.record = seen.front().run->record.path;
-  stand.seen = cut(row.seen);
+  // A run in which a race did not occur says nothing beside one in which it did.
   const auto occurred = [](const Seen& one) { return one.row->result != Result::Unseen; };
-  if (is_ours(background_.changes, test, seen.front().run->record)) {
+  const auto first = std::find_if(seen.begin(), seen.end(), occurred);
+  const Seen& its = first == seen.end() ? seen.front() : *first;
+  const Row& row = *its.row;
+  stand.record = its.run->record.path;
+  stand.seen = cut(row.seen);
+  if (is_ours(background_.changes, test, its.run->record)) {
     stand.why_not = kOurs;
   } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
     stand.why_not = fmt::format("{}: {}", word(row.verdict), stand.seen);
-  } else if (std::none_of(seen.begin(), seen.end(), occurred) && seen.size() < kFewestRuns) {
+  } else if (first == seen.end() && seen.size() < kFewestRuns) {
     stand.why_not = fmt::format("insufficient data: a race that did not occur in {} run{}, and {} would be needed",
                                 seen.size(), seen.size() == 1 ? "" : "s", kFewestRuns);
   } else {

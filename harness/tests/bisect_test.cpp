@@ -208,6 +208,14 @@ TEST_F(Bisect, OfARaceNeedsAHitOrFiveRuns) {
   EXPECT_THAT(said.out, HasSubstr("a race that occurred in 1 of 1 runs of 2.5.1, and in 0 of 5 of 2.6.0"));
 }
 
+TEST_F(Bisect, TheNewestRunOfARaceTakesNothingBack) {
+  for (const char* release : {"2.5.1", "2.6.0"}) record(release, {rate(3, 10)});
+  record("2.6.0", {rate(0, 10)});
+  const Said said = recapture("bisect c.ReproducesAtRate");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("  2.5.1, 2.6.0: reproduced  3 of 10 tries\n"));
+}
+
 TEST_F(Bisect, KeepsMachinesApartAndAChosenRuntimeToo) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});
