@@ -233,6 +233,25 @@ TEST_F(Reports, NameTheCallWhereTheCaseDemandsOne) {
   EXPECT_GE(named, 100U);
 }
 
+// README.md says so.
+TEST_F(Reports, OfAnH100SayWhatThoseOfAnH200Say) {
+  const Board board(*records, rules_of(kRoot, {.recorder = true}));
+  for (const std::string release : {"2.4.1", "2.9.1"}) {
+    size_t same = 0;
+    for (const auto& [id, info] : board.cases()) {
+      for (const Row& row : board.newest(id, release + ", NVIDIA H100 80GB HBM3")) {
+        for (const Row& other : board.newest(id, release + ", NVIDIA H200")) {
+          if (other.test != row.test) continue;
+          EXPECT_EQ(std::pair(row.result, row.seen), std::pair(other.result, other.seen))
+              << release << ": " << row.test;
+          ++same;
+        }
+      }
+    }
+    EXPECT_EQ(same, 847U) << release;
+  }
+}
+
 TEST_F(Reports, HoldSignaturesThatAreReadAsTheyWereWritten) {
   size_t read = 0;
   for (const Record& record : *records) {
