@@ -103,7 +103,8 @@ std::string with_names(std::string sentence, const std::string& from, const std:
   return std::regex_replace(sentence, std::regex("\x02"), to);
 }
 
-TEST_F(Page, HasOfEveryPairWhatCompareSays) {
+// Each pair is a run of compare: all that go up, and of those that go down the neighbours.
+TEST_F(Page, HasOfEachPairWhatCompareSays) {
   const Json& data = committed();
   size_t pairs = 0;
   for (const Json& machine : data.at("compared")) {
@@ -113,7 +114,7 @@ TEST_F(Page, HasOfEveryPairWhatCompareSays) {
       for (size_t to = 0; to < releases.size(); ++to) {
         const Json& pair = machine.at("pairs").at(from).at(to);
         EXPECT_EQ(pair.is_null(), from == to);
-        if (from == to) continue;
+        if (from == to || from > to + 1) continue;
         const std::string before = text_of(data, releases.at(from)), now = text_of(data, releases.at(to));
         const std::string sides = before + " " + now + " --gpu '" + (gpu == "no GPU" ? "none" : gpu) + "'";
         const Said said = shell(kRecapture + " compare --json " + sides);
