@@ -82,19 +82,21 @@ Stand Courses::stand(size_t side, const std::string& test) const {
     return stand;
   }
   // A run in which a race did not occur says nothing beside one in which it did.
-  const auto occurred = [](const Seen& one) { return one.row->result != Result::Unseen; };
-  const auto first = std::find_if(seen.begin(), seen.end(), occurred);
-  const Seen& its = first == seen.end() ? seen.front() : *first;
+  const auto is = [](Result result) { return [result](const Seen& one) { return one.row->result == result; }; };
+  const auto occurred = std::find_if(seen.begin(), seen.end(), is(Result::Reproduced));
+  const bool stays_seen = is(Result::Unseen)(seen.front()) && occurred != seen.end();
+  const Seen& its = stays_seen ? *occurred : seen.front();
   const Row& row = *its.row;
+  const auto unseen = static_cast<size_t>(std::count_if(seen.begin(), seen.end(), is(Result::Unseen)));
   stand.record = its.run->record.path;
   stand.seen = cut(row.seen);
   if (is_ours(background_.changes, test, its.run->record)) {
     stand.why_not = kOurs;
   } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
     stand.why_not = fmt::format("{}: {}", word(row.verdict), stand.seen);
-  } else if (first == seen.end() && seen.size() < kFewestRuns) {
+  } else if (row.result == Result::Unseen && unseen < kFewestRuns) {
     stand.why_not = fmt::format("insufficient data: a race that did not occur in {} run{}, and {} would be needed",
-                                seen.size(), seen.size() == 1 ? "" : "s", kFewestRuns);
+                                unseen, unseen == 1 ? "" : "s", kFewestRuns);
   } else {
     stand.result = word(row.result);
   }

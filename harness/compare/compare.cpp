@@ -188,8 +188,8 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
       if (e.test != pair.compared.test) continue;
       const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
-      // A range without an end may begin with another release than is told. Where one with an end begins or ends with
-      // another, that has another cause.
+      // A range without an end may begin with another release than is told. One that has an end and does not begin or
+      // end with the change's release does so for another reason.
       if (!came && e.where.release.find('<') != std::string::npos) continue;
       if (found != nullptr && !now) continue;
       found = &change;

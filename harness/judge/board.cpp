@@ -54,8 +54,7 @@ std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>
 int worth(const Row& row) {
   if (!row.ran) return 0;
   if (row.result == Result::Unavailable && row.verdict != Verdict::Missing) return 1;
-  if (row.verdict == Verdict::Stale) return 2;
-  return row.verdict == Verdict::Insufficient ? 3 : 4;
+  return row.verdict == Verdict::Stale ? 2 : 3;
 }
 
 bool says_something(const Row& row) {
@@ -85,7 +84,9 @@ void drop_what_runs_without_gpu(std::vector<Judged>& records) {
 }  // namespace
 
 bool replaces(const Row& newer, const Row& older) {
-  return worth(newer) >= worth(older) && newer.verdict != Verdict::Stale;
+  if (newer.verdict == Verdict::Stale || worth(newer) < worth(older)) return false;
+  const bool was_seen = older.result == Result::Reproduced && older.verdict != Verdict::Stale;
+  return newer.verdict != Verdict::Insufficient || !was_seen;
 }
 
 Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {

@@ -18,7 +18,7 @@ struct Judged {
 
 // Whether of two rows of one test on one kind of machine the newer one is what there is now. Not where the older one
 // says more: a test that did not run says less than one that was unavailable, that less than a stale result, and that
-// less than a race that no try showed, which is no evidence against a run that saw it.
+// less than any other. Nor where no try of the newer one showed a race: that is no evidence against a run that saw it.
 bool replaces(const Row& newer, const Row& older);
 
 class Board {

@@ -27,23 +27,28 @@ std::string plan_line(const std::string& path) {
   return second.rfind(R"({"plan")", 0) == 0 ? second : "";
 }
 
-// It could not run, or is a race that no try showed: an older record may say more.
-bool says_little(const TestRecord& test) {
-  const Result result = classify(kind_of_id(test.id()), test);
-  return result == Result::Unavailable || result == Result::Unseen;
+Result result_of(const TestRecord& test) { return classify(kind_of_id(test.id()), test); }
+
+// Tests of which newer records have lines that leave it to older ones to say more: by what they are there, unavailable
+// or a race that no try showed.
+using Little = std::map<std::string, Result>;
+
+bool says_more(Result older, Result newer) {
+  return newer == Result::Unseen ? older == Result::Reproduced : older != Result::Unavailable;
 }
 
-bool says_more(const std::string& path, const std::set<std::string>& tests) {
+bool says_more(const std::string& path, const std::set<std::string>& tests, const Little& little) {
   const Record record = read_tests(path, tests);
-  return std::any_of(record.tests.begin(), record.tests.end(),
-                     [&](const TestRecord& test) { return tests.count(test.id()) != 0 && !says_little(test); });
+  return std::any_of(record.tests.begin(), record.tests.end(), [&](const TestRecord& test) {
+    return tests.count(test.id()) != 0 && says_more(result_of(test), little.at(test.id()));
+  });
 }
 
 // Reads those of one kind of machine that count, from the newest on.
 void take_newest(std::vector<Head> heads, Newest& newest) {
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
-  std::unordered_set<std::string> known;     // Tests that no older record can have news of.
-  std::set<std::string> little;              // Tests of which newer records have lines that say little.
+  std::unordered_set<std::string> known;  // Tests that no older record can have news of.
+  Little little;
   std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
   for (const Head& head : heads) {
     const std::string line = plan_line(head.path);
@@ -61,7 +66,7 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
     };
     const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
                              std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_line);
-    if (nothing_new && known.size() + little.size() != 0 && (open.empty() || !says_more(head.path, open))) {
+    if (nothing_new && known.size() + little.size() != 0 && (open.empty() || !says_more(head.path, open, little))) {
       if (open.empty()) plans_without_news.insert(line);
       ++newest.left_out;
       continue;
@@ -69,12 +74,16 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
     newest.records.push_back(read_record(head.path));
     const Record& record = newest.records.back();
     for (const TestRecord& test : record.tests) {
+      const std::string id = test.id();
+      const Result result = result_of(test);
+      const auto before = little.find(id);
+      if (known.count(id) != 0 || (before != little.end() && !says_more(result, before->second))) continue;
       const bool can_be = !record.where("gpu").empty() || record.cases.at(test.case_id()).needs.gpus == 0;
-      if (says_little(test) && can_be && known.count(test.id()) == 0) {
-        little.insert(test.id());
+      if (can_be && (result == Result::Unavailable || result == Result::Unseen)) {
+        little[id] = result;
       } else {
-        known.insert(test.id());
-        little.erase(test.id());
+        known.insert(id);
+        little.erase(id);
       }
     }
   }

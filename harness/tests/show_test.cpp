@@ -548,6 +548,11 @@ TEST_F(Index, ARaceThatWasSeenStaysSeen) {
   night("d", "2026-01-04", {{"ending", "exited"}, {"code", 1}, {"ended", "failed"}});
   EXPECT_THAT(newest(), ElementsAre("d"));
   EXPECT_EQ(verdict(), Verdict::Inconclusive);
+  night("e", "2026-01-05", rate(0, 60));
+  EXPECT_THAT(newest(), ElementsAre("a", "e")) << "what is behind the one that broke";
+  EXPECT_EQ(verdict(), Verdict::AsDocumented);
+  std::filesystem::remove(folder + "/a.jsonl");
+  EXPECT_EQ(verdict(), Verdict::Insufficient) << "and one that broke saw nothing";
 }
 
 // Without a GPU most of a plan cannot run, night after night.

@@ -27,6 +27,7 @@
 #include "harness/check/sources.h"
 #include "harness/judge/board.h"
 #include "harness/judge/catalogue.h"
+#include "harness/judge/index.h"
 #include "harness/judge/row.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
@@ -198,7 +199,7 @@ const std::string kRecapture = "'" RECAPTURE_BUILD "/recapture' --root '" RECAPT
 
 class Reports : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { records = new std::vector<Record>(read_records_below(kRoot + "/reports")); }
+  static void SetUpTestSuite() { records = new std::vector<Record>(all_records(kRoot + "/reports").records); }
   static void TearDownTestSuite() { delete records; }
   static std::vector<Record>* records;
 };
