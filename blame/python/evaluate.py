@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900; a thread evaluates on pageable data while a training step is captured.
+# api: cuStreamSynchronize code: 900 silent: cuMemcpyHtoDAsync; a thread evaluates on pageable data while a training step is captured.
 import threading
 
 import torch
@@ -12,7 +12,7 @@ capturing, evaluated = threading.Event(), threading.Event()
 def evaluate(held_out):
     capturing.wait()
     try:
-        batch = held_out.cuda()  # CULPRIT
+        batch = held_out.cuda()  # SILENT CULPRIT
         print("batch", batch.shape)
     finally:
         evaluated.set()

@@ -1,6 +1,7 @@
 // What a pasted text is taken for: real threads, and the rules one by one.
 #include "harness/explain/explain.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,9 +12,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
+#include "harness/case/cuda_errors.h"
 #include "harness/explain/words.h"
 #include "harness/record/exit.h"
+#include "harness/record/spelling.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -43,6 +47,48 @@ std::vector<std::string> ids(const Explanation& explanation, const std::string& 
     if (role.empty() || one.role == role) all.push_back(one.id);
   }
   return all;
+}
+
+// reports/2.11.0/nvidia-h200.blame.txt: what blame heard on an H200, as the driver's log alone would say it.
+TEST(Explain, TheDriversLogTellsACauseOfEveryFailureThatBlameHeard) {
+  static const std::regex kCulprit(R"((\w+) returned (\d+) \(.*\) and broke the capture)");
+  std::ifstream file(kRoot + "/reports/2.11.0/nvidia-h200.blame.txt");
+  int failures = 0;
+  std::string log, path, sentence;
+  bool on_path = false;
+  const auto judge = [&] {
+    if (log.empty()) return;
+    ++failures;
+    const Explanation explanation = explained("[CUDA][E] " + sentence + "\n" + log + path);
+    EXPECT_EQ(explanation.answer, Answer::CaptureFailure) << log << path;
+  };
+  for (std::string line; std::getline(file, line);) {
+    std::smatch match;
+    const std::string head = line.substr(0, 9);
+    if (line.rfind("recapture blame: ", 0) == 0) {
+      judge();
+      log.clear(), path.clear();
+      sentence = "API call conflicts with a stream capture sequence initiated from the calling thread";
+    } else if (std::regex_match(line, match, kCulprit)) {
+      const auto* error = std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors),
+                                       [&](const CudaError& one) { return std::to_string(one.code) == match[2]; });
+      log = fmt::format("[CUDA][E] Returning {} ({}) from {}\n", error->code, driver_name(error->name), match[1].str());
+    } else if (head == "  driver ") {
+      sentence = line.substr(11);
+    }
+    on_path =
+        head == "  python " || head == "  through" || head == "  c++    " || (on_path && head == std::string(9, ' '));
+    if (on_path) path += line + "\n";
+  }
+  judge();
+  EXPECT_GT(failures, 40);
+}
+
+TEST(Explain, ALibrarysOwnSynchronizationIsNoCompilationOfIts) {
+  const Explanation explanation = explained(
+      "[CUDA][E] Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuCtxSynchronize\n"
+      "  File \"site-packages/numba_cuda/numba/cuda/cudadrv/driver.py\", line 9, in synchronize\n");
+  EXPECT_THAT(ids(explanation, "culprit"), ElementsAre("device_synchronize_in_capture"));
 }
 
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
