@@ -81,7 +81,7 @@ std::vector<Prices> telling_prices(const Places& places, const std::string& rele
     Prices prices = read_prices(path);
     if (prices.where("release") == release) all.push_back(std::move(prices));
   }
-  return newest_prices(std::move(all));
+  return prices_by_machine(std::move(all));
 }
 
 Verb explain_verb(CLI::App& app, const std::string& root) {

@@ -225,7 +225,7 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
       wrong.add(stop.what());
     }
   }
-  prices = newest_prices(std::move(prices));
+  prices = prices_by_machine(std::move(prices));
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {

@@ -337,7 +337,7 @@ Exit triage(const Places& places, const Options& options) {
       bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
   std::vector<Prices> prices;
   for (const std::string& path : prices_below(folder)) prices.push_back(read_prices(path));
-  prices = newest_prices(std::move(prices));
+  prices = prices_by_machine(std::move(prices));
   const Story story{*one, test, machines, record, background, bundle, prices};
   std::vector<BundleFile> files = bundle.files;
   files.push_back({"record.jsonl", record_lines(story)});

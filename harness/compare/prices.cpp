@@ -11,7 +11,7 @@
 namespace recapture {
 namespace {
 
-// The newest that was measured where the side ran; nothing for runs with variables of their own.
+// What was measured where the side ran; nothing for runs with variables of their own.
 std::optional<Prices> prices_of_side(const Side& side) {
   const Record& run = side.runs.front().record;
   if (!axis_of(run.environment).empty()) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<Prices> prices_of_side(const Side& side) {
     }
   }
   if (found.empty()) return std::nullopt;
-  return newest_prices(std::move(found)).front();
+  return prices_by_machine(std::move(found)).front();
 }
 
 }  // namespace

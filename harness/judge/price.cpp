@@ -30,6 +30,22 @@ auto machine_of(const Prices& prices) {
   return std::tuple(prices.where("gpu"), prices.where("driver"), prices.where("cuda_runtime"));
 }
 
+// Of the same work; what only the older run could measure, or tried, is kept as well.
+void add_pairs(std::vector<PriceLine> older_run, std::vector<PriceLine>& lines) {
+  for (PriceLine& old : older_run) {
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const PriceLine& line) {
+      return line.what == old.what && line.fixes == old.fixes && line.clock == old.clock;
+    });
+    if (same == lines.end()) {
+      lines.push_back(std::move(old));
+    } else if (old.why_not.empty()) {
+      same->why_not.clear();
+      same->without.insert(same->without.end(), old.without.begin(), old.without.end());
+      same->with.insert(same->with.end(), old.with.begin(), old.with.end());
+    }
+  }
+}
+
 }  // namespace
 
 Price price_of(const PriceLine& line) {
@@ -80,18 +96,24 @@ bool changed(const PriceLine& before, const PriceLine& now) {
   return is_apart && std::max(other.ratio / one.ratio, one.ratio / other.ratio) >= kLeastChange;
 }
 
-std::vector<Prices> newest_prices(std::vector<Prices> all) {
+std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
   std::sort(all.begin(), all.end(), [](const Prices& a, const Prices& b) {
     const std::string one = a.where("release"), other = b.where("release");
     if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
     return std::tuple(machine_of(a), started(b.environment), b.path) <
            std::tuple(machine_of(b), started(a.environment), a.path);
   });
-  const auto is_older = [](const Prices& a, const Prices& b) {
-    return a.where("release") == b.where("release") && machine_of(a) == machine_of(b);
-  };
-  all.erase(std::unique(all.begin(), all.end(), is_older), all.end());
-  return all;
+  std::vector<Prices> machines;
+  for (Prices& run : all) {
+    const bool is_another = machines.empty() || machines.back().where("release") != run.where("release") ||
+                            machine_of(machines.back()) != machine_of(run);
+    if (is_another) {
+      machines.push_back(std::move(run));
+    } else if (machines.back().where("hash") == run.where("hash")) {
+      add_pairs(std::move(run.lines), machines.back().lines);
+    }
+  }
+  return machines;
 }
 
 std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test) {

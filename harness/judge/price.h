@@ -23,15 +23,17 @@ Json as_json(const PriceLine& line);
 
 // With fewer pairs two spreads can lie apart by chance: with eight on either side once in six thousand times.
 inline constexpr size_t kFewestPairs = 8;
-// A price that differs by less is the same, however narrow its spread: what differs between two processes is not in it.
+// A price that differs by less is the same, however narrow its spread: of a single run, what differs between two
+// processes is not in it.
 inline constexpr double kLeastChange = 1.05;
 
 // Whether all pairs now lie on one side of all pairs before, and the ratio differs by kLeastChange. False where either
 // was not measured, or with too few pairs.
 bool changed(const PriceLine& before, const PriceLine& now);
 
-// Of each kind of machine the newest, in the order of the releases.
-std::vector<Prices> newest_prices(std::vector<Prices> all);
+// Of each kind of machine one, in the order of the releases: the pairs of all runs there, as far as the newest's
+// benchmarks made them. Two runs on one machine differ by more than the pairs of either, so both are the spread.
+std::vector<Prices> prices_by_machine(std::vector<Prices> all);
 
 // Those of one test.
 std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test);

@@ -182,7 +182,7 @@ TEST_F(PricesOfRemedies, AreComparedOnOneMachineAndOfOneCode) {
   std::ofstream(reports + "2.15.0/later.prices")
       << machine_of("2.15.0", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}}) << "\n"
       << priced(1.0, 0.02) << "\n";
-  EXPECT_EQ(compare().code, 0) << "the newest counts";
+  EXPECT_EQ(compare().code, 0) << "what one of two runs there shows is within their spread";
 }
 
 TEST_F(PricesOfRemedies, BadFilesAreALineWithItsPlace) {
@@ -261,8 +261,10 @@ TEST_F(PricesOfRemedies, AreOfFixesThatThereAre) {
                                                  "       \"unregistered_generator.Control\", \"item.FixGone\"});\n";
   prices("2.6.0", {priced(1, 0.1)});
   write(reports + "2.15.0/h.prices", {machine_of("2.15.0"), priced(1, 0.1)});
+  write(reports + "2.15.0/g.run-2.prices", {machine_of("2.15.0"), priced(1, 0.1)});
   EXPECT_THAT(price_errors(folder, catalogue),
               ElementsAre("benchmarks/b.cpp:2: item.FixGone is no fix of the catalogue",
+                          "reports/2.15.0/g.run-2.prices: no benchmark prices c.FixIt",
                           "reports/2.15.0/h.prices: belongs at reports/2.15.0/g.prices",
                           "reports/2.15.0/h.prices: no benchmark prices c.FixIt",
                           "reports/2.6.0/g.prices: no benchmark prices c.FixIt"));
@@ -308,6 +310,14 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
   EXPECT_EQ(prices.lines[1].why_not, "no such member");
   EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' '" + out + "'").out, said.out) << "the table of a file";
 
+  // What runs by itself in another tree writes there, and each run to a place of its own.
+  fs::create_directories(folder + "/ci");
+  fs::copy_file(RECAPTURE_ROOT "/ci/prices", folder + "/ci/prices");
+  for (const char* place : {"nvidia-g1.prices", "nvidia-g1.run-2.prices", "nvidia-g1.run-3.prices"}) {
+    EXPECT_EQ(shell("'" + folder + "/ci/prices' --remedies 2.6.0 --revision r --program '" + program + "'").code, 0);
+    EXPECT_EQ(text_of(reports + "2.6.0/" + place).substr(0, 12), "{\"prices\":1,") << place;
+  }
+
   fs::remove(out);
   const auto refuses = [&](const std::string& lines, const std::string& words) {
     const Said refusal = measure(lines);
@@ -326,18 +336,47 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
   EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --blame").code, 2);
 }
 
-TEST(NewestPrices, AreOneOfEachReleaseAndMachine) {
-  std::vector<Prices> all;
-  for (const auto& [release, gpu, started] :
-       {std::tuple("2.6.0", "G", "1"), {"2.11.0", "G", "1"}, {"2.11.0", "G", "2"}, {"2.11.0", "H", "1"}}) {
-    all.push_back({std::to_string(all.size()),
-                   {{"release", release}, {"gpu", gpu}, {"driver", "1"}, {"volatile", {{"started", started}}}},
-                   {}});
+std::vector<Prices> runs_of(const std::vector<std::array<const char*, 4>>& all) {
+  std::vector<Prices> runs;
+  for (const auto& [release, gpu, started, hash] : all) {
+    const Json machine = {{"release", release}, {"gpu", gpu}, {"driver", "1"}, {"hash", hash}};
+    runs.push_back({std::to_string(runs.size()), machine, {}});
+    runs.back().environment["volatile"]["started"] = started;
   }
+  return runs;
+}
+
+TEST(PricesByMachine, AreOneOfEachReleaseAndMachineNamedAfterTheNewestRun) {
   std::vector<std::string> paths;
-  for (const Prices& prices : newest_prices(all)) paths.push_back(prices.path);
-  std::sort(paths.begin(), paths.end());
-  EXPECT_EQ(paths, (std::vector<std::string>{"0", "2", "3"}));
+  for (const Prices& prices : prices_by_machine(runs_of({{"2.11.0", "G", "1", "h"},
+                                                         {"2.11.0", "G", "2", "h"},
+                                                         {"2.11.0", "H", "1", "h"},
+                                                         {"2.6.0", "G", "1", "h"}}))) {
+    paths.push_back(prices.path);
+  }
+  EXPECT_THAT(paths, ElementsAre("3", "1", "2"));
+}
+
+TEST(PricesByMachine, HaveThePairsOfAllRunsOfTheNewestBenchmarks) {
+  auto runs = runs_of({{"2.11.0", "G", "1", "old"}, {"2.11.0", "G", "2", "new"}, {"2.11.0", "G", "3", "new"}});
+  runs[0].lines = {{{"c.Fix"}, "work", "gpu", {1}, {9}, ""}};
+  runs[1].lines = {{{"c.Fix"}, "work", "gpu", {1}, {2}, ""},
+                   {{"d.Fix"}, "work", "gpu", {1}, {3}, ""},
+                   {{"e.Fix"}, "work", "gpu", {1}, {4}, ""},
+                   {{"f.Fix"}, "work", "gpu", {}, {}, "no room"}};
+  runs[2].lines = {{{"c.Fix"}, "work", "gpu", {10}, {20}, ""},
+                   {{"e.Fix"}, "work", "gpu", {}, {}, "no such member"},
+                   {{"f.Fix"}, "work", "gpu", {5}, {6}, ""}};
+  const auto merged = prices_by_machine(runs);
+  ASSERT_THAT(merged, SizeIs(1));
+  ASSERT_THAT(merged[0].lines, SizeIs(4));
+  const auto with = [&](const std::string& test) { return prices_of(merged[0], test).at(0)->with; };
+  EXPECT_THAT(with("c.Fix"), ElementsAre(20, 2)) << "not of the old benchmarks";
+  EXPECT_THAT(prices_of(merged[0], "c.Fix")[0]->without, ElementsAre(10, 1));
+  EXPECT_THAT(with("d.Fix"), ElementsAre(3)) << "the newest run did not try it";
+  EXPECT_THAT(with("e.Fix"), ElementsAre(4)) << "the newest run could not";
+  EXPECT_THAT(with("f.Fix"), ElementsAre(6)) << "the older run could not";
+  for (const PriceLine& line : merged[0].lines) EXPECT_EQ(line.why_not, "");
 }
 
 }  // namespace
