@@ -1,4 +1,4 @@
-# api: cuCtxSynchronize|cuDeviceSynchronize code: 900
+# api: cuCtxSynchronize|cuDeviceSynchronize code: 900 cause: device_synchronize_in_capture
 import cupy
 
 x = cupy.arange(8.0)

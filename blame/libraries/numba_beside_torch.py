@@ -1,4 +1,4 @@
-# api: cuCtxSynchronize code: 900
+# api: cuCtxSynchronize code: 900 cause: device_synchronize_in_capture
 import numpy
 import torch
 from numba import cuda

@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900
+# api: cuStreamSynchronize code: 900 cause: unique_in_capture
 import torch
 from transformers import BartConfig, BartForSequenceClassification
 

@@ -1,4 +1,4 @@
-# api: cuMemAlloc_v2|cuMemCreate code: 900
+# api: cuMemAlloc_v2|cuMemCreate code: 900 cause: allocation_in_other_thread
 import threading
 
 import torch

@@ -1,4 +1,4 @@
-# api: cuEventSynchronize code: 907|900
+# api: cuEventSynchronize code: 907|900 cause: event_synchronize_in_capture
 import torch
 
 g = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900; greedy decoding of a small model asks on the host whether it is finished.
+# api: cuStreamSynchronize code: 900 cause: host_branch_in_capture; greedy decoding of a small model asks on the host whether it is finished.
 import torch
 
 

@@ -1,4 +1,4 @@
-# api: cuStreamWaitEvent code: 905
+# api: cuStreamWaitEvent code: 905 cause: capture_waits_for_earlier_work
 import torch
 
 g = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900 silent: cuMemcpyHtoDAsync; a thread evaluates on pageable data while a training step is captured.
+# api: cuStreamSynchronize code: 900 silent: cuMemcpyHtoDAsync cause: wait_in_other_thread; a thread evaluates on pageable data while a training step is captured.
 import threading
 
 import torch

@@ -1,4 +1,4 @@
-# api: cuEventQuery code: 900
+# api: cuEventQuery code: 900 cause: event_query_in_other_thread
 import threading
 
 import torch

@@ -1,4 +1,4 @@
-# api: cuStreamEndCapture code: 904; all that the driver sees of the ValueError
+# api: cuStreamEndCapture code: 904 cause: side_stream_not_joined; all that the driver sees of the ValueError
 import torch
 
 g = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-# api: cuGraphExecDestroy code: 900
+# api: cuGraphExecDestroy code: 900 cause: graph_destroyed_in_capture
 import gc
 
 import torch

@@ -1,4 +1,4 @@
-# api: cuMemHostAlloc code: 900
+# api: cuMemHostAlloc code: 900 cause: pinned_allocation_in_other_thread
 import threading
 
 import torch

@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900
+# api: cuStreamSynchronize code: 900 cause: item_in_capture
 import torch
 
 g = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-# api: cuStreamEndCapture code: 904
+# api: cuStreamEndCapture code: 904 cause: side_stream_not_joined
 import torch
 
 g = torch.cuda.CUDAGraph()

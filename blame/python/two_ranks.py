@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900 processes: 2
+# api: cuStreamSynchronize code: 900 processes: 2 cause: item_in_capture
 import os
 
 import torch

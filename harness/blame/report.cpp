@@ -27,6 +27,8 @@ Call call_in(const Json& line) {
   call.sentence = text_at(line, "sentence");
   call.mode = text_at(line, "mode");
   if (line.contains("capturing")) call.capturing = flag_at(line, "capturing");
+  call.in_log = flag_at(line, "in_log");
+  call.on_capture = flag_at(line, "on_capture");
   call.unreported = number_at(line, "unreported");
   call.capture = number_at(line, "capture");
   if (line.contains("latest")) call.latest = number_at(line, "latest");

@@ -28,6 +28,8 @@ struct Call {
   std::string sentence;  // The driver's, "" if it had none.
   std::string mode;      // "unknown" from the log.
   std::optional<bool> capturing;
+  bool in_log = false;      // The driver's log has it; its sentence tells of whose capture.
+  bool on_capture = false;  // It is about a stream that captures.
   size_t unreported = 0;
   size_t capture = 0;            // The number of the capture that it is in or beside, 0 if that is not known,
   std::optional<size_t> latest;  // and of the one that had begun last; 0 before the first.

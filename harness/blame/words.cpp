@@ -201,7 +201,8 @@ std::string as_log(const Failure& failure) {
 
 std::optional<bool> beside_another(const Call& call) {
   if (call.sentence.find("from another thread") != call.sentence.npos) return true;
-  if (call.mode == "unknown") return false;  // The log has said all that it says of it.
+  if (call.in_log || call.mode == "unknown") return false;  // The log has said all that it says of it.
+  if (call.on_capture) return false;
   return call.capturing ? std::optional(!*call.capturing) : std::nullopt;
 }
 

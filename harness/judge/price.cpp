@@ -104,14 +104,17 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
            std::tuple(machine_of(b), started(a.environment), a.path);
   });
   std::vector<Prices> machines;
+  std::string last;  // A copy of a run tells nothing more.
   for (Prices& run : all) {
+    const std::string began = started(run.environment);
     const bool is_another = machines.empty() || machines.back().where("release") != run.where("release") ||
                             machine_of(machines.back()) != machine_of(run);
     if (is_another) {
       machines.push_back(std::move(run));
-    } else if (machines.back().where("hash") == run.where("hash")) {
+    } else if (began != last && machines.back().where("hash") == run.where("hash")) {
       add_pairs(std::move(run.lines), machines.back().lines);
     }
+    last = began;
   }
   return machines;
 }

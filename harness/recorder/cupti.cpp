@@ -111,6 +111,28 @@ uintptr_t stream_of(const cupti::CallbackData& data, Call call) {
   return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream;
 }
 
+// The stream of a call that queues work, 0 being the legacy default stream.
+uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
+  const char* from = static_cast<const char*>(data.parameters);
+  size_t offset = call.stream;
+  if (call.stream == Call::kInConfig) {
+    from = *static_cast<const char* const*>(data.parameters);
+    if (from == nullptr) return 0;
+    offset = offsetof(cupti::LaunchConfig, stream);
+  }
+  uintptr_t stream = 0;
+  std::memcpy(&stream, from + offset, sizeof stream);
+  constexpr uintptr_t kLegacy = 1;
+  return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream == kLegacy ? 0 : stream;
+}
+
+// Whether the call is about a stream that captures: whoever makes it, it is that capture it breaks.
+bool is_on_capture(const std::string& api, const cupti::CallbackData& data, Call call) {
+  const bool waits = api.rfind("cuStreamSynchronize", 0) == 0 || api.rfind("cuStreamQuery", 0) == 0;
+  if (data.parameters == nullptr || (!waits && call.kind != CallKind::Work)) return false;
+  return captures.on(waits ? stream_of(data, call) : stream_of_work(data, call), this_thread()) != nullptr;
+}
+
 std::string name_of(cupti::CallId id, const cupti::CallbackData& data) {
   const char* api = nullptr;
   if (functions.callback_name(cupti::kDriverApi, id, &api) != cupti::kSuccess || !api) api = data.function;
@@ -166,6 +188,7 @@ bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code
     if (breaks) broken = captures.broken_by(this_thread());
     failed.accused = accuser.names(failed.part);
     take(failed, call.kind == CallKind::End ? standing_at_end(data, call) : standing_now());
+    failed.on_capture = is_on_capture(failed.api, data, call);
   }
   take_words_of_log(failed);
   report(failed);
@@ -194,21 +217,6 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
   take_words_of_log(failed);
   report(failed);
   return true;
-}
-
-// The stream of a call that queues work, 0 being the legacy default stream.
-uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
-  const char* from = static_cast<const char*>(data.parameters);
-  size_t offset = call.stream;
-  if (call.stream == Call::kInConfig) {
-    from = *static_cast<const char* const*>(data.parameters);
-    if (from == nullptr) return 0;
-    offset = offsetof(cupti::LaunchConfig, stream);
-  }
-  uintptr_t stream = 0;
-  std::memcpy(&stream, from + offset, sizeof stream);
-  constexpr uintptr_t kLegacy = 1;
-  return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream == kLegacy ? 0 : stream;
 }
 
 // Whether a thread of this process stands still; where nobody knows, it does not.

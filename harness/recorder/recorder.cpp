@@ -154,6 +154,8 @@ Json in_full(const FailedCall& call) {
   if (call.capture != 0) full["capture"] = call.capture;
   if (call.latest) full["latest"] = *call.latest;
   if (call.capturing) full["capturing"] = *call.capturing;
+  if (call.in_log) full["in_log"] = true;
+  if (call.on_capture) full["on_capture"] = true;
   return full;
 }
 

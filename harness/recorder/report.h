@@ -22,6 +22,7 @@ struct FailedCall {
   bool in_log = false;            // Whether the driver's log has it, and
   std::string sentence;           // its sentence there.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.
+  bool on_capture = false;        // It is about a stream on which a capture is open, as far as CUPTI tells.
   CaptureMode mode = CaptureMode::Unknown;
   size_t capture = 0;            // The number of the capture that it is in or beside, where that is known,
   std::optional<size_t> latest;  // and of the one that had begun last.

@@ -264,6 +264,32 @@ with capture():
   EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "nobody waits for that thread";
 }
 
+// Autograd's thread does what the capturing one asked for: that is no capture of another's that stands in its way.
+TEST_F(Deep, AThreadOnTheCapturingStreamIsNotBesideTheCapture) {
+  const auto causes_of = [&](const std::string& its, const char* driver, const char* how) {
+    return blame("python3 " + python(fmt::format(fmt::runtime(R"(
+def helper(its):
+    cu.cuStreamSynchronize(its)  # mask.nonzero()
+with capture():
+    launch(stream)
+    helper = threading.Thread(target=helper, args=({},))
+    helper.start(); helper.join()
+)"),
+                                                 its)),
+                 driver, how)
+        .out;
+  };
+  for (const auto& [driver, how] :
+       {std::pair("deep", ""), std::pair("old", ""), std::pair("deep", "RECAPTURE_RECORDER=cupti ")}) {
+    EXPECT_THAT(causes_of("stream", driver, how),
+                AllOf(HasSubstr("(nonzero_in_capture)"), Not(HasSubstr("(wait_in_other_thread)"))))
+        << driver << how;
+    EXPECT_THAT(causes_of("None", driver, how),
+                AllOf(HasSubstr("(wait_in_other_thread)"), Not(HasSubstr("(nonzero_in_capture)"))))
+        << driver << how;
+  }
+}
+
 TEST_F(Deep, ACaptureThatRecordedNothing) {
   const Json process = blame_json(failures + "empty_graph");
   ASSERT_THAT(process.at("silent"), SizeIs(1));
@@ -411,6 +437,7 @@ TEST_F(Deep, CiBlameSeesWhatIsWrong) {
        {std::tuple("malloc_in_thread", "malloc", "the line is "), std::tuple("nothing", "malloc", "1 failures, not 0"),
         std::tuple("free", "host_free", "the call is cuMemFreeHost"),
         std::tuple("free", "nothing", "0 failures, not 1"),
+        std::tuple("event_query", "query_in_thread", "the cause is event_query_in_other_thread, not event_query_in_"),
         std::tuple("silent_memset", "silent_in_thread", "silent: [('cuMemsetD8Async', "),
         std::tuple("silent_memset", "nothing", "silent: [], not cuMemsetD8Async at line"),
         std::tuple("nothing", "silent_memset", "silent: cuMemsetD8Async, though nothing is")}) {

@@ -367,6 +367,8 @@ TEST(PricesByMachine, HaveThePairsOfAllRunsOfTheNewestBenchmarks) {
   runs[2].lines = {{{"c.Fix"}, "work", "gpu", {10}, {20}, ""},
                    {{"e.Fix"}, "work", "gpu", {}, {}, "no such member"},
                    {{"f.Fix"}, "work", "gpu", {5}, {6}, ""}};
+  runs.push_back(runs[1]);
+  runs.back().path = "a copy";
   const auto merged = prices_by_machine(runs);
   ASSERT_THAT(merged, SizeIs(1));
   ASSERT_THAT(merged[0].lines, SizeIs(4));
