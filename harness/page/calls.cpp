@@ -138,7 +138,10 @@ std::string calls_as_markdown(TableInput input) {
   text =
       "# Which call is refused, with which code\n\n"
       "By the mode of the capture that is open, by thread and by CUDA runtime. This file is generated from the\n"
-      "records in this folder, with `recapture tables calls > reports/calls.md`.\n\n"
+      "records in this folder, with `recapture tables calls > reports/calls.md`. A range of runtimes is one of those\n"
+      "that are on record: " +
+      fmt::format("{}", fmt::join(calls.runtimes, ", ")) +
+      ".\n\n"
       "## Beside an open capture\n\n"
       "What a call returns, as `unsafe_calls_by_mode` and `unsafe_call_under_thread_mode` saw it: `900, end 901` is a\n"
       "call that returned 900, after which the end of the capture returned 901.\n\n" +

@@ -132,6 +132,12 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
     releases[gpu].insert(release);
     std::set<std::string> planned;
     for (const Latest& latest : one.rows) planned.insert(latest.row->test);
+    for (const OnMachine& host : all) {
+      if (host.broken != Break::Nothing || !stands_in(host.newest->record.environment, record.environment)) continue;
+      for (const Latest& latest : host.rows) {
+        if (latest.judged->record.cases.at(latest.row->case_id).needs.gpus == 0) planned.insert(latest.row->test);
+      }
+    }
     std::vector<std::string> cases;
     size_t lacking = 0;
     for (const CatalogueCase& its : catalogue) {
@@ -145,7 +151,8 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
     const size_t more = cases.size() > kFewCases ? cases.size() - kFewCases : 0;
     cases.resize(cases.size() - more);
     tests += fmt::format("  {}: {} {} of {}{}\n", one.machine, lacking, lacking == 1 ? "test" : "tests",
-                         fmt::join(cases, ", "), more == 0 ? "" : fmt::format(" and {} more cases", more));
+                         fmt::join(cases, ", "),
+                         more == 0 ? "" : fmt::format(" and {} more {}", more, more == 1 ? "case" : "cases"));
   }
   std::string text;
   for (const auto& [gpu, known] : releases) {

@@ -16,8 +16,9 @@ std::string machines_text(const std::vector<OnMachine>& all);
 std::string surprises(const std::vector<OnMachine>& all);
 
 // What there is no record of: by GPU the releases that there are, by machine the tests of the catalogue that no run of
-// it has had. Every other test has a verdict there. Of a chosen CUDA runtime and of runs without LibTorch or a GPU only
-// what they are for is on record, and nothing is told. Empty if nothing lacks.
+// it has had, nor, of those that need no GPU, a run without one. Every other test has a verdict there. Of a chosen
+// CUDA runtime and of runs without LibTorch or a GPU only what they are for is on record, and nothing is told. Empty if
+// nothing lacks.
 std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::string>& matrix, const Catalogue& catalogue);
 
 // How much was seen, and how much of it is not as expected. One line, always the last.

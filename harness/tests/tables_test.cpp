@@ -294,6 +294,25 @@ TEST_F(Tables, OfShowNameWhatNoRecordHas) {
   EXPECT_EQ(gaps(latest(board), {"2.6.0"}, catalogue), "");
 }
 
+TEST_F(Tables, OfShowLackNothingThatARunWithoutAGpuHas) {
+  record("2.6.0", kD);
+  Catalogue catalogue = input().background.catalogue;
+  catalogue.front().tests.push_back({"FixIt", "fix", "", "Do it."});
+  const auto lacks_beside = [&](const char* release, const char* needs) {
+    std::ofstream(folder + "/host.jsonl") << fake_environment({{"release", release}, {"gpu", ""}}) << "\n"
+                                          << Json{{"plan", {"c.FixIt"}}} << "\n"
+                                          << fake_case({"FixIt"}, {{"needs", needs}}) << "\n"
+                                          << R"({"test":"c.FixIt","ending":"exited","code":0,"ended":"passed"})"
+                                          << "\n"
+                                          << Json{{"end", "complete"}} << "\n";
+    const Board board(read_records_below(folder), {});
+    return gaps(latest(board), {"2.6.0"}, catalogue);
+  };
+  EXPECT_EQ(lacks_beside("2.6.0", "host"), "");
+  EXPECT_EQ(lacks_beside("2.6.0", "gpu"), "  2.6.0, G: 1 test of c\n");
+  EXPECT_EQ(lacks_beside("2.7.1", "host"), "  2.6.0, G: 1 test of c\n");
+}
+
 TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
   Expectation e;
   e.test = "c.Reproduces";
