@@ -52,19 +52,41 @@ std::vector<std::string> cells_in(const std::string& line) {
 using Runtimes = std::set<std::string>;
 
 struct Calls {
-  std::map<std::vector<std::string>, Runtimes> by_mode;  // By the call and its six cells.
   struct Where {
     Runtimes runtimes;
     std::vector<std::string> cases;
     std::set<std::string> tests;
   };
-  std::map<std::vector<std::string>, Where> broke;  // By call, code, mode and thread.
-  std::vector<std::string> runtimes;                // All, oldest first.
+  std::map<std::vector<std::string>, Where> by_mode;  // By the call and its six cells.
+  std::map<std::vector<std::string>, Where> broke;    // By call, code, mode and thread.
+  std::map<std::string, Runtimes> ran;                // By test: with which it showed anything.
+  Runtimes runtimes;                                  // All.
 };
+
+std::vector<std::string> sorted(const Runtimes& some) {
+  std::vector<std::string> all(some.begin(), some.end());
+  std::sort(all.begin(), all.end(), older);
+  return all;
+}
+
+// Where a test did not run is no gap: a case of LibTorch has fewer runtimes than one that needs CUDA alone.
+std::string ranges(const Calls::Where& where, const Calls& calls) {
+  Runtimes ran;
+  for (const std::string& test : where.tests) ran.insert(calls.ran.at(test).begin(), calls.ran.at(test).end());
+  return ranges(where.runtimes, sorted(ran));
+}
 
 void take(const Row& row, const Record& record, Calls& calls) {
   const TestRecord& test = *record.find(row.test);
   const std::string runtime = record.where("cuda_runtime");
+  if (runtime.empty()) return;
+  calls.runtimes.insert(runtime);
+  calls.ran[row.test].insert(runtime);
+  const auto note = [&](Calls::Where& where) {
+    where.runtimes.insert(runtime);
+    where.tests.insert(row.test);
+    add_once(where.cases, row.case_id);
+  };
   if (test.has("facts") && test.line.at("facts").is_object()) {
     const Json& facts = test.line.at("facts");
     for (const auto& [name, value] : facts.items()) {
@@ -76,29 +98,25 @@ void take(const Row& row, const Record& record, Calls& calls) {
         if (ends[i] != "ok") cells[i] += ", end " + ends[i];
       }
       cells.insert(cells.begin(), name.substr(std::string_view(key::table).size()));
-      calls.by_mode[cells].insert(runtime);
+      note(calls.by_mode[cells]);
     }
   }
   if (row.kind != Kind::Reproduces || !test.has(key::culprit)) return;
   const int code = int_at(test.line.at(key::culprit), "code").value_or(0);
-  Calls::Where& where = calls.broke[{without_versions(test.culprit("api")), fmt::format("{}", code),
-                                     test.culprit("mode"), test.culprit("thread")}];
-  where.runtimes.insert(runtime);
-  where.tests.insert(row.test);
-  add_once(where.cases, row.case_id);
+  note(calls.broke[{without_versions(test.culprit("api")), fmt::format("{}", code), test.culprit("mode"),
+                    test.culprit("thread")}]);
 }
 
 Calls calls_in(TableInput& input) {
   Calls calls;
-  std::set<std::string> runtimes;
   for (const MachineSides& machine : sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const Side& side : *sides) {
         std::set<std::string> done;  // The newest run that says something of a test counts.
         for (const auto& [record, rows] : side.runs) {
-          runtimes.insert(record.where("cuda_runtime"));
           for (const Row& row : rows) {
-            const bool clear = row.ran && row.result != Result::Invalid && row.result != Result::Unavailable &&
+            const bool clear = row.ran && !input.background.rules.stale(record, row.case_id) &&
+                               row.result != Result::Invalid && row.result != Result::Unavailable &&
                                row.verdict != Verdict::Inconclusive;
             if (clear && done.insert(row.test).second) take(row, record, calls);
           }
@@ -106,9 +124,6 @@ Calls calls_in(TableInput& input) {
       }
     }
   }
-  runtimes.erase("");
-  calls.runtimes.assign(runtimes.begin(), runtimes.end());
-  std::sort(calls.runtimes.begin(), calls.runtimes.end(), older);
   return calls;
 }
 
@@ -120,12 +135,12 @@ std::string calls_as_markdown(TableInput input) {
       head_of({"call", "global, capturing thread", "global, other thread", "thread-local, capturing thread",
                "thread-local, other thread", "relaxed, capturing thread", "relaxed, other thread", "CUDA runtimes"});
   std::vector<Line> lines;
-  for (const auto& [key, runtimes] : calls.by_mode) {
+  for (const auto& [key, where] : calls.by_mode) {
     const auto refused = static_cast<size_t>(
         std::count_if(key.begin() + 1, key.end(), [](const std::string& cell) { return cell != "ok"; }));
     std::vector<std::string> cells;
     for (const std::string& cell : key) cells.push_back(escaped(cell));
-    cells.push_back(ranges(runtimes, calls.runtimes));
+    cells.push_back(ranges(where, calls));
     const size_t rank = refused == 0 ? 2 : refused == kCells.size() ? 1 : 0;  // It depends on the mode, or it does not.
     lines.push_back({{rank, 0}, key.front(), "", cells, cells});
   }
@@ -139,8 +154,8 @@ std::string calls_as_markdown(TableInput input) {
       "# Which call is refused, with which code\n\n"
       "By the mode of the capture that is open, by thread and by CUDA runtime. This file is generated from the\n"
       "records in this folder, with `recapture tables calls > reports/calls.md`. A range of runtimes is one of those\n"
-      "that are on record: " +
-      fmt::format("{}", fmt::join(calls.runtimes, ", ")) +
+      "with which the tests behind it ran: a gap is a runtime with which they showed something else. On record are\n" +
+      fmt::format("{}", fmt::join(sorted(calls.runtimes), ", ")) +
       ".\n\n"
       "## Beside an open capture\n\n"
       "What a call returns, as `unsafe_calls_by_mode` and `unsafe_call_under_thread_mode` saw it: `900, end 901` is a\n"
@@ -158,7 +173,7 @@ std::string calls_as_markdown(TableInput input) {
       if (cases.size() < kFewCases) cases.push_back(case_link(id, input.background));
     }
     if (where.cases.size() > kFewCases) cases.push_back(fmt::format("and {} more", where.cases.size() - kFewCases));
-    cells.insert(cells.end(), {ranges(where.runtimes, calls.runtimes), fmt::format("{}", where.tests.size()),
+    cells.insert(cells.end(), {ranges(where, calls), fmt::format("{}", where.tests.size()),
                                fmt::format("{}", fmt::join(cases, ", "))});
     text += row_of(cells);
   }

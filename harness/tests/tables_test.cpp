@@ -356,5 +356,31 @@ TEST_F(Tables, HaveCallsByModeThreadAndRuntime) {
   EXPECT_THAT(calls_as_markdown(input(1)), AllOf(HasSubstr("12.4 to 12.6"), Not(HasSubstr("12.8"))));
 }
 
+TEST_F(Tables, OfCallsHaveAGapOnlyWhereTheTestsShowedSomethingElse) {
+  record("2.5.1", kD, "12.4");
+  record("2.7.1", kD, "12.6");
+  std::ofstream(folder + "/other-tests.jsonl")
+      << fake_environment({{"release", "2.6.0"}, {"cuda_runtime", "12.5"}}) << "\n"
+      << Json{{"plan", {"c.Control"}}} << "\n"
+      << fake_case({"Control", "Reproduces"}) << "\n"
+      << R"({"test":"c.Control","ending":"exited","code":0,"ended":"passed"})"
+      << "\n"
+      << Json{{"end", "complete"}} << "\n";
+  EXPECT_THAT(calls_as_markdown(input()),
+              AllOf(HasSubstr("On record are\n12.4, 12.5, 12.6."), HasSubstr("| ok | ok | ok | 12.4 to 12.6 |\n"),
+                    HasSubstr("| capturing | 12.4 to 12.6 | 1 |")));
+  record("2.6.0", kOk, "12.5", "");
+  EXPECT_THAT(calls_as_markdown(input()),
+              AllOf(HasSubstr("| ok | ok | ok | 12.4, 12.6 |\n"), HasSubstr("| capturing | 12.4, 12.6 | 1 |")));
+}
+
+TEST_F(Tables, OfCallsLeaveOutWhatOlderCodeOfACaseShowed) {
+  record("2.5.1", kD);
+  TableInput all = input();
+  EXPECT_THAT(calls_as_markdown(all), HasSubstr("| cuMemAlloc |"));
+  all.background.rules.tree["c"].code = "another";
+  EXPECT_THAT(calls_as_markdown(all), AllOf(Not(HasSubstr("| cuMemAlloc |")), Not(HasSubstr("| cudaMalloc |"))));
+}
+
 }  // namespace
 }  // namespace recapture
