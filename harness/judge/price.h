@@ -33,6 +33,7 @@ bool changed(const PriceLine& before, const PriceLine& now);
 
 // Of each kind of machine one, in the order of the releases: the pairs of all runs there, as far as the newest's
 // benchmarks made them. Two runs on one machine differ by more than the pairs of either, so both are the spread.
+// Lines stand in the order of their words, numbers in them by their size.
 std::vector<Prices> prices_by_machine(std::vector<Prices> all);
 
 // Those of one test.

@@ -357,6 +357,16 @@ TEST(PricesByMachine, AreOneOfEachReleaseAndMachineNamedAfterTheNewestRun) {
   EXPECT_THAT(paths, ElementsAre("3", "1", "2"));
 }
 
+TEST(PricesByMachine, StandInTheOrderOfTheirNumbers) {
+  auto runs = runs_of({{"2.11.0", "G", "1", "h"}});
+  for (const char* what : {"100 kernels", "a copy", "2 kernels", "1000 kernels"}) {
+    runs[0].lines.push_back({{"c.Fix"}, what, "gpu", {1}, {2}, ""});
+  }
+  std::vector<std::string> order;
+  for (const PriceLine& line : prices_by_machine(runs).at(0).lines) order.push_back(line.what);
+  EXPECT_THAT(order, ElementsAre("2 kernels", "100 kernels", "1000 kernels", "a copy"));
+}
+
 TEST(PricesByMachine, HaveThePairsOfAllRunsOfTheNewestBenchmarks) {
   auto runs = runs_of({{"2.11.0", "G", "1", "old"}, {"2.11.0", "G", "2", "new"}, {"2.11.0", "G", "3", "new"}});
   runs[0].lines = {{{"c.Fix"}, "work", "gpu", {1}, {9}, ""}};
