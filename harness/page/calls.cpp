@@ -117,7 +117,7 @@ Calls calls_in(TableInput& input) {
           for (const Row& row : rows) {
             const bool clear = row.ran && !input.background.rules.stale(record, row.case_id) &&
                                row.result != Result::Invalid && row.result != Result::Unavailable &&
-                               row.verdict != Verdict::Inconclusive;
+                               row.result != Result::Inapplicable && row.verdict != Verdict::Inconclusive;
             if (clear && done.insert(row.test).second) take(row, record, calls);
           }
         }

@@ -359,11 +359,13 @@ TEST_F(Tables, HaveCallsByModeThreadAndRuntime) {
 TEST_F(Tables, OfCallsHaveAGapOnlyWhereTheTestsShowedSomethingElse) {
   record("2.5.1", kD, "12.4");
   record("2.7.1", kD, "12.6");
-  std::ofstream(folder + "/other-tests.jsonl")
+  std::ofstream(folder + "/not-applicable.jsonl")
       << fake_environment({{"release", "2.6.0"}, {"cuda_runtime", "12.5"}}) << "\n"
-      << Json{{"plan", {"c.Control"}}} << "\n"
+      << Json{{"plan", {"c.Control", "c.Reproduces"}}} << "\n"
       << fake_case({"Control", "Reproduces"}) << "\n"
       << R"({"test":"c.Control","ending":"exited","code":0,"ended":"passed"})"
+      << "\n"
+      << R"({"test":"c.Reproduces","ending":"exited","code":77,"ended":"skipped","inapplicable":"no member","skipped":"Not applicable: no member"})"
       << "\n"
       << Json{{"end", "complete"}} << "\n";
   EXPECT_THAT(calls_as_markdown(input()),
