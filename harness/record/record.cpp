@@ -290,12 +290,21 @@ void require_short_texts(const Json& value) {
   for (const Json& member : value) require_short_texts(member);
 }
 
-// Those lines of a record that `wanted` says are wanted.
+bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
+
+// The test of a line of a record, and nothing of any other line, as the runner writes it.
+std::string test_of(std::string_view line) {
+  constexpr std::string_view kStart = R"({"test":")";
+  if (!starts(line, kStart)) return "";
+  const std::string_view rest = line.substr(kStart.size());
+  return std::string(rest.substr(0, rest.find('"')));
+}
+
+// Those lines of a record's text that `wanted` says are wanted.
 template <class Wanted>
-Record read_lines(const std::string& path, Wanted&& wanted) {
+Record read_lines(const std::string& path, const std::string& text, Wanted&& wanted) {
   Record record;
   record.path = path;
-  const std::string text = unpacked_contents_of(path);
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     size_t end = text.find('\n', at);
@@ -327,17 +336,15 @@ Record read_lines(const std::string& path, Wanted&& wanted) {
 }  // namespace
 
 Record read_record(const std::string& path) {
-  Record record = read_lines(path, [](std::string_view) { return true; });
+  Record record = read_lines(path, unpacked_contents_of(path), [](std::string_view) { return true; });
   note_what_is_missing(record);
   return record;
 }
 
 Record read_tests(const std::string& path, const std::set<std::string>& tests) {
-  return read_lines(path, [&](std::string_view line) {
-    constexpr std::string_view kStart = R"({"test":")";
-    if (line.substr(0, kStart.size()) != kStart) return true;
-    const std::string_view rest = line.substr(kStart.size());
-    return tests.count(std::string(rest.substr(0, rest.find('"')))) != 0;
+  return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
+    const std::string test = test_of(line);
+    return test.empty() || tests.count(test) != 0;
   });
 }
 
@@ -366,13 +373,21 @@ std::vector<Record> read_records_below(const std::string& folder) {
 }
 
 std::vector<Record> read_rates_below(const std::string& folder) {
-  const auto of_rates = [](std::string_view line) {
-    const auto starts = [&](std::string_view start) { return line.substr(0, start.size()) == start; };
-    return starts(R"({"recapture")") || starts(R"({"plan")") || starts(R"({"case")") ||
-           line.find(R"("tries")") != std::string_view::npos;
-  };
+  constexpr std::string_view kTries = R"("tries")";
   std::vector<Record> records;
-  for (const std::string& path : records_below(folder)) records.push_back(read_lines(path, of_rates));
+  for (const std::string& path : records_below(folder)) {
+    const std::string text = unpacked_contents_of(path);
+    std::set<std::string> tests;  // A run of a test may be broken, and only those that confirm it have a rate.
+    for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
+      const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
+      tests.insert(test_of(std::string_view(text).substr(line)));
+    }
+    tests.erase("");
+    records.push_back(read_lines(path, text, [&](std::string_view line) {
+      return starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
+             tests.count(test_of(line)) != 0;
+    }));
+  }
   return records;
 }
 

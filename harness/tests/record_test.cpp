@@ -79,6 +79,27 @@ TEST_F(RecordFile, ComesBackAsItWasWritten) {
   EXPECT_TRUE(record.notes.empty());
 }
 
+// A race's test that broke is asked again, and those runs may have what it lacks.
+TEST_F(RecordFile, IsReadForItsRatesWhereOnlyAConfirmationHasOne) {
+  {
+    RecordWriter writer = RecordWriter::create(path());
+    writer.write(environment());
+    writer.write({{"plan", {"a.Control", "a.Reproduces"}}});
+    writer.write(info("a").to_json());
+    writer.write(test("a.Control"));
+    writer.write(test("a.Reproduces"));
+    Json confirmation = test("a.Reproduces");
+    confirmation.update({{"hits", 3}, {"tries", 50}, {"confirms", 1}});
+    writer.write(confirmation);
+    writer.write({{"end", "complete"}});
+  }
+  const auto read = read_rates_below(folder);
+  ASSERT_EQ(read.size(), 1U);
+  ASSERT_EQ(read[0].tests.size(), 1U) << "a.Control has no rate";
+  EXPECT_EQ(read[0].tests[0].id(), "a.Reproduces");
+  EXPECT_EQ(read[0].confirmations.at("a.Reproduces").size(), 1U);
+}
+
 TEST(Seconds, ThatNoTestCanTakeCountForNothing) {
   const auto read = [](const char* seconds) {
     return TestRecord{Json{{"volatile", {{"seconds", Json::parse(seconds)}}}}}.seconds();

@@ -28,6 +28,7 @@
 #include "harness/judge/board.h"
 #include "harness/judge/catalogue.h"
 #include "harness/judge/index.h"
+#include "harness/judge/rate.h"
 #include "harness/judge/row.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
@@ -43,6 +44,7 @@ using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 
 const std::string kRoot = RECAPTURE_ROOT;
@@ -271,6 +273,24 @@ TEST_F(Reports, NeedEveryExpectationAndNoneHidesAnother) {
   EXPECT_THAT(
       expectation_errors(expectations_of(read_changes(kRoot)), read_matrix(kRoot), *records, kRoot + "/reports"),
       IsEmpty());
+}
+
+// `show CASE` reads them so.
+TEST_F(Reports, ReadForTheirRatesAloneHaveAllRates) {
+  const Rules rules = rules_of(kRoot);
+  const auto words = [&](const std::vector<Record>& read) {
+    std::vector<std::string> pools;
+    for (const RatePool& pool : rate_pools(read, rules)) {
+      pools.push_back(pool.test + ", " + pool.machine);
+      for (const RateRun& run : pool.runs) {
+        pools.back() += ", " + std::to_string(run.hits) + " of " + std::to_string(run.tries);
+      }
+    }
+    return pools;
+  };
+  const auto alone = words(read_rates_below(kRoot + "/reports"));
+  EXPECT_THAT(alone, Not(IsEmpty()));
+  EXPECT_EQ(alone, words(*records));
 }
 
 TEST_F(Reports, ShowNoFailureThatAForeignSignatureTakes) {
