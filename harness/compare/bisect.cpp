@@ -253,9 +253,10 @@ std::string as_text(const MachineCourse& one) {
   }
   end_line();
   std::vector<std::pair<std::string, std::vector<std::string>>> unknown;  // By why.
+  const bool is_alone = course.known().size() == 1;  // Then the answer says that there is no other.
   for (size_t i = 0; i < sides.size(); ++i) {
     const Stand& stand = course.stands[i];
-    if (!stand.result.empty()) continue;
+    if (!stand.result.empty() || (is_alone && stand.why_not == kNotOnRecord)) continue;
     const auto known =
         std::find_if(unknown.begin(), unknown.end(), [&](const auto& u) { return u.first == stand.why_not; });
     (known == unknown.end() ? unknown.emplace_back(stand.why_not, std::vector<std::string>()) : *known)

@@ -233,6 +233,9 @@ TEST_F(Bisect, KeepsMachinesApartAndAChosenRuntimeToo) {
   EXPECT_THAT(answers(""), ElementsAre("G, driver 1: 2.6.0 changed it",
                                        "G, driver 1, CUDA runtime 12.9: nothing to compare 2.6.0 with",
                                        "H, driver 1: no change from 2.5.1 to 2.6.0"));
+  EXPECT_THAT(recapture("bisect c.Reproduces --cuda-runtime 12.9").out,
+              AllOf(HasSubstr("CUDA runtime 12.9\n  2.6.0: reproduced  "), HasSubstr("nothing to compare 2.6.0 with"),
+                    Not(HasSubstr("not on record"))));
   EXPECT_THAT(answers("--gpu h"), ElementsAre("H, driver 1: no change from 2.5.1 to 2.6.0"));
   EXPECT_THAT(answers("--cuda-runtime 12.9"), ElementsAre(HasSubstr("nothing to compare")));
   EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
