@@ -60,7 +60,7 @@ struct Calls {
   std::map<std::vector<std::string>, Where> by_mode;  // By the call and its six cells.
   std::map<std::vector<std::string>, Where> broke;    // By call, code, mode and thread.
   std::map<std::string, Runtimes> ran;                // By test: with which it showed anything.
-  Runtimes runtimes;                                  // All.
+  Runtimes runtimes;                                  // All with which a test showed anything.
 };
 
 std::vector<std::string> sorted(const Runtimes& some) {
@@ -112,12 +112,14 @@ Calls calls_in(TableInput& input) {
   for (const MachineSides& machine : sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const Side& side : *sides) {
-        std::set<std::string> done;  // The newest run that says something of a test counts.
+        std::set<std::string>
+            done;  // The newest run that says something of a test counts; an unseen race says nothing.
         for (const auto& [record, rows] : side.runs) {
           for (const Row& row : rows) {
             const bool clear = row.ran && !input.background.rules.stale(record, row.case_id) &&
                                row.result != Result::Invalid && row.result != Result::Unavailable &&
-                               row.result != Result::Inapplicable && row.verdict != Verdict::Inconclusive;
+                               row.result != Result::Inapplicable && row.result != Result::Unseen &&
+                               row.verdict != Verdict::Inconclusive;
             if (clear && done.insert(row.test).second) take(row, record, calls);
           }
         }

@@ -309,6 +309,11 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
   EXPECT_THAT(prices.lines[0].with, ElementsAre(20, 22));
   EXPECT_EQ(prices.lines[1].why_not, "no such member");
   EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' '" + out + "'").out, said.out) << "the table of a file";
+  std::ofstream(out, std::ios::app) << priced(2, 0.1, 12, "100 kernels") << "\n"
+                                    << priced(2, 0.1, 12, "2 kernels") << "\n";
+  const std::string table = shell("'" RECAPTURE_ROOT "/ci/prices' '" + out + "'").out;
+  ASSERT_THAT(table, HasSubstr("| 100 kernels |"));
+  EXPECT_LT(table.find("| 2 kernels |"), table.find("| 100 kernels |")) << "in the order of their numbers";
 
   // What runs by itself in another tree writes there, and each run to a place of its own.
   fs::create_directories(folder + "/ci");

@@ -85,11 +85,7 @@ class Tables : public ::testing::Test {
     Json environment = {{"release", release}, {"cuda_runtime", runtime}};
     environment.update(more);
     const bool as_documented = seen.rfind('D', 0) == 0;
-    const std::string path = fmt::format("{}/{}.jsonl", folder, ++records);
-    std::ofstream file(path);
     Json test = {
-        {"test", "c.Reproduces"},
-        {"ending", "exited"},
         {"code", as_documented ? 0 : 1},
         {"ended", as_documented ? "passed" : "failed"},
         {"seen", seen},
@@ -99,6 +95,13 @@ class Tables : public ::testing::Test {
     if (as_documented) {
       test["culprit"] = {{"api", "cuMemAlloc_v2"}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}};
     }
+    record_line(environment, test);
+  }
+  // A record whose c.Reproduces is that.
+  void record_line(const Json& environment, const Json& seen) {
+    Json test = {{"test", "c.Reproduces"}, {"ending", "exited"}};
+    test.update(seen);
+    std::ofstream file(fmt::format("{}/{}.jsonl", folder, ++records));
     for (const Json& line : {fake_environment(environment), Json{{"plan", {"c.Control", "c.Reproduces"}}},
                              fake_case({"Control", "Reproduces"}),
                              Json{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}, test,
@@ -359,21 +362,22 @@ TEST_F(Tables, HaveCallsByModeThreadAndRuntime) {
 TEST_F(Tables, OfCallsHaveAGapOnlyWhereTheTestsShowedSomethingElse) {
   record("2.5.1", kD, "12.4");
   record("2.7.1", kD, "12.6");
-  std::ofstream(folder + "/not-applicable.jsonl")
-      << fake_environment({{"release", "2.6.0"}, {"cuda_runtime", "12.5"}}) << "\n"
-      << Json{{"plan", {"c.Control", "c.Reproduces"}}} << "\n"
-      << fake_case({"Control", "Reproduces"}) << "\n"
-      << R"({"test":"c.Control","ending":"exited","code":0,"ended":"passed"})"
-      << "\n"
-      << R"({"test":"c.Reproduces","ending":"exited","code":77,"ended":"skipped","inapplicable":"no member","skipped":"Not applicable: no member"})"
-      << "\n"
-      << Json{{"end", "complete"}} << "\n";
+  record_line(
+      {{"release", "2.6.0"}, {"cuda_runtime", "12.5"}},
+      {{"code", 77}, {"ended", "skipped"}, {"inapplicable", "no member"}, {"skipped", "Not applicable: no member"}});
   EXPECT_THAT(calls_as_markdown(input()),
               AllOf(HasSubstr("On record are\n12.4, 12.5, 12.6."), HasSubstr("| ok | ok | ok | 12.4 to 12.6 |\n"),
                     HasSubstr("| capturing | 12.4 to 12.6 | 1 |")));
   record("2.6.0", kOk, "12.5", "");
   EXPECT_THAT(calls_as_markdown(input()),
               AllOf(HasSubstr("| ok | ok | ok | 12.4, 12.6 |\n"), HasSubstr("| capturing | 12.4, 12.6 | 1 |")));
+}
+
+TEST_F(Tables, OfCallsLoseNoneByARunInWhichItsRaceDidNotOccur) {
+  record("2.5.1", kD, "12.4", "", {{"volatile", {{"started", "2026-11-01T00:00:00Z"}}}});
+  record_line({{"release", "2.5.1"}, {"cuda_runtime", "12.4"}, {"volatile", {{"started", "2026-11-02T00:00:00Z"}}}},
+              {{"code", 1}, {"ended", "failed"}, {"hits", 0}, {"tries", 50}, {"stopping", "50 captures"}});
+  EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 | 1 |"));
 }
 
 TEST_F(Tables, OfCallsLeaveOutWhatOlderCodeOfACaseShowed) {
