@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -251,15 +252,41 @@ class Finder {
     throw Stop(Exit::NothingRan, fmt::format("no good run: none before the other side is whole on {}", machine));
   }
 
+  // Of a side's runs those on a machine, with the chosen libraries if any has them there.
+  std::vector<Head> on(const std::string& machine, const Runs& runs) const {
+    std::vector<Head> heads;
+    for (const Head& head : runs.heads) {
+      if (machine_key(head.environment) == machine) heads.push_back(head);
+    }
+    for (const Replaceable& library : kReplaceable) {
+      const auto has_it = [&](const Head& head) { return version_in(head.environment, library) == choice_of(library); };
+      if (std::none_of(heads.begin(), heads.end(), has_it)) continue;
+      heads.erase(std::remove_if(heads.begin(), heads.end(), std::not_fn(has_it)), heads.end());
+    }
+    return heads;
+  }
+
+  // How many of the chosen libraries none of these has.
+  size_t lacking(std::vector<Head> heads, const std::vector<Head>& more) const {
+    heads.insert(heads.end(), more.begin(), more.end());
+    return static_cast<size_t>(std::count_if(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+      const std::string wanted = choice_of(library);
+      return !wanted.empty() && std::none_of(heads.begin(), heads.end(), [&](const Head& head) {
+        return version_in(head.environment, library) == wanted;
+      });
+    }));
+  }
+
   std::string shared_machine(const Runs& one, const Runs& other) {
-    std::map<std::string, std::pair<size_t, size_t>> machines;  // By key, runs on either side.
-    for (const Head& head : one.heads) ++machines[machine_key(head.environment)].first;
-    for (const Head& head : other.heads) ++machines[machine_key(head.environment)].second;
-    std::vector<std::tuple<bool, size_t, std::string>> shared;  // With a GPU, with most runs, first by name.
-    for (const auto& [key, counts] : machines) {
-      if (counts.first > 0 && counts.second > 0) {
-        shared.emplace_back(key.front() == '|', SIZE_MAX - std::min(counts.first, counts.second), key);
-      }
+    std::set<std::string> machines;
+    for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
+    // With what was chosen, with a GPU, with most runs, first by name.
+    std::vector<std::tuple<size_t, bool, size_t, std::string>> shared;
+    for (const std::string& key : machines) {
+      const std::vector<Head> its = on(key, one), others = on(key, other);
+      if (others.empty()) continue;
+      shared.emplace_back(lacking(its, others), key.front() == '|', SIZE_MAX - std::min(its.size(), others.size()),
+                          key);
     }
     if (shared.empty()) {
       throw Stop(Exit::Usage,
@@ -268,10 +295,10 @@ class Finder {
                              visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
     }
     std::sort(shared.begin(), shared.end());
-    std::string machine = std::get<2>(shared.front());
+    std::string machine = std::get<3>(shared.front());
     for (const Head& head : one.heads) {
       const std::string key = machine_key(head.environment);
-      const auto is_it = [&](const auto& each) { return std::get<2>(each) == key; };
+      const auto is_it = [&](const auto& each) { return std::get<3>(each) == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (text_at(head.environment, "gpu").empty()) continue;  // What they say is taken in: see side().
       const std::string note =

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "harness/case/events.h"
+#include "harness/case/types.h"
 #include "harness/compare/pairs.h"
 #include "harness/compare/sides.h"
 #include "harness/judge/version.h"
@@ -60,6 +61,7 @@ struct Calls {
   std::map<std::vector<std::string>, Where> by_mode;  // By the call and its six cells.
   std::map<std::vector<std::string>, Where> broke;    // By call, code, mode and thread.
   std::map<std::string, Runtimes> ran;                // By test: with which it showed anything.
+  std::set<std::string> races;                        // Those tests of them that are of races.
   Runtimes runtimes;                                  // All with which a test showed anything.
 };
 
@@ -69,10 +71,15 @@ std::vector<std::string> sorted(const Runtimes& some) {
   return all;
 }
 
-// Where a test did not run is no gap: a case of LibTorch has fewer runtimes than one that needs CUDA alone.
+// Where a test did not run is no gap: a case of LibTorch has fewer runtimes than one that needs CUDA alone. Nor is it
+// one where a race fell into another call by chance, unless all tests of the row are of races.
 std::string ranges(const Calls::Where& where, const Calls& calls) {
-  Runtimes ran;
-  for (const std::string& test : where.tests) ran.insert(calls.ran.at(test).begin(), calls.ran.at(test).end());
+  Runtimes ran = where.runtimes;
+  const auto is_of_a_race = [&](const std::string& test) { return calls.races.count(test) != 0; };
+  const bool all_are = std::all_of(where.tests.begin(), where.tests.end(), is_of_a_race);
+  for (const std::string& test : where.tests) {
+    if (all_are || !is_of_a_race(test)) ran.insert(calls.ran.at(test).begin(), calls.ran.at(test).end());
+  }
   return ranges(where.runtimes, sorted(ran));
 }
 
@@ -82,6 +89,8 @@ void take(const Row& row, const Record& record, Calls& calls) {
   if (runtime.empty()) return;
   calls.runtimes.insert(runtime);
   calls.ran[row.test].insert(runtime);
+  const auto one = record.cases.find(row.case_id);
+  if (one != record.cases.end() && one->second.nature == word(Nature::Race)) calls.races.insert(row.test);
   const auto note = [&](Calls::Where& where) {
     where.runtimes.insert(runtime);
     where.tests.insert(row.test);
@@ -156,7 +165,8 @@ std::string calls_as_markdown(TableInput input) {
       "# Which call is refused, with which code\n\n"
       "By the mode of the capture that is open, by thread and by CUDA runtime. This file is generated from the\n"
       "records in this folder, with `recapture tables calls > reports/calls.md`. A range of runtimes is one of those\n"
-      "with which the tests behind it ran: a gap is a runtime with which they showed something else. On record are\n" +
+      "with which the tests behind it ran: a gap is a runtime with which they showed something else. A race, which\n"
+      "falls into one of several calls, makes none beside other tests. On record are\n" +
       fmt::format("{}", fmt::join(sorted(calls.runtimes), ", ")) +
       ".\n\n"
       "## Beside an open capture\n\n"

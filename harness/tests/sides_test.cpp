@@ -183,6 +183,35 @@ TEST_F(Sides, OfSeveralRuntimesTakeOneAndSayWhich) {
   EXPECT_EQ(compare("2.6.0 2.15.0 --cuda-runtime 12.4").code, 1);
 }
 
+TEST_F(Sides, WithAChosenRuntimeAreOfTheMachineThatRanMostWithIt) {
+  FakeRun other;
+  other.gpu = "Another";
+  other.saw(kOk);
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    other.release = release;
+    other.runtime = "12.9";
+    other.write(reports + "/" + release + "/a.jsonl");
+  }
+  EXPECT_THAT(compare("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0, Another, driver 1\n"));
+  FakeRun more;
+  more.saw(kOk);
+  for (const char* name : {"g.run-2", "g.run-3"}) {
+    for (const char* release : {"2.6.0", "2.15.0"}) {
+      more.release = release;
+      more.write(reports + "/" + release + "/" + name + ".jsonl");
+    }
+  }
+  EXPECT_THAT(compare("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0, G, driver 1\n")) << "it has more runs";
+  EXPECT_THAT(compare("2.6.0 2.15.0 --cuda-runtime 12.9").out, StartsWith("2.6.0 -> 2.15.0, Another, driver 1\n"));
+  more.runtime = "12.9";
+  more.write(reports + "/2.15.0/g.run-4.jsonl");
+  other.write(reports + "/2.15.0/a.run-2.jsonl");
+  other.release = "2.6.0";
+  other.write(reports + "/2.6.0/a.run-2.jsonl");
+  EXPECT_THAT(compare("2.6.0 2.15.0 --cuda-runtime 12.9").out, StartsWith("2.6.0 -> 2.15.0, Another, driver 1\n"))
+      << "one run of three with it, and two of two";
+}
+
 TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
   FakeRun elsewhere, broken;
   elsewhere.release = "2.11.0";

@@ -380,6 +380,32 @@ TEST_F(Tables, OfCallsLoseNoneByARunInWhichItsRaceDidNotOccur) {
   EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 | 1 |"));
 }
 
+TEST_F(Tables, OfCallsHaveNoGapWhereARaceFellIntoAnotherCallThanItsOtherTests) {
+  const auto race = [&](const std::string& runtime, const std::string& api) {
+    std::ofstream file(fmt::format("{}/{}.jsonl", folder, ++records));
+    for (const Json& line :
+         {fake_environment({{"release", "2.5.1"}, {"cuda_runtime", runtime}}), Json{{"plan", {"r.Reproduces"}}},
+          fake_case({"Reproduces"}, {{"case", "r"}, {"nature", "race"}}),
+          Json{{"test", "r.Reproduces"},
+               {"ending", "exited"},
+               {"code", 0},
+               {"ended", "passed"},
+               {"hits", 1},
+               {"tries", 1},
+               {"culprit", {{"api", api}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}}}},
+          Json{{"end", "complete"}}}) {
+      file << line << "\n";
+    }
+  };
+  race("12.4", "cuMemAlloc_v2");
+  race("12.5", "cuEventQuery");
+  race("12.6", "cuMemAlloc_v2");
+  EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4, 12.6 | 1 |"));
+  record("2.5.1", kD, "12.4");
+  record("2.7.1", kD, "12.6");
+  EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 to 12.6 | 2 |"));
+}
+
 TEST_F(Tables, OfCallsLeaveOutWhatOlderCodeOfACaseShowed) {
   record("2.5.1", kD);
   TableInput all = input();
