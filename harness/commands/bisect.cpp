@@ -95,15 +95,16 @@ class Question {
     }
     if (found_.empty()) throw Stop(Exit::NothingRan, "no run as asked for has " + test_);
     const CatalogueCase* one = background_.find(case_of(test_));
+    const std::vector<MachineCourse> told = folded(found_);
     if (options_.json) {
       Json json = {{"test", test_}, {"machines", Json::array()}};
       for (const MachineCourse& course : found_) json["machines"].push_back(as_json(course));
       print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
     } else {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
-      for (const MachineCourse& course : found_) print("\n{}", as_text(course));
+      for (const MachineCourse& course : told) print("\n{}", as_text(course));
     }
-    return exit_for(found_);
+    return exit_for(told);
   }
 
  private:
@@ -296,8 +297,9 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--json", options->json, "A JSON object");
   command->footer(
       "Exit codes: 0 no change, or each lies between neighbours; 4 no record has the test; 6 releases that "
-      "nobody knows lie between, or fewer than two are known; with --run and --libtorch those of run where it does not "
-      "come to its end.");
+      "nobody knows lie between, or fewer than two are known; a machine that shows nothing else than one that knows "
+      "more "
+      "counts with that; with --run and --libtorch those of run where it does not come to its end.");
   return {command, [options, &root] {
             const Places places = Places::find(root);
             return Question(places, *options).answer();

@@ -263,11 +263,12 @@ std::string as_text(const MachineCourse& one) {
         .second.push_back(sides[i].name);
   }
   for (const auto& [why, names] : unknown) text += fmt::format("  {}: {}\n", fmt::join(names, ", "), why);
+  for (const std::string& machine : one.same_on) text += fmt::format("  the same on {}\n", machine);
   return text + fmt::format("  {}\n", answer_of(one));
 }
 
 Json as_json(const MachineCourse& one) {
-  const auto& [machine, sides, course] = one;
+  const auto& [machine, sides, course, same_on] = one;
   Json json = {
       {"machine", machine}, {"releases", Json::array()}, {"changes", Json::array()}, {"answer", answer_of(one)}};
   for (size_t i = 0; i < sides.size(); ++i) {
@@ -294,6 +295,39 @@ Json as_json(const MachineCourse& one) {
     json["changes"].push_back(change);
   }
   return json;
+}
+
+bool says_all_of(const Course& one, const std::vector<Side>& sides, const Course& other,
+                 const std::vector<Side>& other_sides) {
+  const auto known = other.known();
+  return std::all_of(known.begin(), known.end(), [&](size_t its) {
+    const auto same =
+        std::find_if(sides.begin(), sides.end(), [&](const Side& side) { return side.name == other_sides[its].name; });
+    if (same == sides.end()) return false;
+    const Stand &a = one.stands[static_cast<size_t>(same - sides.begin())], &b = other.stands[its];
+    return a.result == b.result && a.seen == b.seen;
+  });
+}
+
+std::vector<MachineCourse> folded(std::vector<MachineCourse> all) {
+  std::stable_sort(all.begin(), all.end(), [](const MachineCourse& a, const MachineCourse& b) {
+    return a.course.known().size() > b.course.known().size();
+  });
+  std::vector<MachineCourse> kept;
+  for (MachineCourse& one : all) {
+    const auto known = one.course.known();
+    const auto more = std::find_if(kept.begin(), kept.end(), [&](const MachineCourse& has) {
+      return !known.empty() && says_all_of(has.course, has.sides, one.course, one.sides);
+    });
+    if (more == kept.end()) {
+      kept.push_back(std::move(one));
+      continue;
+    }
+    std::vector<std::string> releases;
+    for (const size_t side : known) releases.push_back(one.sides[side].name);
+    more->same_on.push_back(fmt::format("{}: {}", one.machine, fmt::join(releases, ", ")));
+  }
+  return kept;
 }
 
 Exit exit_for(const std::vector<MachineCourse>& all) {

@@ -77,16 +77,25 @@ std::string bounds_of(const std::string& since, const Border& border, const std:
 // Nothing once there is no more to be found.
 std::optional<size_t> next_to_run(const Course& course, const std::vector<bool>& can_run);
 
+// Whether the one shows of each release that the other knows what that shows of it.
+bool says_all_of(const Course& one, const std::vector<Side>& sides, const Course& other,
+                 const std::vector<Side>& other_sides);
+
 // A machine's.
 struct MachineCourse {
   std::string machine;
   std::vector<Side> sides;
   Course course;
+  std::vector<std::string> same_on = {};  // Those that show nothing else: "NVIDIA H100, driver 1: 2.4.1, 2.9.1".
 };
 std::string as_text(const MachineCourse& one);
 Json as_json(const MachineCourse& one);
 
-// One answer or no change on some machine, and nowhere a border with something between; else Inconclusive.
+// Those that know most releases first, and with them those that show nothing else.
+std::vector<MachineCourse> folded(std::vector<MachineCourse> all);
+
+// Of what is folded: one answer or no change on some machine, and nowhere a border with something between; else
+// Inconclusive.
 Exit exit_for(const std::vector<MachineCourse>& all);
 
 }  // namespace recapture

@@ -146,15 +146,7 @@ class Machines {
  private:
   // Whether the one says all that the other does.
   static bool says(const Told& one, const Told& other) {
-    const auto known = other.course.known();
-    return std::all_of(known.begin(), known.end(), [&](size_t its) {
-      for (size_t i = 0; i < one.sides->size(); ++i) {
-        if (one.release(i) != other.release(its)) continue;
-        const Stand &a = one.course.stands[i], &b = other.course.stands[its];
-        return a.result == b.result && a.seen == b.seen;
-      }
-      return false;
-    });
+    return says_all_of(one.course, *one.sides, other.course, *other.sides);
   }
 
   const std::vector<Column> columns_;

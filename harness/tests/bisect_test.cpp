@@ -241,6 +241,31 @@ TEST_F(Bisect, KeepsMachinesApartAndAChosenRuntimeToo) {
   EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
 }
 
+TEST_F(Bisect, AMachineThatShowsNothingElseIsNamedWithTheOneThatKnowsMore) {
+  const Json other = {{"gpu", "A"}}, another = {{"gpu", "B"}, {"cuda_runtime", "12.9"}, {"cuda_runtime_by", "preload"}};
+  for (const char* release : {"2.5.1", "2.6.0"}) record(release, {saw(kReproduced)});
+  for (const char* release : {"2.7.1", "2.8.0"}) record(release, {saw(kHealthy)});
+  record("2.5.1", {saw(kReproduced)}, other);
+  record("2.8.0", {saw(kHealthy)}, other);
+  record("2.6.0", {saw(kReproduced)}, another);
+  Said said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 0) << "on A it is known to be after 2.5.1 and not after 2.8.0, and on G when" << said.out;
+  EXPECT_THAT(said.out, HasSubstr("\n\nG, driver 1\n"));
+  EXPECT_THAT(said.out, HasSubstr("  the same on A, driver 1: 2.5.1, 2.8.0\n"
+                                  "  the same on B, driver 1, CUDA runtime 12.9: 2.6.0\n"
+                                  "  2.7.1 changed it\n"));
+  EXPECT_EQ(answer().at("machines").size(), 3U);
+  record("2.7.1", {saw(kReproduced)}, other);
+  said = recapture("bisect c.Reproduces");
+  EXPECT_THAT(said.out, AllOf(HasSubstr("\n\nA, driver 1\n"), HasSubstr("  2.8.0 changed it\n")));
+  EXPECT_EQ(said.code, 0) << said.out;
+  record("2.5.1", {saw(kHealthy)}, {{"gpu", "C"}});
+  record("2.8.0", {saw(kReproduced)}, {{"gpu", "C"}});
+  said = recapture("bisect c.Reproduces");
+  EXPECT_THAT(said.out, HasSubstr("  it changed after 2.5.1 and not after 2.8.0\n"));
+  EXPECT_EQ(said.code, 6) << said.out;
+}
+
 TEST_F(Bisect, BadInputIsALineAndACode) {
   record("2.5.1", {saw(kReproduced)});
   for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
