@@ -297,9 +297,8 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--json", options->json, "A JSON object");
   command->footer(
       "Exit codes: 0 no change, or each lies between neighbours; 4 no record has the test; 6 releases that "
-      "nobody knows lie between, or fewer than two are known; a machine that shows nothing else than one that knows "
-      "more "
-      "counts with that; with --run and --libtorch those of run where it does not come to its end.");
+      "nobody knows lie between, or fewer than two are known, on a machine that shows something else than those that "
+      "know more; with --run and --libtorch those of run where it does not come to its end.");
   return {command, [options, &root] {
             const Places places = Places::find(root);
             return Question(places, *options).answer();

@@ -259,8 +259,9 @@ class Finder {
       if (machine_key(head.environment) == machine) heads.push_back(head);
     }
     for (const Replaceable& library : kReplaceable) {
-      const auto has_it = [&](const Head& head) { return version_in(head.environment, library) == choice_of(library); };
-      if (std::none_of(heads.begin(), heads.end(), has_it)) continue;
+      const std::string wanted = choice_of(library);
+      const auto has_it = [&](const Head& head) { return version_in(head.environment, library) == wanted; };
+      if (wanted.empty() || std::none_of(heads.begin(), heads.end(), has_it)) continue;
       heads.erase(std::remove_if(heads.begin(), heads.end(), std::not_fn(has_it)), heads.end());
     }
     return heads;
