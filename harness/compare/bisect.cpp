@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/judge/rate.h"
 #include "harness/judge/version.h"
@@ -297,35 +298,45 @@ Json as_json(const MachineCourse& one) {
   return json;
 }
 
-bool says_all_of(const Course& one, const std::vector<Side>& sides, const Course& other,
-                 const std::vector<Side>& other_sides) {
-  const auto known = other.known();
+bool says_all_of(const CourseOf& one, const CourseOf& other) {
+  const auto known = other.course->known();
   return std::all_of(known.begin(), known.end(), [&](size_t its) {
-    const auto same =
-        std::find_if(sides.begin(), sides.end(), [&](const Side& side) { return side.name == other_sides[its].name; });
-    if (same == sides.end()) return false;
-    const Stand &a = one.stands[static_cast<size_t>(same - sides.begin())], &b = other.stands[its];
+    const auto same = std::find_if(one.sides->begin(), one.sides->end(),
+                                   [&](const Side& side) { return side.name == (*other.sides)[its].name; });
+    if (same == one.sides->end()) return false;
+    const Stand& a = one.course->stands[static_cast<size_t>(same - one.sides->begin())];
+    const Stand& b = other.course->stands[its];
     return a.result == b.result && a.seen == b.seen;
   });
 }
 
-std::vector<MachineCourse> folded(std::vector<MachineCourse> all) {
-  std::stable_sort(all.begin(), all.end(), [](const MachineCourse& a, const MachineCourse& b) {
-    return a.course.known().size() > b.course.known().size();
-  });
+std::vector<std::vector<size_t>> grouped(const std::vector<CourseOf>& all) {
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return all[a].course->known().size() > all[b].course->known().size(); });
+  std::vector<std::vector<size_t>> groups;
+  for (const size_t i : order) {
+    const auto more = std::find_if(groups.begin(), groups.end(),
+                                   [&](const auto& group) { return says_all_of(all[group.front()], all[i]); });
+    (more == groups.end() ? groups.emplace_back() : *more).push_back(i);
+  }
+  return groups;
+}
+
+std::vector<MachineCourse> folded(const std::vector<MachineCourse>& all) {
+  std::vector<CourseOf> courses;
+  courses.reserve(all.size());
+  for (const MachineCourse& one : all) courses.push_back({&one.course, &one.sides});
   std::vector<MachineCourse> kept;
-  for (MachineCourse& one : all) {
-    const auto known = one.course.known();
-    const auto more = std::find_if(kept.begin(), kept.end(), [&](const MachineCourse& has) {
-      return !known.empty() && says_all_of(has.course, has.sides, one.course, one.sides);
-    });
-    if (more == kept.end()) {
-      kept.push_back(std::move(one));
-      continue;
+  for (const std::vector<size_t>& group : grouped(courses)) {
+    kept.push_back(all[group.front()]);
+    for (size_t i = 1; i < group.size(); ++i) {
+      const MachineCourse& one = all[group[i]];
+      std::vector<std::string> releases;
+      for (const size_t side : one.course.known()) releases.push_back(one.sides[side].name);
+      kept.back().same_on.push_back(fmt::format("{}: {}", one.machine, fmt::join(releases, ", ")));
     }
-    std::vector<std::string> releases;
-    for (const size_t side : known) releases.push_back(one.sides[side].name);
-    more->same_on.push_back(fmt::format("{}: {}", one.machine, fmt::join(releases, ", ")));
   }
   return kept;
 }

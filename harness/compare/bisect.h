@@ -77,9 +77,17 @@ std::string bounds_of(const std::string& since, const Border& border, const std:
 // Nothing once there is no more to be found.
 std::optional<size_t> next_to_run(const Course& course, const std::vector<bool>& can_run);
 
+// A course and the sides that it goes along.
+struct CourseOf {
+  const Course* course = nullptr;
+  const std::vector<Side>* sides = nullptr;
+};
+
 // Whether the one shows of each release that the other knows what that shows of it.
-bool says_all_of(const Course& one, const std::vector<Side>& sides, const Course& other,
-                 const std::vector<Side>& other_sides);
+bool says_all_of(const CourseOf& one, const CourseOf& other);
+
+// By their indices: those that know most releases first, each followed by those that say nothing else.
+std::vector<std::vector<size_t>> grouped(const std::vector<CourseOf>& all);
 
 // A machine's.
 struct MachineCourse {
@@ -91,8 +99,8 @@ struct MachineCourse {
 std::string as_text(const MachineCourse& one);
 Json as_json(const MachineCourse& one);
 
-// Those that know most releases first, and with them those that show nothing else.
-std::vector<MachineCourse> folded(std::vector<MachineCourse> all);
+// One for each group, with the others in its same_on.
+std::vector<MachineCourse> folded(const std::vector<MachineCourse>& all);
 
 // Of what is folded: one answer or no change on some machine, and nowhere a border with something between; else
 // Inconclusive.

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -109,13 +108,10 @@ class Finder {
     }
     const std::string machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
-    for (const Replaceable& library : kReplaceable) {
-      const std::string wanted = choice_of(library);
-      const auto has_it = [&](const Head& head) { return version_in(head.environment, library) == wanted; };
-      if (!wanted.empty() && std::none_of(one.heads.begin(), one.heads.end(), has_it) &&
-          std::none_of(other.heads.begin(), other.heads.end(), has_it)) {
-        throw Stop(Exit::NothingRan, fmt::format("neither side ran with {} {}", library.name, visible(wanted)));
-      }
+    if (const auto libraries = chosen_in_vain(one.heads, other.heads); !libraries.empty()) {
+      const Replaceable& library = *libraries.front();
+      throw Stop(Exit::NothingRan,
+                 fmt::format("neither side ran with {} {}", library.name, visible(choice_of(library))));
     }
     const bool same_release = release_of(one) == release_of(other);
     BothSides both{side(one, same_release), side(other, same_release), {}};
@@ -134,6 +130,25 @@ class Finder {
   std::string choice_of(const Replaceable& library) const {
     const auto at = choice_.libraries.find(library.key);
     return at == choice_.libraries.end() ? "" : at->second;
+  }
+
+  // Whether a version was chosen that one of them ran with.
+  bool has_choice(const std::vector<Head>& heads, const Replaceable& library) const {
+    const std::string wanted = choice_of(library);
+    return !wanted.empty() && std::any_of(heads.begin(), heads.end(), [&](const Head& head) {
+      return version_in(head.environment, library) == wanted;
+    });
+  }
+
+  // The libraries of which a version was chosen that neither ran with.
+  std::vector<const Replaceable*> chosen_in_vain(const std::vector<Head>& one, const std::vector<Head>& other) const {
+    std::vector<const Replaceable*> all;
+    for (const Replaceable& library : kReplaceable) {
+      if (!choice_of(library).empty() && !has_choice(one, library) && !has_choice(other, library)) {
+        all.push_back(&library);
+      }
+    }
+    return all;
   }
 
   static bool is_counted(const std::string& word) { return word == "good" || runs_before_latest(word).has_value(); }
@@ -252,30 +267,20 @@ class Finder {
     throw Stop(Exit::NothingRan, fmt::format("no good run: none before the other side is whole on {}", machine));
   }
 
-  // Of a side's runs those on a machine, with the chosen libraries if any has them there.
+  // Of a side's runs on a machine those that keep() leaves of them, by what was chosen.
   std::vector<Head> on(const std::string& machine, const Runs& runs) const {
     std::vector<Head> heads;
     for (const Head& head : runs.heads) {
       if (machine_key(head.environment) == machine) heads.push_back(head);
     }
     for (const Replaceable& library : kReplaceable) {
-      const std::string wanted = choice_of(library);
-      const auto has_it = [&](const Head& head) { return version_in(head.environment, library) == wanted; };
-      if (wanted.empty() || std::none_of(heads.begin(), heads.end(), has_it)) continue;
-      heads.erase(std::remove_if(heads.begin(), heads.end(), std::not_fn(has_it)), heads.end());
+      const auto is_other = [&](const Head& head) {
+        return version_in(head.environment, library) != choice_of(library);
+      };
+      if (!has_choice(heads, library)) continue;
+      heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     }
     return heads;
-  }
-
-  // How many of the chosen libraries none of these has.
-  size_t lacking(std::vector<Head> heads, const std::vector<Head>& more) const {
-    heads.insert(heads.end(), more.begin(), more.end());
-    return static_cast<size_t>(std::count_if(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-      const std::string wanted = choice_of(library);
-      return !wanted.empty() && std::none_of(heads.begin(), heads.end(), [&](const Head& head) {
-        return version_in(head.environment, library) == wanted;
-      });
-    }));
   }
 
   std::string shared_machine(const Runs& one, const Runs& other) {
@@ -286,8 +291,8 @@ class Finder {
     for (const std::string& key : machines) {
       const std::vector<Head> its = on(key, one), others = on(key, other);
       if (others.empty()) continue;
-      shared.emplace_back(lacking(its, others), key.front() == '|', SIZE_MAX - std::min(its.size(), others.size()),
-                          key);
+      shared.emplace_back(chosen_in_vain(its, others).size(), key.front() == '|',
+                          SIZE_MAX - std::min(its.size(), others.size()), key);
     }
     if (shared.empty()) {
       throw Stop(Exit::Usage,
@@ -334,7 +339,7 @@ class Finder {
       const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
       const auto usual = std::find_if(runs.heads.begin(), runs.heads.end(), comes_with_it);
       std::string version = version_in((usual == runs.heads.end() ? runs.heads.front() : *usual).environment, library);
-      if (versions.count(choice_of(library)) != 0) {
+      if (has_choice(runs.heads, library)) {
         version = choice_of(library);
       } else {
         notes_.push_back(visible(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,

@@ -121,8 +121,8 @@ Calls calls_in(TableInput& input) {
   for (const MachineSides& machine : sides_by_machine(std::move(input.records), input.background)) {
     for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
       for (const Side& side : *sides) {
-        std::set<std::string>
-            done;  // The newest run that says something of a test counts; an unseen race says nothing.
+        // The newest run that says something of a test counts; an unseen race says nothing.
+        std::set<std::string> done;
         for (const auto& [record, rows] : side.runs) {
           for (const Row& row : rows) {
             const bool clear = row.ran && !input.background.rules.stale(record, row.case_id) &&

@@ -106,26 +106,31 @@ class Machines {
       Told told{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
       if (!told.course.known().empty()) all.push_back(std::move(told));
     }
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Told& a, const Told& b) { return a.course.known().size() > b.course.known().size(); });
+    std::vector<CourseOf> courses;
+    courses.reserve(all.size());
+    for (const Told& told : all) courses.push_back({&told.course, told.sides});
+    const auto groups = grouped(courses);
     if (all.size() > 1 && need_no_gpu_.count(case_of(test)) != 0) {
       std::vector<std::string> machines;
-      machines.reserve(all.size());
-      for (const Told& told : all) machines.push_back(told.on);
-      Told any{&any_.sides, on_any_.of(test), fmt::format("{}", fmt::join(machines, "; "))};
-      if (std::all_of(all.begin(), all.end(), [&](const Told& told) { return says(any, told); })) return {any};
-    }
-    for (Told& told : all) {
-      const auto more = std::find_if(kept.begin(), kept.end(), [&](const Told& known) { return says(known, told); });
-      if (more == kept.end()) {
-        kept.push_back(std::move(told));
-        continue;
+      for (const std::vector<size_t>& group : groups) {
+        for (const size_t i : group) machines.push_back(all[i].on);
       }
-      more->on += "; " + told.on;
-      if (told.course.known().size() == more->course.known().size()) continue;
-      std::vector<std::string> releases;
-      for (const size_t side : told.course.known()) releases.push_back(told.release(side));
-      more->on += fmt::format(" for {}", fmt::join(releases, ", "));
+      Told any{&any_.sides, on_any_.of(test), fmt::format("{}", fmt::join(machines, "; "))};
+      const CourseOf its{&any.course, any.sides};
+      const auto is_said = [&](const CourseOf& one) { return says_all_of(its, one); };
+      if (std::all_of(courses.begin(), courses.end(), is_said)) return {any};
+    }
+    for (const std::vector<size_t>& group : groups) {
+      Told told = all[group.front()];
+      for (size_t i = 1; i < group.size(); ++i) {
+        const Told& other = all[group[i]];
+        told.on += "; " + other.on;
+        if (other.course.known().size() == told.course.known().size()) continue;
+        std::vector<std::string> releases;
+        for (const size_t side : other.course.known()) releases.push_back(other.release(side));
+        told.on += fmt::format(" for {}", fmt::join(releases, ", "));
+      }
+      kept.push_back(std::move(told));
     }
     return kept;
   }
@@ -144,11 +149,6 @@ class Machines {
   }
 
  private:
-  // Whether the one says all that the other does.
-  static bool says(const Told& one, const Told& other) {
-    return says_all_of(one.course, *one.sides, other.course, *other.sides);
-  }
-
   const std::vector<Column> columns_;
   const Column any_;
   std::vector<Courses> courses_;

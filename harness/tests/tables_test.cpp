@@ -98,14 +98,15 @@ class Tables : public ::testing::Test {
     record_line(environment, test);
   }
   // A record whose c.Reproduces is that.
-  void record_line(const Json& environment, const Json& seen) {
-    Json test = {{"test", "c.Reproduces"}, {"ending", "exited"}};
+  void record_line(const Json& environment, const Json& seen, const Json& more = Json::object()) {
+    const std::string id = more.value("case", "c");
+    Json test = {{"test", id + ".Reproduces"}, {"ending", "exited"}};
     test.update(seen);
     std::ofstream file(fmt::format("{}/{}.jsonl", folder, ++records));
-    for (const Json& line : {fake_environment(environment), Json{{"plan", {"c.Control", "c.Reproduces"}}},
-                             fake_case({"Control", "Reproduces"}),
-                             Json{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}, test,
-                             Json{{"end", "complete"}}}) {
+    for (const Json& line : {fake_environment(environment), Json{{"plan", {id + ".Control", id + ".Reproduces"}}},
+                             fake_case({"Control", "Reproduces"}, more),
+                             Json{{"test", id + ".Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}},
+                             test, Json{{"end", "complete"}}}) {
       file << line << "\n";
     }
   }
@@ -382,20 +383,13 @@ TEST_F(Tables, OfCallsLoseNoneByARunInWhichItsRaceDidNotOccur) {
 
 TEST_F(Tables, OfCallsHaveNoGapWhereARaceFellIntoAnotherCallThanItsOtherTests) {
   const auto race = [&](const std::string& runtime, const std::string& api) {
-    std::ofstream file(fmt::format("{}/{}.jsonl", folder, ++records));
-    for (const Json& line :
-         {fake_environment({{"release", "2.5.1"}, {"cuda_runtime", runtime}}), Json{{"plan", {"r.Reproduces"}}},
-          fake_case({"Reproduces"}, {{"case", "r"}, {"nature", "race"}}),
-          Json{{"test", "r.Reproduces"},
-               {"ending", "exited"},
-               {"code", 0},
-               {"ended", "passed"},
-               {"hits", 1},
-               {"tries", 1},
-               {"culprit", {{"api", api}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}}}},
-          Json{{"end", "complete"}}}) {
-      file << line << "\n";
-    }
+    record_line({{"release", "2.5.1"}, {"cuda_runtime", runtime}},
+                {{"code", 0},
+                 {"ended", "passed"},
+                 {"hits", 1},
+                 {"tries", 1},
+                 {"culprit", {{"api", api}, {"code", 900}, {"mode", "global"}, {"thread", "capturing"}}}},
+                {{"case", "r"}, {"nature", "race"}});
   };
   race("12.4", "cuMemAlloc_v2");
   race("12.5", "cuEventQuery");
