@@ -267,31 +267,45 @@ class Finder {
     throw Stop(Exit::NothingRan, fmt::format("no good run: none before the other side is whole on {}", machine));
   }
 
-  // Of a side's runs on a machine those that keep() leaves of them, by what was chosen.
+  // The version whose runs count: what was chosen, else what comes with the release, else what the newest run had.
+  std::string version_that_counts(const std::vector<Head>& heads, const Replaceable& library) const {
+    if (has_choice(heads, library)) return choice_of(library);
+    const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
+    const auto usual = std::find_if(heads.begin(), heads.end(), comes_with_it);
+    return version_in((usual == heads.end() ? heads.front() : *usual).environment, library);
+  }
+
+  // Of a side's runs on a machine those that keep() leaves.
   std::vector<Head> on(const std::string& machine, const Runs& runs) const {
     std::vector<Head> heads;
     for (const Head& head : runs.heads) {
       if (machine_key(head.environment) == machine) heads.push_back(head);
     }
     for (const Replaceable& library : kReplaceable) {
-      const auto is_other = [&](const Head& head) {
-        return version_in(head.environment, library) != choice_of(library);
-      };
-      if (!has_choice(heads, library)) continue;
+      if (heads.empty()) break;
+      const std::string version = version_that_counts(heads, library);
+      const auto is_other = [&](const Head& head) { return version_in(head.environment, library) != version; };
       heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     }
     return heads;
   }
 
+  // Whether they ran with a library that does not come with the release and that nobody asked for.
+  bool is_unasked(const std::vector<Head>& heads) const {
+    return std::any_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+      return was_chosen(heads.front().environment, library) && !has_choice(heads, library);
+    });
+  }
+
   std::string shared_machine(const Runs& one, const Runs& other) {
     std::set<std::string> machines;
     for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
-    // With what was chosen, with a GPU, with most runs, first by name.
-    std::vector<std::tuple<size_t, bool, size_t, std::string>> shared;
+    // With what was chosen, with a GPU, with the releases' own libraries, with most runs, first by name.
+    std::vector<std::tuple<size_t, bool, int, size_t, std::string>> shared;
     for (const std::string& key : machines) {
       const std::vector<Head> its = on(key, one), others = on(key, other);
       if (others.empty()) continue;
-      shared.emplace_back(chosen_in_vain(its, others).size(), key.front() == '|',
+      shared.emplace_back(chosen_in_vain(its, others).size(), key.front() == '|', is_unasked(its) + is_unasked(others),
                           SIZE_MAX - std::min(its.size(), others.size()), key);
     }
     if (shared.empty()) {
@@ -301,10 +315,10 @@ class Finder {
                              visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
     }
     std::sort(shared.begin(), shared.end());
-    std::string machine = std::get<3>(shared.front());
+    std::string machine = std::get<4>(shared.front());
     for (const Head& head : one.heads) {
       const std::string key = machine_key(head.environment);
-      const auto is_it = [&](const auto& each) { return std::get<3>(each) == key; };
+      const auto is_it = [&](const auto& each) { return std::get<4>(each) == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (text_at(head.environment, "gpu").empty()) continue;  // What they say is taken in: see side().
       const std::string note =
@@ -336,12 +350,8 @@ class Finder {
       std::set<std::string> versions;
       for (const Head& head : runs.heads) versions.insert(version_in(head.environment, library));
       if (versions.size() < 2) continue;
-      const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
-      const auto usual = std::find_if(runs.heads.begin(), runs.heads.end(), comes_with_it);
-      std::string version = version_in((usual == runs.heads.end() ? runs.heads.front() : *usual).environment, library);
-      if (has_choice(runs.heads, library)) {
-        version = choice_of(library);
-      } else {
+      const std::string version = version_that_counts(runs.heads, library);
+      if (!has_choice(runs.heads, library)) {
         notes_.push_back(visible(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
                                              library.name, version, library.option, fmt::join(versions, ", "))));
       }

@@ -26,8 +26,9 @@ struct BothSides {
 
 // A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it on that
 // machine; "good": the newest run on that machine that is marked good, or else whole and without anything missing, and
-// older than the other side. Releases
-// and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and variables.
+// older than the other side. Releases and runs are looked for below `records`. Both sides are of one machine: the same
+// GPU, driver and variables. Of several that is taken which has most runs that count, first of those with the libraries
+// that were chosen, else with the releases' own.
 //
 // Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,

@@ -323,13 +323,20 @@ class Page {
                          lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
   }
 
-  // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
+  // {"name", "releases", "runs": of each release how many, "rank": of several machines the lowest is taken,
+  //  "pairs": [[pair of the first and the first: null, …]…]}
   Json all_pairs(MachineSides& machine, size_t number) {
     std::vector<Side>& sides = machine.releases;
-    Json releases = Json::array(), pairs = Json::array();
+    Json releases = Json::array(), runs = Json::array(), pairs = Json::array();
     std::vector<std::string> names;
     names.reserve(sides.size());
-    for (const Side& side : sides) names.push_back(side.name);
+    const std::string gpu = text_at(machine.environment, "gpu");
+    for (const Side& side : sides) {
+      names.push_back(side.name);
+      runs.push_back(std::count_if(side.runs.begin(), side.runs.end(),
+                                   [&](const Judged& run) { return run.record.where("gpu") == gpu; }));
+    }
+    const int rank = gpu.empty() ? 2 : chosen_in_words(machine.environment).empty() ? 0 : 1;
     for (const std::string& name : names) releases.push_back(from_outside(name));
     for (size_t from = 0; from < sides.size(); ++from) {
       pairs.push_back(Json::array());
@@ -349,7 +356,8 @@ class Page {
       }
     }
     for (size_t i = 0; i < sides.size(); ++i) sides[i].name = names[i];
-    return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
+    return {
+        {"name", from_outside(machine.name)}, {"releases", releases}, {"runs", runs}, {"rank", rank}, {"pairs", pairs}};
   }
 
   // The pair to begin with: the newest upgrade of which at least half is known.

@@ -21,7 +21,8 @@ inline const std::string kOk = "ok > active > ok";
 struct FakeRun {
   std::string release = "2.6.0", gpu = "G", driver = "1", runtime = "12.4", started = "2026-01-01T00:00:00Z",
               hash = "h";
-  std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu";
+  std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu",
+              runtime_by = {};  // "preload" where the runtime was chosen.
   int format = 2;
   std::vector<Json> tests = {{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}};
 
@@ -63,14 +64,16 @@ struct FakeRun {
     Json plan = Json::array(), names = Json::array();
     for (const Json& test : tests) plan.push_back(test.at("test"));
     for (const Json& test : tests) names.push_back(name_of(test.at("test")));
+    Json environment = fake_environment({{"recapture", format},
+                                         {"release", release},
+                                         {"gpu", gpu},
+                                         {"driver", driver},
+                                         {"cuda_runtime", runtime},
+                                         {"break", broken},
+                                         {"volatile", {{"started", started}, {"run", id}}}});
+    if (!runtime_by.empty()) environment["cuda_runtime_by"] = runtime_by;
     std::vector<Json> all = {
-        fake_environment({{"recapture", format},
-                          {"release", release},
-                          {"gpu", gpu},
-                          {"driver", driver},
-                          {"cuda_runtime", runtime},
-                          {"break", broken},
-                          {"volatile", {{"started", started}, {"run", id}}}}),
+        environment,
         {{"plan", plan}},
         fake_case(names, {{"hash", hash}, {"needs", needs}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}})};
     all.insert(all.end(), tests.begin(), tests.end());

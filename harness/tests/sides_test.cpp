@@ -212,6 +212,39 @@ TEST_F(Sides, WithAChosenRuntimeAreOfTheMachineThatRanMostWithIt) {
       << "one run of three with it, and two of two";
 }
 
+TEST_F(Sides, WithoutAChoiceAreOfTheMachineThatRanWithTheReleasesOwnRuntime) {
+  FakeRun other;
+  other.gpu = "Another";
+  other.runtime_by = "preload";
+  other.saw(kOk);
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    for (const char* runtime : {"12.0", "12.9"}) {
+      other.release = release;
+      other.runtime = runtime;
+      other.write(reports + "/" + release + "/a-" + runtime + ".jsonl");
+    }
+  }
+  const auto expect = [&](const char* sides, const char* machine, const char* why) {
+    EXPECT_THAT(compare(sides).out, StartsWith(std::string("2.6.0 -> 2.15.0, ") + machine + ", driver 1\n")) << why;
+  };
+  expect("2.6.0 2.15.0", "G", "two runs a side, and none with a runtime that is the release's own");
+  expect("2.6.0 2.15.0 --cuda-runtime 12.9", "Another", "where one was chosen");
+  expect("2.6.0 2.15.0 --gpu Another", "Another", "where that is all there is");
+  other.runtime_by.clear();
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    other.release = release;
+    other.runtime = "12.4";
+    other.write(reports + "/" + release + "/a.jsonl");
+  }
+  FakeRun more;
+  more.saw(kOk);
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    more.release = release;
+    more.write(reports + "/" + release + "/g.run-2.jsonl");
+  }
+  expect("2.6.0 2.15.0", "G", "two runs that count, and one of three");
+}
+
 TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
   FakeRun elsewhere, broken;
   elsewhere.release = "2.11.0";
