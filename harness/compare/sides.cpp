@@ -237,8 +237,7 @@ class Finder {
     if (heads.empty()) throw Stop(Exit::NothingRan, "no other run on that machine");
     const std::string machine = machine_key(heads.front().environment);
     const std::string words = machine_words(heads.front().environment);
-    const auto elsewhere = [&](const Head& head) { return machine_key(head.environment) != machine; };
-    heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
+    heads = of_machine(machine, std::move(heads));
     if (runs.word == "good") return {good(heads, other, words)};
     const size_t before = runs_before_latest(runs.word).value_or(0);
     if (before >= heads.size()) {
@@ -267,46 +266,38 @@ class Finder {
     throw Stop(Exit::NothingRan, fmt::format("no good run: none before the other side is whole on {}", machine));
   }
 
-  // The version whose runs count: what was chosen, else what comes with the release, else what the newest run had.
-  std::string version_that_counts(const std::vector<Head>& heads, const Replaceable& library) const {
-    if (has_choice(heads, library)) return choice_of(library);
-    const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
-    const auto usual = std::find_if(heads.begin(), heads.end(), comes_with_it);
-    return version_in((usual == heads.end() ? heads.front() : *usual).environment, library);
+  static std::vector<Head> of_machine(const std::string& machine, std::vector<Head> heads) {
+    const auto elsewhere = [&](const Head& head) { return machine_key(head.environment) != machine; };
+    heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
+    return heads;
   }
 
-  // Of a side's runs on a machine those that keep() leaves.
-  std::vector<Head> on(const std::string& machine, const Runs& runs) const {
-    std::vector<Head> heads;
-    for (const Head& head : runs.heads) {
-      if (machine_key(head.environment) == machine) heads.push_back(head);
-    }
+  // Of a machine's runs those with what was chosen, else with what comes with the release, else with what the newest
+  // has.
+  std::vector<Head> that_count(std::vector<Head> heads) const {
     for (const Replaceable& library : kReplaceable) {
       if (heads.empty()) break;
-      const std::string version = version_that_counts(heads, library);
+      const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
+      const auto usual = std::find_if(heads.begin(), heads.end(), comes_with_it);
+      const std::string version =
+          has_choice(heads, library) ? choice_of(library)
+                                     : version_in((usual == heads.end() ? heads.front() : *usual).environment, library);
       const auto is_other = [&](const Head& head) { return version_in(head.environment, library) != version; };
       heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     }
     return heads;
   }
 
-  // Whether they ran with a library that does not come with the release and that nobody asked for.
-  bool is_unasked(const std::vector<Head>& heads) const {
-    return std::any_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-      return was_chosen(heads.front().environment, library) && !has_choice(heads, library);
-    });
-  }
-
   std::string shared_machine(const Runs& one, const Runs& other) {
     std::set<std::string> machines;
     for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
-    // With what was chosen, with a GPU, with the releases' own libraries, with most runs, first by name.
-    std::vector<std::tuple<size_t, bool, int, size_t, std::string>> shared;
+    std::vector<std::pair<Standing, std::string>> shared;  // Of two alike the first by name.
     for (const std::string& key : machines) {
-      const std::vector<Head> its = on(key, one), others = on(key, other);
+      const auto its = that_count(of_machine(key, one.heads)), others = that_count(of_machine(key, other.heads));
       if (others.empty()) continue;
-      shared.emplace_back(chosen_in_vain(its, others).size(), key.front() == '|', is_unasked(its) + is_unasked(others),
-                          SIZE_MAX - std::min(its.size(), others.size()), key);
+      shared.emplace_back(standing(its.front().environment, others.front().environment,
+                                   std::min(its.size(), others.size()), choice_.libraries),
+                          key);
     }
     if (shared.empty()) {
       throw Stop(Exit::Usage,
@@ -315,10 +306,10 @@ class Finder {
                              visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
     }
     std::sort(shared.begin(), shared.end());
-    std::string machine = std::get<4>(shared.front());
+    std::string machine = shared.front().second;
     for (const Head& head : one.heads) {
       const std::string key = machine_key(head.environment);
-      const auto is_it = [&](const auto& each) { return std::get<4>(each) == key; };
+      const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (text_at(head.environment, "gpu").empty()) continue;  // What they say is taken in: see side().
       const std::string note =
@@ -336,26 +327,21 @@ class Finder {
 
   // Of a side's runs those of the machine, of one release, of one CUDA runtime and one NCCL.
   void keep(Runs& runs, const std::string& machine) {
-    const auto drop = [&](const auto& unwanted) {
-      runs.heads.erase(std::remove_if(runs.heads.begin(), runs.heads.end(), unwanted), runs.heads.end());
-    };
-    drop([&](const Head& head) { return machine_key(head.environment) != machine; });
+    const std::vector<Head> all = of_machine(machine, runs.heads);
     std::set<std::string> releases;
-    for (const Head& head : runs.heads) releases.insert(text_at(head.environment, "release"));
+    for (const Head& head : all) releases.insert(text_at(head.environment, "release"));
     if (releases.size() > 1) {
       throw Stop(Exit::Usage, visible(fmt::format("{} holds records of {}; a side is one release", runs.word,
                                                   fmt::join(releases, ", "))));
     }
+    runs.heads = that_count(all);
     for (const Replaceable& library : kReplaceable) {
       std::set<std::string> versions;
-      for (const Head& head : runs.heads) versions.insert(version_in(head.environment, library));
-      if (versions.size() < 2) continue;
-      const std::string version = version_that_counts(runs.heads, library);
-      if (!has_choice(runs.heads, library)) {
-        notes_.push_back(visible(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
-                                             library.name, version, library.option, fmt::join(versions, ", "))));
-      }
-      drop([&](const Head& one) { return version_in(one.environment, library) != version; });
+      for (const Head& head : all) versions.insert(version_in(head.environment, library));
+      if (versions.size() < 2 || has_choice(runs.heads, library)) continue;
+      notes_.push_back(visible(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
+                                           library.name, version_in(runs.heads.front().environment, library),
+                                           library.option, fmt::join(versions, ", "))));
     }
   }
 
@@ -419,6 +405,18 @@ std::string mark_good(const std::string& path, const std::string& records) {
     if (!file) throw Stop(Exit::Infrastructure, visible(marks_of(records)) + ": cannot write it");
   }
   return name;
+}
+
+Standing standing(const Json& from, const Json& to, size_t runs, const std::map<std::string, std::string>& libraries) {
+  size_t unwanted = 0;
+  for (const Json* environment : {&from, &to}) {
+    for (const Replaceable& library : kReplaceable) {
+      const auto asked = libraries.find(library.key);
+      const bool is_asked = asked != libraries.end() && !asked->second.empty();
+      unwanted += is_asked ? version_in(*environment, library) != asked->second : was_chosen(*environment, library);
+    }
+  }
+  return {text_at(from, "gpu").empty(), unwanted, SIZE_MAX - runs};
 }
 
 bool chosen(const MachineChoice& choice, const Json& environment) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "harness/compare/compare.h"
@@ -19,6 +20,15 @@ struct MachineChoice {
 // Whether that GPU and driver were chosen. Libraries are a matter of their own: without a choice a release's own count.
 bool chosen(const MachineChoice& choice, const Json& environment);
 
+// Of several machines that ran both sides the one with the least is taken: with a GPU, with the libraries that were
+// asked for or else come with the releases, with most runs.
+using Standing = std::tuple<bool, size_t, size_t>;
+
+// `from` and `to` are of a run of each side that counts, `runs` is how many the side with fewer has, and `libraries`
+// what was asked for.
+Standing standing(const Json& from, const Json& to, size_t runs,
+                  const std::map<std::string, std::string>& libraries = {});
+
 struct BothSides {
   Side from, to;
   std::vector<std::string> notes;  // What else there would have been to choose.
@@ -27,8 +37,7 @@ struct BothSides {
 // A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it on that
 // machine; "good": the newest run on that machine that is marked good, or else whole and without anything missing, and
 // older than the other side. Releases and runs are looked for below `records`. Both sides are of one machine: the same
-// GPU, driver and variables. Of several that is taken which has most runs that count, first of those with the libraries
-// that were chosen, else with the releases' own.
+// GPU, driver and variables. Of several it is the one of which standing() is the least.
 //
 // Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,

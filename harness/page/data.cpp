@@ -96,6 +96,10 @@ class Page {
     const auto changed = changed_since_the_run_before(machines);
     Json compared = Json::array();
     for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines[i], i));
+    for (const auto& [sides, taken] : taken_) {
+      const auto [machine, from, to] = taken.place;
+      compared[machine]["pairs"][from][to]["taken"] = true;
+    }
     std::vector<Record> records(runs_.size());
     for (MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
@@ -117,7 +121,7 @@ class Page {
         Json::array();  // What was broken on purpose is not among them, so latest() has a run's column by number.
     for (const OnMachine& on : all) columns.push_back(column(on));
     Json json = {{"made", made},
-                 {"first", first_ ? Json(first_->place) : Json()},
+                 {"first", first_ ? Json(taken_.at({first_->from, first_->to}).place) : Json()},
                  {"verdicts", words<Verdict>(kVerdicts)},
                  {"results", words<Result>(kResults)},
                  {"consequences", words<Consequence>(kConsequences)},
@@ -323,20 +327,13 @@ class Page {
                          lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
   }
 
-  // {"name", "releases", "runs": of each release how many, "rank": of several machines the lowest is taken,
-  //  "pairs": [[pair of the first and the first: null, …]…]}
+  // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
   Json all_pairs(MachineSides& machine, size_t number) {
     std::vector<Side>& sides = machine.releases;
-    Json releases = Json::array(), runs = Json::array(), pairs = Json::array();
+    Json releases = Json::array(), pairs = Json::array();
     std::vector<std::string> names;
     names.reserve(sides.size());
-    const std::string gpu = text_at(machine.environment, "gpu");
-    for (const Side& side : sides) {
-      names.push_back(side.name);
-      runs.push_back(std::count_if(side.runs.begin(), side.runs.end(),
-                                   [&](const Judged& run) { return run.record.where("gpu") == gpu; }));
-    }
-    const int rank = gpu.empty() ? 2 : chosen_in_words(machine.environment).empty() ? 0 : 1;
+    for (const Side& side : sides) names.push_back(side.name);
     for (const std::string& name : names) releases.push_back(from_outside(name));
     for (size_t from = 0; from < sides.size(); ++from) {
       pairs.push_back(Json::array());
@@ -349,15 +346,30 @@ class Page {
         sides[to].name = kTo;
         const Comparison comparison = compare(sides[from], sides[to], input_.background);
         pairs.back().push_back(pair(comparison));
+        const Taken here{standing_of(sides[from], sides[to]), {number, from, to}};
+        const auto [known, is_new] = taken_.emplace(std::pair(names[from], names[to]), here);
+        if (!is_new && here.standing < known->second.standing) known->second = here;
         if (from < to && is_version(names[from]) && is_version(names[to])) {
-          consider(
-              {names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged(), {number, from, to}});
+          consider({names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged()});
         }
       }
     }
     for (size_t i = 0; i < sides.size(); ++i) sides[i].name = names[i];
-    return {
-        {"name", from_outside(machine.name)}, {"releases", releases}, {"runs", runs}, {"rank", rank}, {"pairs", pairs}};
+    return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
+  }
+
+  // Of the machines that ran two releases that which `compare` takes.
+  struct Taken {
+    Standing standing;
+    std::array<size_t, 3> place{};  // The machine, and the two among its releases.
+  };
+  static Standing standing_of(const Side& from, const Side& to) {
+    const Json &one = from.runs.front().record.environment, &other = to.runs.front().record.environment;
+    const auto own = [&](const Side& side) {  // And not those without a GPU that stand in.
+      return std::count_if(side.runs.begin(), side.runs.end(),
+                           [&](const Judged& run) { return run.record.where("gpu") == text_at(one, "gpu"); });
+    };
+    return standing(one, other, static_cast<size_t>(std::min(own(from), own(to))));
   }
 
   // The pair to begin with: the newest upgrade of which at least half is known.
@@ -365,7 +377,6 @@ class Page {
     std::string from, to;
     bool enough = false;
     size_t judged = 0;
-    std::array<size_t, 3> place{};
   };
   void consider(const Upgrade& one) {
     const auto better = [&](const Upgrade& known) {
@@ -526,6 +537,7 @@ class Page {
       upstream_{Json::array()}, changes_{Json::array()};
   std::map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
+  std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
 };
 

@@ -48,7 +48,7 @@ const columns = data.columns.map((one, number) => {
   return {...one, partly, number, host, chosen, machine: host + chosen, release: text(one.release), runtime: text(one.runtime), name: text(one.name)};
 });
 const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
-const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), runs: one.runs, rank: one.rank, pairs: one.pairs}));
+const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
 const dateOf = run => run.started.slice(0, 10) || 'no date';
 const timeOf = run => run.started.replace('T', ' ').slice(0, 16) || 'no date';
 const titleOf = column => `${/^\d/.test(column.release) ? 'LibTorch ' : ''}${column.release}, ${column.machine}`;
@@ -141,21 +141,15 @@ function changeOf([number, before, after]) {
     before: runs[before], after: runs[after]};
 }
 
-// Of several machines that of which `recapture compare` speaks: the rule is that of its Finder.
-function machineFor(from, to) {
-  const runsOf = one => Math.min(...[from, to].map(name => one.runs[one.releases.indexOf(name)]));
-  return comparable.filter(one => one.releases.includes(from) && one.releases.includes(to))
-    .sort((a, b) => a.rank - b.rank || runsOf(b) - runsOf(a))[0];
-}
-
-// The pair that is chosen, or the nearest to that which there is.
+// The pair that is chosen, or the nearest to that which there is; of several machines that which `compare` takes.
 function chosenPair() {
-  const [on, ...at] = data.first || [], first = at.map(n => machines[on].releases[n]);
-  const machine = comparable.find(one => one.name === state.on) || machineFor(state.from, state.to) || machineFor(...first) || comparable[0];
+  const [first, firstFrom, firstTo] = data.first || [];
+  const isTaken = ({releases, pairs}) => pairs[releases.indexOf(state.from)]?.[releases.indexOf(state.to)]?.taken;
+  const machine = comparable.find(one => one.name === state.on) || comparable.find(isTaken) || machines[first] || comparable[0];
   if (!machine) return null;
-  const {releases} = machine, begin = first.map(name => releases.indexOf(name));
+  const {releases} = machine, isFirst = machine === machines[first];
   let from = releases.indexOf(state.from), next = releases.indexOf(state.to);
-  if (from < 0 && next < 0) [from, next] = begin.length && !begin.includes(-1) ? begin : [0, releases.length - 1];
+  if (from < 0 && next < 0) [from, next] = isFirst ? [firstFrom, firstTo] : [0, releases.length - 1];
   if (from < 0) from = next === 0 ? 1 : 0;
   if (next < 0 || next === from) next = from === releases.length - 1 ? 0 : releases.length - 1;
   return {machine, from: releases[from], to: releases[next], ...machine.pairs[from][next]};

@@ -243,6 +243,10 @@ TEST_F(Sides, WithoutAChoiceAreOfTheMachineThatRanWithTheReleasesOwnRuntime) {
     more.write(reports + "/" + release + "/g.run-2.jsonl");
   }
   expect("2.6.0 2.15.0", "G", "two runs that count, and one of three");
+  more.runtime = "12.9";
+  more.runtime_by = "preload";
+  for (const char* name : {"g.run-3", "g.run-4"}) more.write(reports + "/2.15.0/" + name + ".jsonl");
+  expect("2.6.0 2.15.0 --cuda-runtime 12.9", "Another", "both sides ran with it there, and one on G, twice");
 }
 
 TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
