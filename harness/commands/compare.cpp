@@ -16,6 +16,7 @@
 #include "harness/compare/policy.h"
 #include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
+#include "harness/judge/scope.h"
 #include "harness/record/file.h"
 #include "harness/record/output.h"
 #include "harness/run/machine.h"
@@ -32,21 +33,12 @@ struct Options {
   bool json = false, markdown = false, run = false;
 };
 
-// Prints it and what it means.
-void tell(const Comparison& comparison, const Options& options, const Policy& policy, const Decision& decision) {
-  if (!options.junit.empty()) write_file(options.junit, as_junit(comparison, policy));
+void print_report(const ComparisonReport& report, const Options& options) {
+  if (!options.junit.empty()) write_file(options.junit, render_junit(report));
   if (options.json) {
-    Json json = as_json(comparison);
-    for (size_t i = 0; i < comparison.changes.size(); ++i) {
-      json["changes"][i]["blocks"] = policy.block.count(comparison.changes[i].consequence) != 0;
-    }
-    json["exit"] = static_cast<int>(decision.exit);
-    if (!decision.answer.empty()) json["answer"] = decision.answer;
-    if (!decision.words.empty()) json["why"] = decision.words;
-    print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", render_json(report).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
-    print("{}", options.markdown ? as_markdown(comparison) : as_text(comparison));
-    if (!decision.words.empty()) print("\n{}\n", decision.words);
+    print("{}", options.markdown ? render_markdown(report) : render_text(report));
   }
 }
 
@@ -73,10 +65,8 @@ Comparison comparison_of(const Places& places, const Options& options, const Bac
 Exit compare_sides(const Places& places, const Options& options) {
   check(options);
   const Comparison comparison = comparison_of(places, options, background_with_remedies(places));
-  const Exit exit = exit_for(comparison);
-  tell(comparison, options, whatever_hurts(),
-       {exit, "", exit == Exit::Inconclusive ? "too much is unknown to say that nothing hurts" : ""});
-  return exit;
+  print_report({comparison, compare_policy()}, options);
+  return exit_for(comparison);
 }
 
 // Nothing where one of the sides has no run on this machine.
@@ -93,22 +83,19 @@ std::optional<Comparison> comparison_so_far(const Places& places, const Options&
   }
 }
 
-// The cases that concern us and of which a side lacks a result that it could have; nothing: all that there are.
+// The cases in scope of which a side lacks a result that it could have; nothing: all that there are.
 std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so_far, const Policy& policy,
                                              const Background& background) {
-  if (!so_far && policy.concerns.empty()) return std::nullopt;
-  std::set<std::string> concerned = cases_concerned(policy, so_far.value_or(Comparison()), background.catalogue);
-  if (!so_far) return concerned;
-  if (policy.concerns.empty()) {  // What no record has yet is none of the comparison's.
-    for (const CatalogueCase& one : background.catalogue) concerned.insert(one.id);
-  }
+  if (!so_far && policy.scope.empty()) return std::nullopt;
+  const std::set<std::string> scope = cases_in_scope(policy.scope, background.catalogue);
+  if (!so_far) return scope;
   std::set<std::string> known, lacking;
   for (const ComparedTest& test : so_far->tests) {
     known.insert(case_of(test.test));
     if (test.consequence == Consequence::Unknown && test.ran) lacking.insert(case_of(test.test));
   }
   std::set<std::string> cases;
-  for (const std::string& one : concerned) {
+  for (const std::string& one : scope) {
     if (known.count(one) == 0 || lacking.count(one) != 0) cases.insert(one);
   }
   return cases;
@@ -133,21 +120,25 @@ void run_missing(const Places& places, Options& options, const Policy& policy, c
 
 Exit gate(const Places& places, Options options) {
   check(options);
-  const Policy policy = options.policy.empty() ? Policy() : read_policy(options.policy);
+  std::vector<std::string> notes;
+  const Policy policy = options.policy.empty() ? Policy() : read_policy(options.policy, notes);
+  for (const std::string& note : notes) say_last_words(note);
   const Background background = background_with_remedies(places);
+  std::set<std::string> scope = cases_in_scope(policy.scope, background.catalogue);
   if (options.run) {
     if (options.records.empty()) options.records = places.build + "/gate";
     run_missing(places, options, policy, background);
   }
   Comparison all = comparison_of(places, options, background);
-  for (const std::string& concern : policy.concerns) {
-    const auto cases = cases_concerned(concern, background.catalogue);
-    all.head.push_back(fmt::format("concerns {}: {}", concern, fmt::join(cases, ", ")));
+  if (policy.scope.empty()) {  // Records have cases, too, that are not in the catalogue.
+    for (const ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
-  Comparison ours = restricted(all, cases_concerned(policy, all, background.catalogue));
-  add_never_run(policy, background.catalogue, ours);
-  const Decision decision = decide(policy, ours);
-  tell(ours, options, policy, decision);
+  add_never_run(scope, background.catalogue, all);
+  const std::string today = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  const Decision decision = decide(policy, all, scope, background.catalogue, today);
+  for (const std::string& test : decision.blocking) scope.insert(case_of(test));
+  const Comparison shown = restricted(all, scope);
+  print_report({shown, policy, &decision}, options);
   return decision.exit;
 }
 
@@ -191,8 +182,9 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   auto* command =
       add_command(app, "compare", "What appears, vanishes or changes between two releases or runs", *options);
   command->footer(
-      "Exit codes: 0 nothing that hurts, 1 something does, 3 a remedy's price changed, 5 only better, 6 more than "
-      "a tenth of the tests unknown.");
+      "Exit codes: 0 no change, 1 new damage, new errors, broken handlers or something stopped holding, 3 a fix's "
+      "price\n"
+      "changed, 5 only other changes, 6 more than a tenth of the tests unknown.");
   return {command, [options, &root] { return compare_sides(Places::find(root), *options); }};
 }
 
@@ -211,14 +203,16 @@ Verb good_verb(CLI::App& app, const std::string& root) {
 Verb gate_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = add_command(app, "gate", "Whether a change between two of them blocks you, by a policy", *options);
-  command->add_option("--policy", options->policy,
-                      "TOML: block = [consequences], concerns = [families, cases, features], unknown = percent");
+  command->add_option(
+      "--policy", options->policy,
+      "TOML: scope = [tags, cases], block = [consequences], unknown = percent, and [[waiver]] test, reason, until");
   command->add_flag("--run", options->run,
                     "First run on this machine's GPU what the records lack of both releases; without --records, those "
                     "of earlier gates");
   command->footer(
-      "Without a policy, silent now, new failures and remedy gone block, all cases concern you, and 10 % may be "
-      "unknown.\n"
+      "Without a policy all cases are in scope, 10 % of them may be unknown, and new damage, new errors, broken\n"
+      "handlers and what stopped holding block. New damage blocks outside the scope too, unless a waiver names it.\n"
+      "`recapture list --tags` has the words of a scope.\n"
       "Exit codes: 0 passes, 1 blocked, 6 too much is unknown; with --run those of run where it does not come to its "
       "end.");
   return {command, [options, &root] { return gate(Places::find(root), *options); }};

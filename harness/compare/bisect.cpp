@@ -15,15 +15,7 @@ namespace {
 
 constexpr const char* kNotOnRecord = "not on record";
 
-bool is_lacking(const Seen& seen) { return state_of(*seen.row) == State::Lacking; }
-
-// What pairs_of() calls the same, as nobody is harmed by it, and is another result.
-std::string better(const Pair& pair, const std::string& from, const std::string& to) {
-  const bool now_works = state_of(*pair.to.row) == State::Works;
-  if (now_works == (state_of(*pair.from.row) == State::Works)) return "";
-  if (!now_works) return fmt::format("held in {}; in {} it does not", from, to);
-  return fmt::format("{} in {}; in {} it holds", is_lacking(pair.from) ? "was not there" : "did not hold", from, to);
-}
+bool is_absent(const Seen& seen) { return seen.state() == State::Absent; }
 
 }  // namespace
 
@@ -120,14 +112,11 @@ Course Courses::from(size_t first, Course course) {
       leave_out(now, why.empty() ? "not comparable" : why);
       continue;
     }
-    const bool lacks = is_lacking(both->from), lacks_now = is_lacking(both->to);
+    const bool was_absent = is_absent(both->from), is_absent_now = is_absent(both->to);
     std::string sentence = both->compared.sentence;
-    if (lacks && lacks_now) {
+    if (was_absent && is_absent_now) {
       sentence.clear();
-    } else if (both->compared.consequence == Consequence::Same) {
-      const bool is_failure = both->to.row->kind == Kind::Reproduces;
-      sentence = is_failure ? "" : better(*both, sides_[before].name, sides_[now].name);
-    } else if (both->compared.consequence == Consequence::Unknown && lacks == lacks_now) {
+    } else if (both->compared.consequence == Consequence::Unknown && was_absent == is_absent_now) {
       leave_out(now, sentence);
       continue;
     }

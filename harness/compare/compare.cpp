@@ -17,9 +17,6 @@
 namespace recapture {
 namespace {
 
-constexpr std::array<std::string_view, 8> kWords = {
-    "silent now",     "new failures",  "remedy gone", "error text or type changed",
-    "silent -> loud", "failures gone", "the same",    "unknown"};
 constexpr std::array<std::string_view, 4> kAdvice = {"do", "no longer needed", "still needed",
                                                      "perhaps no longer needed"};
 std::vector<UpstreamChange> named_sources(const std::string& numbers, const std::vector<CitedSource>& sources) {
@@ -60,7 +57,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Backgro
     const std::string name = one->id + "." + test.name;
     const auto& results = to.of(name);
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
-    if (pair.compared.consequence == Consequence::Gone) {
+    if (pair.compared.consequence == Consequence::Healed) {
       fixes.push_back({advice_on(name, release, background), test.fix});
     } else if (holds) {
       fixes.push_back({Advice::Apply, test.fix});
@@ -71,14 +68,14 @@ std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Backgro
 
 std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& to, const Background& background) {
   const Results results(to);
-  std::vector<std::pair<bool, CaseChange>> changes;  // With whether it is a failure that nobody sees.
+  std::vector<std::pair<bool, CaseChange>> changes;  // With whether it does damage now.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
     if (test.consequence == Consequence::Same || test.consequence == Consequence::Unknown) continue;
     const std::string id = case_of(test.test);
     auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& known) {
       return known.second.case_id == id && known.second.consequence == test.consequence &&
-             known.second.sentence == test.sentence;
+             known.second.was == test.was && known.second.is == test.is && known.second.sentence == test.sentence;
     });
     if (at == changes.end()) {
       const CatalogueCase* one = background.find(id);
@@ -86,10 +83,12 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
       change.consequence = test.consequence;
       change.case_id = id;
       change.title = one == nullptr ? visible(pair.to.run->record.cases.at(id).title) : one->title;
+      change.was = test.was;
+      change.is = test.is;
       change.sentence = test.sentence;
       change.fixes = fixes_of(pair, results, background);
       change.upstream = upstream_of(pair, background);
-      at = changes.insert(changes.end(), {state_of(*pair.to.row) == State::Silent, std::move(change)});
+      at = changes.insert(changes.end(), {is_damage(pair.to.state()), std::move(change)});
     }
     at->second.tests.push_back(test.test);
   }
@@ -101,7 +100,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
   std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   std::vector<CaseChange> sorted;
   sorted.reserve(changes.size());
-  for (auto& [is_silent, change] : changes) sorted.push_back(std::move(change));
+  for (auto& [does_damage, change] : changes) sorted.push_back(std::move(change));
   return sorted;
 }
 
@@ -120,30 +119,45 @@ bool came_between(const Change& change, const std::string& one, const std::strin
   return older(first, change.since) && !older(last, change.since);
 }
 
+// "NVIDIA H200, driver 580.159.04", and the variables that the runs were given.
+std::string machine_of(const Record& record) {
+  const std::string gpu = record.where("gpu"), variables = visible(given_variables(record.environment));
+  return fmt::format("{}{}{}", gpu.empty() ? "no GPU" : gpu + ", driver " + record.where("driver"),
+                     variables.empty() ? "" : ", ", variables);
+}
+
+constexpr std::array<std::pair<const char*, const char*>, 4> kLibraries = {
+    {{"cuda_runtime", "CUDA runtime"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}, {"nvrtc", "NVRTC"}}};
+
 // "CUDA runtime 12.4 -> 13.2; NCCL not on record"
 std::string bundled(const Record& from, const Record& to) {
-  constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {
-      {{"cuda_runtime", "CUDA runtime"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}, {"nvrtc", "NVRTC"}}};
-  const auto known = [](const std::string& version) {
+  const auto version_or_none = [](const std::string& version) {
     return version.empty() ? std::string("not on record") : version;
   };
   std::string words;
-  for (const auto& [key, name] : kParts) {
-    const std::string before = known(from.where(key)), now = known(to.where(key));
+  for (const auto& [key, name] : kLibraries) {
+    const std::string before = version_or_none(from.where(key)), now = version_or_none(to.where(key));
     words += fmt::format("{}{} {}", words.empty() ? "bundled: " : ", ", name,
                          before == now ? now : fmt::format("{} -> {}", before, now));
   }
   return words;
 }
 
+Json facts_of(const Record& from, const Record& to) {
+  Json facts = {{"gpu", to.where("gpu")},
+                {"driver", to.where("driver")},
+                {"variables", visible(given_variables(to.environment))},
+                {"libraries", Json::object()}};
+  for (const auto& [key, name] : kLibraries) {
+    facts["libraries"][name] = {{"from", from.where(key)}, {"to", to.where(key)}};
+  }
+  return facts;
+}
+
 std::vector<std::string> head_of(const Side& from, const Side& to, const std::vector<Pair>& pairs,
                                  const Background& background) {
   const Record &before = from.runs.front().record, &now = to.runs.front().record;
-  const std::string gpu = now.where("gpu"), axis = visible(given_variables(now.environment));
-  std::vector<std::string> head = {
-      fmt::format("{} -> {}, {}{}", from.name, to.name,
-                  gpu.empty() ? "no GPU" : gpu + ", driver " + now.where("driver"), axis.empty() ? "" : ", " + axis),
-      bundled(before, now)};
+  std::vector<std::string> head = {bundled(before, now)};
   std::set<std::string> moved, blind;
   for (const Pair& pair : pairs) {
     if (pair.to.row == nullptr) continue;
@@ -217,15 +231,6 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
   return all;
 }
 
-std::string_view word(Consequence consequence) { return kWords.at(static_cast<size_t>(consequence)); }
-bool hurts(Consequence consequence) { return consequence <= Consequence::ErrorChanged; }
-
-std::optional<Consequence> consequence_from(std::string_view text) {
-  const auto* found = std::find(kWords.begin(), kWords.end(), text);
-  if (found == kWords.end()) return std::nullopt;
-  return static_cast<Consequence>(found - kWords.begin());
-}
-
 size_t Comparison::judged() const { return tests.size() - unknown(); }
 size_t Comparison::unknown() const {
   return static_cast<size_t>(std::count_if(
@@ -269,14 +274,19 @@ Judged judged_by_its_own_code(Record record, const Background& background) {
 
 Comparison compare(const Side& from, const Side& to, const Background& background) {
   const auto pairs = pairs_of(from, to, background);
-  Comparison comparison{
-      from.name, to.name, head_of(from, to, pairs, background), {}, changes_of(pairs, to, background)};
+  Comparison comparison{from.name,
+                        to.name,
+                        machine_of(to.runs.front().record),
+                        facts_of(from.runs.front().record, to.runs.front().record),
+                        head_of(from, to, pairs, background),
+                        {},
+                        changes_of(pairs, to, background)};
   for (const Pair& pair : pairs) comparison.tests.push_back(pair.compared);
   return comparison;
 }
 
 Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases) {
-  Comparison some{comparison.from, comparison.to, comparison.head, {}, {}};
+  Comparison some{comparison.from, comparison.to, comparison.machine, comparison.facts, comparison.head, {}, {}};
   for (const ComparedTest& test : comparison.tests) {
     if (cases.count(case_of(test.test)) != 0) some.tests.push_back(test);
   }

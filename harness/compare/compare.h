@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/compare/consequence.h"
 #include "harness/judge/board.h"
 #include "harness/judge/catalogue.h"
 #include "harness/judge/changes.h"
@@ -15,21 +16,6 @@
 #include "harness/judge/rules.h"
 
 namespace recapture {
-
-// The worst first.
-enum class Consequence {
-  SilentNow,     // It failed so that one could see it, and now goes on with wrong numbers, or leaks.
-  NewFailure,    // It worked, and now it fails; or it raised, and now it ends the process.
-  RemedyGone,    // A fix held, and now it does not.
-  ErrorChanged,  // It fails with another error: who catches it must look.
-  LoudNow,       // It went on with wrong numbers, and now it raises.
-  Gone,          // It failed, and now it works.
-  Same,
-  Unknown,  // One of the sides does not say, or the two cannot be compared.
-};
-std::string_view word(Consequence consequence);
-bool hurts(Consequence consequence);
-std::optional<Consequence> consequence_from(std::string_view word);
 
 struct Side {
   std::string name;          // As it is called in sentences: "2.6.0".
@@ -39,7 +25,8 @@ struct Side {
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  std::string sentence;                              // What changed, or why that is unknown.
+  std::string was, is;                               // "raised CUDA error 900", "works": what changed, never equal.
+  std::string sentence;                              // Both with the names of the sides, or why that is unknown.
   bool ran = true;                                   // False: one side could not run it, and says so.
   const Judged *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
 };
@@ -69,9 +56,9 @@ struct CaseChange {
   Consequence consequence = Consequence::Same;
   std::string case_id, title;
   std::vector<std::string> tests;
-  std::string sentence;
-  std::vector<Advised> fixes;  // Those that hold on the new side; of a failure that is gone all.
-  std::vector<UpstreamChange> upstream;
+  std::string was = {}, is = {}, sentence = {};  // As of ComparedTest.
+  std::vector<Advised> fixes = {};               // Those that hold on the new side; of a healed failure all.
+  std::vector<UpstreamChange> upstream = {};
 };
 
 // What a remedy costs, where that changed beyond its spread.
@@ -81,7 +68,9 @@ struct PriceChange {
 
 struct Comparison {
   std::string from, to;
-  std::vector<std::string> head;  // On what, and what comes bundled; a line each.
+  std::string machine;            // "NVIDIA H200, driver 580.159.04", with the variables that the runs were given.
+  Json facts;                     // {"gpu", "driver", "variables", "libraries": {"CUDA runtime": {"from", "to"}, …}}
+  std::vector<std::string> head;  // What comes bundled, and what a reader must know of the runs; a line each.
   std::vector<ComparedTest> tests;
   std::vector<CaseChange> changes;  // The worst first.
   std::vector<PriceChange> prices = {};
@@ -126,7 +115,8 @@ Comparison restricted(const Comparison& comparison, const std::set<std::string>&
 inline constexpr int kMostUnknown = 10;
 bool too_much_unknown(const Comparison& comparison, int percent = kMostUnknown);
 
-// Something hurts, too much is unknown, a price changed, it is only better, or none of it.
+// Something hurts (1), too much is unknown (6), a price changed (3), only what does not hurt changed (5), or nothing
+// (0).
 Exit exit_for(const Comparison& comparison);
 
 }  // namespace recapture

@@ -14,8 +14,9 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1000} * 1000;  // GitHub takes 1 MiB.
-constexpr size_t kFewCases = 12;                    // More that changed alike are only named.
+constexpr size_t kMostBytes = 20000;  // Of a comment that a person still reads.
+constexpr size_t kFewCases = 12;      // More that changed alike are only named.
+constexpr size_t kWidth = 110;
 
 std::string number_of(const CaseChange& change) {
   std::string numbers;
@@ -36,59 +37,92 @@ std::string names_of(const CaseChange& change) {
   return names;
 }
 
-// Why tests are unknown, with how many, the most first.
-std::vector<std::pair<std::string, size_t>> reasons_of(const Comparison& comparison) {
-  std::map<std::string, size_t> counts;
+// Why tests are unknown, each with these tests, those with most of them first.
+using Reason = std::pair<std::string, std::vector<std::string>>;
+std::vector<Reason> reasons_of(const Comparison& comparison) {
+  std::map<std::string, std::vector<std::string>> tests;
   for (const ComparedTest& test : comparison.tests) {
-    if (test.consequence == Consequence::Unknown) ++counts[test.sentence];
+    if (test.consequence == Consequence::Unknown) tests[test.sentence].push_back(test.test);
   }
-  std::vector<std::pair<std::string, size_t>> reasons(counts.begin(), counts.end());
-  std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<Reason> reasons(tests.begin(), tests.end());
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const Reason& a, const Reason& b) { return a.second.size() > b.second.size(); });
   return reasons;
 }
 
-std::array<size_t, 8> by_consequence(const Comparison& comparison) {
-  std::array<size_t, 8> counts{};
-  for (const ComparedTest& test : comparison.tests) ++counts.at(static_cast<size_t>(test.consequence));
-  return counts;
+// Lines of at most kWidth columns, broken at blanks; `first` begins the first of them and `more` each further one.
+std::string wrap(const std::string& first, const std::string& text, const std::string& more) {
+  std::string lines, line = first;
+  bool is_empty = true;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!is_empty && line.size() + 1 + word.size() > kWidth) {
+      lines += line + "\n";
+      line = more;
+      is_empty = true;
+    }
+    line += (is_empty ? "" : " ") + word;
+    is_empty = false;
+  }
+  return lines + line + "\n";
 }
+
+// "a, b, c and 4 more"
+std::string list(const std::vector<std::string>& names, size_t most) {
+  const size_t more = names.size() > most ? names.size() - most : 0;
+  const std::vector<std::string> few(names.begin(), names.end() - static_cast<std::ptrdiff_t>(more));
+  return fmt::format("{}{}", fmt::join(few, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+std::vector<std::string> cases_of(const std::vector<std::string>& tests) {
+  std::vector<std::string> cases;
+  for (const std::string& test : tests) add_once(cases, case_of(test));
+  return cases;
+}
+
+std::vector<std::string> cases_of(const Alike& group) {
+  std::vector<std::string> cases;
+  for (const CaseChange* change : group) cases.push_back(change->case_id);
+  return cases;
+}
+
+size_t tests_of(const Alike& group) {
+  size_t tests = 0;
+  for (const CaseChange* change : group) tests += change->tests.size();
+  return tests;
+}
+
+// Whether a user has something to do about it: a new error text under the same constraint asks for no fix.
+bool shows_fixes(Consequence consequence) { return hurts(consequence) || consequence == Consequence::Healed; }
 
 std::string group_text(const Alike& group) {
   const CaseChange& first = *group.front();
-  std::string text = "\n  " + first.sentence + "\n";
+  std::string text = "\n" + wrap("  ", first.sentence, "    ");
   const bool is_long = group.size() > kFewCases;
-  if (!is_long) {
-    for (const UpstreamChange& one : first.upstream) {
-      const std::string what = is_change(first) ? one.what : "see " + one.title;
-      text += fmt::format("    {}{}{}\n", what, what.empty() ? "" : ": ", upstream_words(one));
+  for (const UpstreamChange& change : first.upstream) {
+    if (is_long) break;
+    const std::string what = is_change(first) ? change.what : "see " + change.title;
+    text += wrap("    ", fmt::format("{}{}{}", what, what.empty() ? "" : ": ", upstream_words(change)), "      ");
+  }
+  if (is_long) {
+    text += fmt::format("    in {} tests of {} cases:\n", tests_of(group), group.size());
+    text += wrap("      ", fmt::format("{}", fmt::join(cases_of(group), " ")), "      ");
+    return text + fmt::format("    more: recapture show {}\n", first.case_id);
+  }
+  for (const CaseChange* change : group) {
+    text += wrap("    ", fmt::format("{} ({}): {}", change->case_id, names_of(*change), change->title), "      ");
+    if (!shows_fixes(change->consequence)) continue;
+    for (const auto& [advice, fix] : change->fixes) {
+      text += wrap("      ", fmt::format("{}: {}", word(advice), fix), "        ");
     }
   }
-  std::string names;
-  for (const CaseChange* change : group) {
-    names += (names.empty() ? "" : " ") + change->case_id;
-    if (is_long) continue;
-    text += fmt::format("    {} ({}): {}\n", change->case_id, names_of(*change), change->title);
-    for (const auto& [advice, fix] : change->fixes) text += fmt::format("      {}: {}\n", word(advice), fix);
-  }
-  if (!is_long) return text + fmt::format("    more: recapture show {}\n", names);
-  size_t tests = 0;
-  for (const CaseChange* change : group) tests += change->tests.size();
-  text += fmt::format("    in {} tests of {} cases:", tests, group.size());
-  size_t column = 120;
-  for (const CaseChange* change : group) {
-    if (column + change->case_id.size() > 114) {
-      text += "\n     ";
-      column = 5;
-    }
-    text += " " + change->case_id;
-    column += change->case_id.size() + 1;
-  }
-  return text + fmt::format("\n    more: recapture show {}\n", first.case_id);
+  return text + wrap("    ", fmt::format("more: recapture show {}", fmt::join(cases_of(group), " ")), "      ");
 }
 
-std::string link(const UpstreamChange& one) {
-  const std::string since = one.since.empty() ? "" : ", since " + one.since_words();
-  return one.url.empty() ? escaped(one.number) + since : fmt::format("[{}]({}){}", escaped(one.number), one.url, since);
+std::string link(const UpstreamChange& change) {
+  const std::string since = change.since.empty() ? "" : ", since " + change.since_words();
+  return change.url.empty() ? escaped(change.number) + since
+                            : fmt::format("[{}]({}){}", escaped(change.number), change.url, since);
 }
 
 std::string joined(const std::vector<std::string>& texts, const char* between) {
@@ -122,26 +156,60 @@ std::vector<Alike> groups_of(const Comparison& comparison) {
   return groups;
 }
 
-std::string counts_of(const Comparison& comparison) {
-  std::string text = fmt::format("{} judged, {} unknown", comparison.judged(), comparison.unknown());
-  const auto counts = by_consequence(comparison);
-  for (size_t i = 0; i < static_cast<size_t>(Consequence::Unknown); ++i) {
-    if (counts.at(i) == 0) continue;
-    text += fmt::format("{} {} {}", text.find(':') == std::string::npos ? ":" : ",", counts.at(i),
-                        word(static_cast<Consequence>(i)));
+std::string render_counts(const Comparison& comparison) {
+  std::array<size_t, kConsequenceCount> counts{};
+  for (const ComparedTest& test : comparison.tests) ++counts.at(static_cast<size_t>(test.consequence));
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < static_cast<size_t>(Consequence::Same); ++i) {
+    if (counts.at(i) != 0) parts.push_back(fmt::format("{} {}", counts.at(i), word(static_cast<Consequence>(i))));
   }
-  return text;
+  return parts.empty() ? "no change" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string as_text(const Comparison& comparison) {
-  std::string text;
-  for (const std::string& line : comparison.head) text += line + "\n";
-  text += counts_of(comparison) + "\n";
+std::string render_judged(const Comparison& comparison) {
+  return fmt::format("{} of {} tests judged, {} unknown", comparison.judged(), comparison.tests.size(),
+                     comparison.unknown());
+}
+
+namespace {
+
+// "blocked", or of compare what hurts.
+std::string answer_of(const ComparisonReport& report) {
+  if (report.decision != nullptr) return report.decision->answer;
+  const auto& changes = report.comparison.changes;
+  const auto is_hurting = [](const CaseChange& change) { return hurts(change.consequence); };
+  if (std::any_of(changes.begin(), changes.end(), is_hurting)) return "breaks programs that run today";
+  if (too_much_unknown(report.comparison)) return "too much is unknown";
+  return changes.empty() ? "no change" : "nothing that runs today breaks";
+}
+
+// What a reader must know before the changes, without the title.
+std::vector<std::string> summary_of(const ComparisonReport& report) {
+  std::vector<std::string> lines;
+  if (const Decision* decision = report.decision) {
+    if (!decision->reason.empty()) lines.push_back(decision->reason);
+    if (!decision->outside_scope.empty()) lines.push_back(decision->outside_scope);
+    for (const WaiverState& waiver : decision->waivers) lines.push_back(to_string(waiver));
+    if (!report.policy.scope.empty())
+      lines.push_back(visible(fmt::format("scope: {}", fmt::join(report.policy.scope, ", "))));
+  }
+  lines.push_back(fmt::format("{}: {}", render_judged(report.comparison), render_counts(report.comparison)));
+  lines.insert(lines.end(), report.comparison.head.begin(), report.comparison.head.end());
+  return lines;
+}
+
+}  // namespace
+
+std::string render_text(const ComparisonReport& report) {
+  const Comparison& comparison = report.comparison;
+  std::string text =
+      fmt::format("{} -> {} on {}: {}\n", comparison.from, comparison.to, comparison.machine, answer_of(report));
+  for (const std::string& line : summary_of(report)) text += wrap("  ", line, "    ");
   Consequence current = Consequence::Same;
   for (const Alike& group : groups_of(comparison)) {
     if (group.front()->consequence != current) {
       current = group.front()->consequence;
-      text += fmt::format("\n{}\n", word(current));
+      text += fmt::format("\n{} ({})\n", word(current), meaning(current));
     }
     text += group_text(group);
   }
@@ -151,83 +219,155 @@ std::string as_text(const Comparison& comparison) {
   }
   const auto reasons = reasons_of(comparison);
   if (!reasons.empty()) text += "\nunknown\n";
-  for (const auto& [reason, count] : reasons) text += fmt::format("  {}: {}\n", count, reason);
+  for (const auto& [reason, tests] : reasons) {
+    text += wrap(fmt::format("  {}: ", tests.size()), reason, "     ");
+    text += wrap("     in ", list(cases_of(tests), kFewCases), "        ");
+  }
   return text;
 }
 
-std::string as_markdown(const Comparison& comparison) {
-  std::string text = fmt::format("# {}\n\n", escaped(comparison.head.front()));
-  for (size_t i = 1; i < comparison.head.size(); ++i) text += fmt::format("* {}\n", escaped(comparison.head[i]));
-  text += "\n" + counts_of(comparison) + "\n\n`recapture show CASE` has everything on record about a case.\n";
-  std::string tail;
-  for (const auto& [reason, count] : reasons_of(comparison)) {
-    if (tail.size() < kMostBytes / 10) tail += fmt::format("| {} | {} |\n", count, escaped(reason));
-  }
-  if (!tail.empty()) tail = "\n## unknown\n\n| tests | why |\n| --- | --- |\n" + tail;
-  if (!comparison.prices.empty()) text += "\n## prices of remedies\n\n| fixes | what changes |\n| --- | --- |\n";
+std::string render_markdown(const ComparisonReport& report) {
+  const Comparison& comparison = report.comparison;
+  std::string text = fmt::format("### {} → {} on {}: {}\n\n", escaped(comparison.from), escaped(comparison.to),
+                                 escaped(comparison.machine), answer_of(report));
+  for (const std::string& line : summary_of(report)) text += fmt::format("* {}\n", escaped(line));
+  std::string tail = "\n`recapture show CASE` has all results of a case.\n", prices;
   for (const PriceChange& change : comparison.prices) {
-    text +=
+    prices +=
         fmt::format("| {} | {} |\n", escaped(joined(change.now.fixes, ", ")), escaped(words_of(change, comparison)));
   }
   size_t left_out = 0;
-  Consequence current = Consequence::Same;
-  for (const CaseChange& change : comparison.changes) {
-    std::string row;
-    if (change.consequence != current) {
-      row = fmt::format("\n## {}\n\n| case | what changes | {} | upstream |\n| --- | --- | --- | --- |\n",
-                        word(change.consequence), change.consequence == Consequence::Gone ? "remedies" : "what to do");
-    }
-    std::vector<std::string> fixes, links;
-    for (const auto& [advice, fix] : change.fixes) {
+  const auto fits = [&](const std::string& more) {
+    constexpr size_t kReserve = 300;  // For closing what is open, and for the line on what is left out.
+    return text.size() + more.size() + tail.size() + kReserve < kMostBytes;
+  };
+  const auto row_of = [](const Alike& group) {
+    const CaseChange& first = *group.front();
+    std::vector<std::string> fixes, links, names;
+    for (const auto& [advice, fix] : first.fixes) {
+      if (group.size() > 1 || !shows_fixes(first.consequence)) break;
       fixes.push_back((advice == Advice::Apply ? "" : fmt::format("{}: ", word(advice))) + escaped(fix));
     }
-    for (const UpstreamChange& one : change.upstream) links.push_back(link(one));
-    row += fmt::format("| {} ({}) | {} | {} | {} |\n", change.case_id, escaped(names_of(change)),
-                       escaped(change.sentence), joined(fixes, "<br>"), joined(links, "<br>"));
-    if (text.size() + row.size() + tail.size() > kMostBytes - 1000) {
-      ++left_out;
-      continue;
+    for (const UpstreamChange& change : first.upstream) links.push_back(link(change));
+    for (const CaseChange* change : group) names.push_back(fmt::format("`{}`", change->case_id));
+    const std::string title = group.size() == 1 ? escaped(first.title) + "<br>" : "";
+    return fmt::format("| {}{} | {} | {} | {} |\n", title, list(names, kFewCases), escaped(first.sentence),
+                       joined(fixes, "<br>"), joined(links, "<br>"));
+  };
+  const auto groups = groups_of(comparison);
+  for (auto group = groups.begin(); group != groups.end();) {
+    const Consequence consequence = group->front()->consequence;
+    const auto end = std::find_if(group, groups.end(),
+                                  [&](const Alike& other) { return other.front()->consequence != consequence; });
+    size_t tests = 0;
+    for (auto each = group; each != end; ++each) tests += tests_of(*each);
+    const std::string title = fmt::format("{} {} ({})", tests, word(consequence), meaning(consequence));
+    std::string part = hurts(consequence) ? fmt::format("\n**{}**\n", title)
+                                          : fmt::format("\n<details><summary>{}</summary>\n", title);
+    part += "\n| what | change | what to do | upstream |\n| --- | --- | --- | --- |\n";
+    const std::string close = hurts(consequence) ? "" : "\n</details>\n";
+    const bool is_open = fits(part + close + row_of(*group));
+    if (is_open) text += part;
+    for (; group != end; ++group) {
+      const std::string row = row_of(*group);
+      if (is_open && fits(row + close)) {
+        text += row;
+      } else {
+        left_out += group->size();
+      }
     }
-    current = change.consequence;
-    text += row;
+    if (is_open) text += close;
   }
-  if (left_out > 0) text += fmt::format("\n{} more are left out here; `recapture compare` has them all.\n", left_out);
+  std::string unknown = "\n<details><summary>" + std::to_string(comparison.unknown()) +
+                        " unknown</summary>\n\n| tests | why | cases |\n| --- | --- | --- |\n";
+  for (const auto& [reason, tests] : reasons_of(comparison)) {
+    const std::string row =
+        fmt::format("| {} | {} | {} |\n", tests.size(), escaped(reason), list(cases_of(tests), kFewCases));
+    if (fits(unknown + row)) unknown += row;
+  }
+  if (comparison.unknown() > 0 && fits(unknown)) text += unknown + "\n</details>\n";
+  prices = "\n<details><summary>" + std::to_string(comparison.prices.size()) +
+           " prices of remedies changed</summary>\n\n| fixes | what changes |\n| --- | --- |\n" + prices +
+           "\n</details>\n";
+  if (!comparison.prices.empty() && fits(prices)) text += prices;
+  if (left_out > 0) {
+    text += fmt::format("\n{} more cases are left out here; `recapture compare` lists them all.\n", left_out);
+  }
   return text + tail;
 }
 
-Json as_json(const Comparison& comparison) {
+Json render_json(const ComparisonReport& report) {
+  const Comparison& comparison = report.comparison;
+  const Decision* decision = report.decision;
   Json changes = Json::array();
   for (const CaseChange& change : comparison.changes) {
     std::vector<std::string> upstream;
-    for (const UpstreamChange& one : change.upstream) upstream.push_back(upstream_words(one));
-    Json fixes = Json::array();
+    Json upstream_changes = Json::array(), fixes = Json::array();
+    for (const UpstreamChange& source : change.upstream) {
+      upstream.push_back(upstream_words(source));
+      upstream_changes.push_back({{"what", source.what},
+                                  {"number", source.number},
+                                  {"since", source.since},
+                                  {"title", source.title},
+                                  {"url", source.url}});
+    }
     for (const auto& [advice, fix] : change.fixes) fixes.push_back({{"advice", word(advice)}, {"fix", fix}});
+    const auto blocks = [&](const std::string& test) { return decision->blocking.count(test) != 0; };
+    const bool is_blocking = decision != nullptr ? std::any_of(change.tests.begin(), change.tests.end(), blocks)
+                                                 : report.policy.block.count(change.consequence) != 0;
     changes.push_back({{"consequence", word(change.consequence)},
                        {"case", change.case_id},
                        {"tests", change.tests},
+                       {"was", change.was},
+                       {"is", change.is},
                        {"sentence", change.sentence},
                        {"fixes", fixes},
-                       {"upstream", joined(upstream, "; ")}});
+                       {"upstream", joined(upstream, "; ")},
+                       {"upstream_changes", upstream_changes},
+                       {"blocks", is_blocking}});
   }
-  Json json = {{"from", comparison.from},
-               {"to", comparison.to},
+  Json unknown = Json::array();
+  for (const ComparedTest& test : comparison.tests) {
+    if (test.consequence != Consequence::Unknown) continue;
+    unknown.push_back({{"test", test.test}, {"reason", test.sentence}, {"ran", test.ran}});
+  }
+  Json json = {{"from", comparison.from}, {"to", comparison.to}, {"machine", comparison.machine}};
+  json.update(comparison.facts);
+  json.update({{"head", comparison.head},
                {"judged", comparison.judged()},
                {"unknown", comparison.unknown()},
-               {"changes", changes}};
+               {"unknown_tests", unknown},
+               {"changes", changes}});
   for (const PriceChange& change : comparison.prices) {
     json["prices"].push_back(Json{{"before", as_json(change.before)}, {"now", as_json(change.now)}});
   }
+  Json block = Json::array(), waivers = Json::array();
+  for (const Consequence consequence : report.policy.block) block.push_back(word(consequence));
+  for (const Waiver& waiver : report.policy.waivers) {
+    waivers.push_back({{"test", waiver.test}, {"reason", waiver.reason}, {"until", waiver.until}});
+  }
+  json["policy"] = {
+      {"block", block}, {"scope", report.policy.scope}, {"unknown", report.policy.unknown}, {"waivers", waivers}};
+  json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
+  json["answer"] = answer_of(report);
+  if (decision == nullptr) return json;
+  json["why"] = decision->reason;
+  json["blocking"] = decision->blocking;
+  json["outside_scope"] = decision->outside_scope;
+  json["waivers"] = Json::array();
+  for (const WaiverState& waiver : decision->waivers) json["waivers"].push_back(to_string(waiver));
   return json;
 }
 
-std::string as_junit(const Comparison& comparison, const Policy& policy) {
+std::string render_junit(const ComparisonReport& report) {
+  const auto& [comparison, policy, decision] = report;
   pugi::xml_document document;
   auto suites = document.append_child("testsuites");
   suites.append_attribute("name") = (comparison.from + " -> " + comparison.to).c_str();
   std::map<std::string, pugi::xml_node> by_case;
   std::map<std::string, std::array<int, 4>> counts;  // Tests, failures, errors, skipped.
-  for (const ComparedTest& one : comparison.tests) {
-    const std::string id = case_of(one.test);
+  for (const ComparedTest& compared : comparison.tests) {
+    const std::string id = case_of(compared.test);
     auto& suite = by_case[id];
     if (!suite) {
       suite = suites.append_child("testsuite");
@@ -235,18 +375,21 @@ std::string as_junit(const Comparison& comparison, const Policy& policy) {
     }
     auto test = suite.append_child("testcase");
     test.append_attribute("classname") = id.c_str();
-    test.append_attribute("name") = name_of(one.test).c_str();
+    test.append_attribute("name") = name_of(compared.test).c_str();
     auto& count = counts[id];
     ++count[0];
-    const bool is_unknown = one.consequence == Consequence::Unknown;
-    const int place = policy.block.count(one.consequence) != 0 ? 1 : is_unknown && one.ran ? 2 : is_unknown ? 3 : 0;
+    const bool is_unknown = compared.consequence == Consequence::Unknown;
+    const bool blocks = decision != nullptr ? decision->blocking.count(compared.test) != 0
+                                            : policy.block.count(compared.consequence) != 0;
+    const int place = blocks ? 1 : is_unknown && compared.ran ? 2 : is_unknown ? 3 : 0;
     if (place > 0) {
       constexpr std::array<const char*, 4> kElements = {"", "failure", "error", "skipped"};
       ++count.at(static_cast<size_t>(place));
-      const std::string message = fmt::format("{}: {}", word(one.consequence), one.sentence);
+      const std::string message = fmt::format("{}: {}", word(compared.consequence), compared.sentence);
       test.append_child(kElements.at(static_cast<size_t>(place))).append_attribute("message") = message.c_str();
-    } else if (!one.sentence.empty()) {
-      test.append_child("system-out").text() = fmt::format("{}: {}", word(one.consequence), one.sentence).c_str();
+    } else if (!compared.sentence.empty()) {
+      const std::string message = fmt::format("{}: {}", word(compared.consequence), compared.sentence);
+      test.append_child("system-out").text() = message.c_str();
     }
   }
   for (auto& [id, suite] : by_case) {
@@ -277,7 +420,7 @@ std::string as_junit(const Comparison& comparison, const Policy& policy) {
     suite.append_attribute("errors") = 1;
     auto test = suite.append_child("testcase");
     test.append_attribute("classname") = "comparison";
-    test.append_attribute("name") = "SaysEnough";
+    test.append_attribute("name") = "EnoughIsKnown";
     const std::string message =
         fmt::format("{} of {} tests are unknown", comparison.unknown(), comparison.tests.size());
     test.append_child("error").append_attribute("message") = message.c_str();

@@ -1,6 +1,8 @@
-// A comparison for people, for a pull request's page, for programs and for a CI's list of tests.
+// A comparison, and the decision of a gate, for people, for a pull request's page, for programs and for a CI's list of
+// tests. Every form begins with the answer.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "harness/compare/compare.h"
 #include "harness/compare/policy.h"
@@ -13,20 +15,33 @@ using Alike = std::vector<const CaseChange*>;
 // In the order of the first of each. Points into the comparison.
 std::vector<Alike> groups_of(const Comparison& comparison);
 
-std::string as_text(const Comparison& comparison);
+// "2 new errors, 3 healed": of tests, the worst first; "no change".
+std::string render_counts(const Comparison& comparison);
 
-// Below the megabyte that GitHub takes as the summary of a job: what is too much is left out and counted.
-std::string as_markdown(const Comparison& comparison);
+// "1022 of 1051 tests judged, 29 unknown"
+std::string render_judged(const Comparison& comparison);
 
-// {"from","to","judged","unknown","changes":[{"consequence","case","tests","sentence",
-//  "fixes":[{"advice","fix"}],"upstream"}],
-//  and where some changed "prices":[{"before","now"}]}
-Json as_json(const Comparison& comparison);
+// A decision is that of a gate; compare has none. Notes are lines for the end of the head.
+struct ComparisonReport {
+  const Comparison& comparison;
+  const Policy& policy;
+  const Decision* decision = nullptr;
+};
 
-// What the policy blocks is a failure, what is unknown an error, or skipped where a side said that it cannot run it.
-std::string as_junit(const Comparison& comparison, const Policy& policy);
+std::string render_text(const ComparisonReport& report);
 
-// "558 judged, 135 unknown: 2 silent now, 3 new failures, …"
-std::string counts_of(const Comparison& comparison);
+// At most 20,000 bytes, for a comment: what does not hurt is folded, and what is too much is left out and counted.
+std::string render_markdown(const ComparisonReport& report);
+
+// {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "judged", "unknown",
+//  "unknown_tests": [{"test", "reason", "ran"}],
+//  "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes": [{"advice", "fix"}], "upstream",
+//               "upstream_changes": [{"what", "number", "since", "title", "url"}], "blocks"}],
+//  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "waivers"}, "exit",
+//  and of a gate "answer", "why", "blocking", "outside_scope", "waivers"}
+Json render_json(const ComparisonReport& report);
+
+// What blocks is a failure; what is unknown an error, or skipped where a side could not run it.
+std::string render_junit(const ComparisonReport& report);
 
 }  // namespace recapture

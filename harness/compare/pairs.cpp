@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <iterator>
 #include <optional>
 #include <regex>
@@ -21,17 +19,6 @@
 namespace recapture {
 namespace {
 
-constexpr Consequence kSame = Consequence::Same, kNew = Consequence::NewFailure, kSilent = Consequence::SilentNow,
-                      kError = Consequence::ErrorChanged, kLoud = Consequence::LoudNow, kGone = Consequence::Gone;
-// A failure before (rows) and now (columns), in the order of State. On the diagonal it may still be another failure.
-constexpr std::array<std::array<Consequence, 5>, 5> kTable = {{
-    // Works Warns  Raises Ends   Silent
-    {{kSame, kError, kNew, kNew, kNew}},       // Works
-    {{kGone, kSame, kNew, kNew, kSilent}},     // Warns
-    {{kGone, kGone, kSame, kNew, kSilent}},    // Raises
-    {{kGone, kGone, kError, kSame, kSilent}},  // Ends
-    {{kGone, kLoud, kLoud, kLoud, kSame}},     // Silent
-}};
 // "CUDA error 900", or the text of what was raised.
 std::string failure_words(const std::string& failure) {
   if (const int code = code_of_failure(failure); code != 0) return fmt::format("CUDA error {}", code);
@@ -43,6 +30,7 @@ std::string failure_words(const std::string& failure) {
   return cut(failure);
 }
 
+// The first error of a test, or that at the end of its capture: "CUDA error 900, invalidating the capture".
 std::string error_words(const Seen& seen) {
   const std::string text = seen.test().text(key::seen);
   if (const auto signature = Signature::read(text)) {
@@ -55,69 +43,99 @@ std::string error_words(const Seen& seen) {
   return seen.row->seen.empty() ? "an error" : cut(seen.row->seen);
 }
 
+// All three parts of what a capture showed; "" of anything else.
+std::string signature_words(const Seen& seen) {
+  const auto signature = Signature::read(seen.test().text(key::seen));
+  if (!signature) return "";
+  return fmt::format("{}, then a capture that is {} and ends with {}", failure_words(signature->first),
+                     cut(signature->status), failure_words(signature->end));
+}
+
 // The reason alone, which a test begins with "Not applicable: ".
-std::string why_lacking(const Seen& seen) {
+std::string why_absent(const Seen& seen) {
   constexpr std::string_view kBegin = "Not applicable: ";
   const std::string& words = seen.row->seen;
   return cut(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
 }
 
-// What a test says that it saw, without what another build or compiler changes: versions of calls, lines of sources,
-// and the folder that PyTorch was built in ("../c10/", "/pytorch/c10/").
+// What a test saw, without what another build or compiler changes: versions of calls, lines of sources, and the folder
+// that PyTorch was built in ("../c10/", "/pytorch/c10/").
 std::string without_places(const std::string& text) {
   static const std::regex kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re");
   static const std::regex kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/(?=(?:aten|c10|caffe2|torch)/))re");
   return std::regex_replace(std::regex_replace(without_versions(text), kLine, "$1"), kFolder, "");
 }
 
-// A text cut so that it shows where it begins to differ from another one.
+// A text from the word on in which it begins to differ from another one.
 std::string cut_where(const std::string& text, const std::string& other) {
   const auto same = std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first - text.begin();
-  constexpr std::ptrdiff_t kSeen = 60, kBefore = 30;
-  if (same < kSeen) return cut(text);
-  return "..." + cut(text.substr(static_cast<size_t>(same - kBefore)));
+  constexpr size_t kSeen = 60, kBefore = 30;
+  const auto at = static_cast<size_t>(same);
+  if (at < kSeen) return cut(text);
+  const size_t blank = text.rfind(' ', at - kBefore);
+  return "... " + cut(text.substr(blank == std::string::npos ? at : blank + 1));
 }
 
-// An error, as error_words() has it, or an exception with its type: "RuntimeError: …".
-bool is_error(const std::string& words) {
-  static const std::regex kError(R"re(^(?:CUDA error |an error|"|\.\.\.|[\w.]*(?:Error|Exception|Failed)\b))re");
-  return std::regex_search(words, kError);
+// The errors of both sides, in the shortest words that differ.
+std::pair<std::string, std::string> different_errors(const Seen& before, const Seen& now) {
+  for (const auto& words_of : {error_words, signature_words}) {
+    const std::string earlier = words_of(before), later = words_of(now);
+    if (!earlier.empty() && !later.empty() && earlier != later) return {earlier, later};
+  }
+  const std::string earlier = without_places(before.test().text(key::seen));
+  const std::string later = without_places(now.test().text(key::seen));
+  return {cut_where(earlier, later), cut_where(later, earlier)};
 }
 
-// "raised CUDA error 900" of the past, or what a test calls by other words than an error's.
-std::string failing(State state, bool past, const std::string& words) {
-  if (state == State::Warns) return (past ? "warned of " : "warns of ") + words;
-  constexpr std::string_view kRaised = "raised ";
-  if (words.rfind(kRaised, 0) == 0) return past ? words : "raises " + words.substr(kRaised.size());
-  return (is_error(words) ? past ? "raised " : "raises " : past ? "showed " : "shows ") + words;
+// Whether something was raised, and not just seen: a capture's errors, an exception or an error code.
+bool has_raised(const Seen& seen) {
+  const TestRecord& test = seen.test();
+  return Signature::read(test.text(key::seen)) || test.has(key::exception) || test.error() != 0 ||
+         code_of_failure(test.text(key::seen)) != 0 || seen.row->kind != Kind::Reproduces;
+}
+
+enum class Tense { Past, Present };
+
+// "raised CUDA error 900" and "raises CUDA error 900".
+std::string failing(const Seen& seen, Tense tense, const std::string& words) {
+  const bool is_past = tense == Tense::Past;
+  if (seen.state() == State::Warns) return (is_past ? "warned of " : "warns of ") + words;
+  constexpr std::string_view kRaised = "raised ";  // A few tests see that as their whole text.
+  const std::string object = words.rfind(kRaised, 0) == 0 ? words.substr(kRaised.size()) : words;
+  if (object.size() != words.size() || has_raised(seen)) return (is_past ? "raised " : "raises ") + object;
+  return (is_past ? "showed " : "shows ") + object;
 }
 
 // "raised CUDA error 900" of the past, "raises …" of today.
-std::string what_it_does(const Seen& seen, bool past) {
-  const auto either = [&](const char* then, const char* now) { return std::string(past ? then : now); };
-  switch (state_of(*seen.row)) {
+std::string what_it_does(const Seen& seen, Tense tense) {
+  const auto either = [&](const char* past, const char* present) {
+    return std::string(tense == Tense::Past ? past : present);
+  };
+  switch (seen.state()) {
     case State::Works:  // A documented failure that harms nobody does not work for all that: emptyCache() does nothing.
       return seen.row->result == Result::Reproduced ? either("raised nothing", "raises nothing")
                                                     : either("worked", "works");
     case State::Warns:
       return either("warned", "warns");
     case State::Raises:
-      return failing(State::Raises, past, error_words(seen));
-    case State::Ends:
-      return seen.row->result == Result::Hung || seen.row->effect == word(Effect::Hangs) ? either("hung", "hangs")
-                                                                                         : either("crashed", "crashes");
-    case State::Lacking:
-      return either("was not there", "is not there any more");
-    case State::Silent:
+      return failing(seen, tense, error_words(seen));
+    case State::Hangs:
+      return either("hung", "hangs");
+    case State::Crashes:
+      return either("crashed", "crashes");
+    case State::Leaks:
+      return either("leaked", "leaks, without an error");
+    case State::Absent:
+      return either("was not available", "is not available");
+    case State::SilentlyWrong:
       break;
   }
-  return seen.row->effect == word(Effect::Leaks)
-             ? either("leaked", "leaks, without an error")
-             : either("went on with wrong numbers", "goes on with wrong numbers, without an error");
+  return either("went on with wrong results", "goes on with wrong results, without an error");
 }
+
 class Comparer {
  public:
-  Comparer(const Side& from, const Side& to, const Background& background)
+  Comparer(const Results& from, const Results& to, const Background& background)
       : from_(from), to_(to), background_(background) {}
 
   std::vector<Pair> pairs() const {
@@ -207,11 +225,12 @@ class Comparer {
     return releases.empty() ? "" : fmt::format("; `ci/suite {}` runs today's", fmt::join(releases, " "));
   }
 
-  void decide(Pair& pair, Consequence consequence) const {
+  // Takes in what changed, in words of either side.
+  void tell(Pair& pair, Consequence consequence, const std::string& was, const std::string& is) const {
     pair.compared.consequence = consequence;
-    if (consequence == Consequence::Same) return;
-    pair.compared.sentence = fmt::format("{} in {}; in {} it {}", what_it_does(pair.from, true), from_.name(),
-                                         to_.name(), what_it_does(pair.to, false));
+    pair.compared.was = was;
+    pair.compared.is = is;
+    pair.compared.sentence = fmt::format("{} in {}; in {} it {}", was, from_.name(), to_.name(), is);
   }
 
   bool is_clear(Pair& pair) const {
@@ -233,75 +252,105 @@ class Comparer {
 
   void compare_results(Pair& pair) const {
     if (!is_clear(pair)) return;
-    const State before = state_of(*pair.from.row), now = state_of(*pair.to.row);
+    const State before = pair.from.state(), now = pair.to.state();
     const Kind kind = pair.to.row->kind;
-    if (kind == Kind::Fix) {
-      const bool is_gone = before == State::Works && now != State::Works;
-      pair.compared.consequence = is_gone ? Consequence::RemedyGone : Consequence::Same;
-      if (!is_gone) return;
-      const std::string fix = sentence_of_fix(pair.to.row->case_id, pair.to.row->name);
-      pair.compared.sentence =
-          fmt::format("the remedy \"{}\" held in {}, and {} in {}: {}", fix, from_.name(),
-                      now == State::Lacking ? "cannot be had" : "does not", to_.name(), why_lacking(pair.to));
-      return;
-    }
-    if (before == State::Lacking || now == State::Lacking) {
-      const bool is_first = before == State::Lacking;
+    const Consequence consequence = consequence_of(kind, before, now);
+    pair.compared.consequence = consequence;
+    if (consequence == Consequence::Unknown) {
+      const bool is_first = before == State::Absent;
       pair.compared.sentence = fmt::format("not applicable in {}: {}", is_first ? from_.name() : to_.name(),
-                                           why_lacking(is_first ? pair.from : pair.to));
+                                           why_absent(is_first ? pair.from : pair.to));
       pair.compared.ran = false;
+    } else if (kind == Kind::Reproduces) {
+      if (before == now) {
+        compare_errors(pair, now);
+      } else if (consequence != Consequence::Same) {
+        tell(pair, consequence, what_it_does(pair.from, Tense::Past), what_it_does(pair.to, Tense::Present));
+      }
+    } else if (consequence != Consequence::Same) {
+      compare_holding(pair, consequence, before, now);
+    }
+  }
+
+  // A control, or a fix, by its sentence.
+  void compare_holding(Pair& pair, Consequence consequence, State before, State now) const {
+    const CatalogueTest* fix = fix_of(*pair.to.row);
+    if (consequence == Consequence::StoppedHolding && now == State::Absent && fix != nullptr &&
+        !in_range(pair.to.run->record.where("release"), fix->releases)) {
+      pair.compared.consequence = Consequence::Same;  // It is for older releases alone, by its own words.
       return;
     }
-    if (kind == Kind::Control) {
-      const bool fails = before == State::Works && now != State::Works;
-      pair.compared.consequence = fails ? Consequence::NewFailure : Consequence::Same;
-      if (!fails) return;
-      pair.compared.sentence = fmt::format("held in {}, and fails in {} even without the cause: {}", from_.name(),
-                                           to_.name(), cut(pair.to.row->seen));
-      return;
-    }
-    decide(pair, kTable.at(static_cast<size_t>(before)).at(static_cast<size_t>(now)));
-    if (before == now) compare_errors(pair, now);
+    const std::string subject = fix == nullptr ? "" : fmt::format("the fix \"{}\" ", fix->fix);
+    const std::string seen = now == State::Absent ? why_absent(pair.to) : cut(pair.to.row->seen);
+    const std::string was = before == State::Works    ? "held"
+                            : before == State::Absent ? "was not available"
+                            : before == State::Raises ? "failed"
+                                                      : what_it_does(pair.from, Tense::Past);
+    const std::string is = now == State::Works    ? "holds"
+                           : now == State::Absent ? "is not available: " + seen
+                           : now == State::Raises ? "fails: " + seen
+                                                  : what_it_does(pair.to, Tense::Present);
+    tell(pair, consequence, subject + was, is);
+    if (fix == nullptr && now != State::Works) pair.compared.sentence += " (a control: the calls without the failure)";
   }
 
   // Two failures that do the same to a program.
   void compare_errors(Pair& pair, State state) const {
     const TestRecord &then = pair.from.test(), now = pair.to.test();
-    const auto say = [&](const std::string& words) {
-      pair.compared.consequence = Consequence::ErrorChanged;
-      pair.compared.sentence = words;
-    };
-    const std::string before = without_places(then.text(key::seen)), after = without_places(now.text(key::seen));
-    if (state == State::Silent) {
-      // Wrong numbers need not be the same ones, as long as both are what the document says.
-      if (before != after && pair.from.row->result != pair.to.row->result) {
-        say(fmt::format("went on with other wrong results in {} ({}) than in {} ({})", from_.name(),
-                        cut_where(before, after), to_.name(), cut_where(after, before)));
-      }
+    const Aftermath aftermath = state == State::Works ? Aftermath::Same : compare_aftermath(then, now);
+    if (aftermath == Aftermath::Worse) {
+      tell(pair, Consequence::BrokenHandlers, "left " + describe_aftermath(now, then, true),
+           "leaves " + describe_aftermath(then, now, false));
       return;
     }
-    if (state != State::Raises && state != State::Warns) return;
+    if (is_damage(state) || state == State::Works) {
+      compare_damage(pair, state);
+    } else {
+      compare_raised(pair, then, now);
+    }
+    if (aftermath != Aftermath::Better) return;
+    const std::string is = describe_aftermath(then, now, true);
+    if (pair.compared.consequence == Consequence::Same) {
+      tell(pair, Consequence::Recovers, "left " + describe_aftermath(now, then, false), "leaves " + is);
+    } else {
+      pair.compared.sentence += "; afterwards " + is;
+    }
+  }
+
+  // Wrong results need not be the same ones, as long as both are what the document says.
+  void compare_damage(Pair& pair, State state) const {
+    const std::string before = without_places(pair.from.test().text(key::seen));
+    const std::string after = without_places(pair.to.test().text(key::seen));
+    if (state != State::SilentlyWrong && state != State::Leaks) return;
+    if (before == after || pair.from.row->result == pair.to.row->result) return;
+    const char* noun = state == State::Leaks ? "another leak" : "other wrong results";
+    tell(pair, Consequence::ErrorChanged, fmt::format("had {} ({})", noun, cut_where(before, after)),
+         fmt::format("has {}", cut_where(after, before)));
+  }
+
+  void compare_raised(Pair& pair, const TestRecord& then, const TestRecord& now) const {
+    const std::string before = without_places(then.text(key::seen)), after = without_places(now.text(key::seen));
+    if (before != after) {
+      const auto [earlier, later] = different_errors(pair.from, pair.to);
+      tell(pair, Consequence::ErrorChanged, failing(pair.from, Tense::Past, earlier),
+           failing(pair.to, Tense::Present, later));
+      return;
+    }
     const std::string type = then.text(key::exception), new_type = now.text(key::exception);
     const std::string call = without_versions(then.culprit("api")), new_call = without_versions(now.culprit("api"));
-    if (before != after) {
-      const std::string one = error_words(pair.from), other = error_words(pair.to);
-      const bool told = one != other;
-      say(fmt::format("{} in {}; in {} it {}", failing(state, true, told ? one : cut_where(before, after)),
-                      from_.name(), to_.name(), failing(state, false, told ? other : cut_where(after, before))));
-      return;
-    }
-    std::vector<std::string> differences;
+    std::vector<std::string> was, is;
     if (!type.empty() && !new_type.empty() && type != new_type) {
-      differences.push_back(
-          fmt::format("was a {} in {}, and is a {} in {}", visible(type), from_.name(), visible(new_type), to_.name()));
+      was.push_back(fmt::format("was a {}", visible(type)));
+      is.push_back(fmt::format("is a {}", visible(new_type)));
     }
     if (!call.empty() && !new_call.empty() && call != new_call) {
-      differences.push_back(fmt::format("came from {} in {}, and comes from {} in {}", visible(call), from_.name(),
-                                        visible(new_call), to_.name()));
+      was.push_back(fmt::format("came from {}", visible(call)));
+      is.push_back(fmt::format("comes from {}", visible(new_call)));
     }
-    if (differences.empty()) return;
+    if (was.empty()) return;
     pair.same_error = true;
-    say(fmt::format("the same error {}", fmt::join(differences, "; it ")));
+    tell(pair, Consequence::ErrorChanged, fmt::format("the same error {}", fmt::join(was, " and ")),
+         fmt::format("{}", fmt::join(is, " and ")));
   }
 
   // Of the runs with the same code as this one.
@@ -327,7 +376,8 @@ class Comparer {
     const auto hits = [](const std::vector<RateRun>& runs) {
       return std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
     };
-    if (after.empty() && state_of(*pair.to.row) == State::Ends) {
+    const State now = pair.to.state();
+    if (after.empty() && (now == State::Crashes || now == State::Hangs)) {
       compare_results(pair);  // What should be counted crashed.
       return;
     }
@@ -343,88 +393,71 @@ class Comparer {
     }
     pair.compared.consequence = Consequence::Same;
     if ((hits(before) > 0) == (hits(after) > 0)) return;
-    pair.compared.consequence = hits(after) > 0 ? Consequence::NewFailure : Consequence::Gone;
-    pair.compared.sentence =
-        fmt::format("a race that occurred in {} of {} runs of {}, and in {} of {} of {}", hits(before), before.size(),
-                    from_.name(), hits(after), after.size(), to_.name());
+    const bool occurs = hits(after) > 0;
+    const std::vector<Seen>& runs = (occurs ? to_ : from_).of(test);  // Of these, the newest need not show it.
+    const auto shown =
+        std::find_if(runs.begin(), runs.end(), [](const Seen& seen) { return seen.row->result == Result::Reproduced; });
+    const State failure = shown == runs.end() ? State::Raises : shown->state();
+    tell(pair,
+         occurs ? consequence_of(Kind::Reproduces, State::Works, failure)
+                : consequence_of(Kind::Reproduces, failure, State::Works),
+         fmt::format("was a race that occurred in {} of {} runs", hits(before), before.size()),
+         fmt::format("occurs in {} of {}", hits(after), after.size()));
   }
 
   // What one test says may mean something else beside the others of its case.
   void mind_the_others(std::vector<Pair>& pairs) const {
     const auto fails_now = [](const Pair& pair) {
       if (pair.to.row == nullptr || pair.to.row->kind != Kind::Reproduces) return false;
-      const State state = state_of(*pair.to.row);
-      return state != State::Works && state != State::Lacking && pair.to.row->result != Result::Invalid;
+      const State state = pair.to.state();
+      return state != State::Works && state != State::Absent && pair.to.row->result != Result::Invalid;
     };
+    const auto is_silent = [](State state) { return state == State::SilentlyWrong || state == State::Leaks; };
     const auto still_silent = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
-      return fails_now(pair) && pair.compared.consequence == Consequence::Same &&
-             state_of(*pair.to.row) == State::Silent;
+      return fails_now(pair) && pair.compared.consequence == Consequence::Same && is_silent(pair.to.state());
     });
     const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
-    const bool is_gone = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
-      return pair.compared.consequence == Consequence::Gone;
+    const bool is_healed = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
+      return pair.compared.consequence == Consequence::Healed;
     });
     for (Pair& pair : pairs) {
       ComparedTest& compared = pair.compared;
-      if (compared.consequence == Consequence::RemedyGone && is_gone && state_of(*pair.to.row) == State::Lacking) {
-        compared.consequence = Consequence::Same;  // Nothing is left to remedy.
-        compared.sentence.clear();
+      if (compared.consequence == Consequence::StoppedHolding && is_healed && pair.to.state() == State::Absent) {
+        compared = {compared.test, Consequence::Same, "", "", "", true, compared.before, compared.after};
       }
-      if (compared.consequence != Consequence::Gone) continue;
-      const bool was_seen = state_of(*pair.from.row) != State::Silent;
-      if (was_seen && still_silent != pairs.end()) {
-        // The sign has gone, and not the damage.
-        compared.consequence = Consequence::SilentNow;
-        compared.sentence =
-            fmt::format("{} in {}; in {} that sign is gone, and it still {}", what_it_does(pair.from, true),
-                        from_.name(), to_.name(), what_it_does(still_silent->to, false));
+      if (compared.consequence != Consequence::Healed) continue;
+      if (!is_silent(pair.from.state()) && still_silent != pairs.end()) {  // The sign has gone, and not the damage.
+        tell(pair, Consequence::BrokenHandlers, what_it_does(pair.from, Tense::Past),
+             "shows nothing of it, and still " + what_it_does(still_silent->to, Tense::Present));
       } else if (fails) {
         compared.sentence += "; other forms of this failure remain";
       }
     }
   }
 
-  std::string sentence_of_fix(const std::string& case_id, const std::string& name) const {
-    if (const CatalogueCase* one = background_.find(case_id)) {
-      for (const CatalogueTest& test : one->tests) {
-        if (test.name == name && !test.fix.empty()) return test.fix;
-      }
-    }
-    return name;
+  const CatalogueTest* fix_of(const Row& row) const {
+    if (row.kind != Kind::Fix) return nullptr;
+    const CatalogueCase* found = background_.find(row.case_id);
+    if (found == nullptr) return nullptr;
+    const auto test = std::find_if(found->tests.begin(), found->tests.end(),
+                                   [&](const CatalogueTest& each) { return each.name == row.name; });
+    return test == found->tests.end() || test->fix.empty() ? nullptr : &*test;
   }
 
-  Results from_, to_;
+  const Results &from_, &to_;
   const Background& background_;
 };
 }  // namespace
 
-State state_of(const Row& row) {
-  if (row.result == Result::Inapplicable) return State::Lacking;
-  if (row.result == Result::Crashed || row.result == Result::Hung) return State::Ends;
-  if (row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen) return State::Works;
-  if (row.result == Result::Broken) return State::Raises;
-  switch (effect_of(row.effect).value_or(Effect::SilentlyWrong)) {
-    case Effect::Works:
-      return State::Works;
-    case Effect::Warns:
-      return State::Warns;
-    case Effect::Raises:
-      return State::Raises;
-    case Effect::Crashes:
-    case Effect::Hangs:
-      return State::Ends;
-    default:
-      return State::Silent;
-  }
-}
-Results::Results(const Side& side) : side_(side) {
+Results::Results(const Side& side, const Counts& counts) : side_(side) {
   for (const Judged& run : side.runs) {
     for (const Row& row : run.rows) {
+      if (counts && !counts(run, row)) continue;
       if (row.ran && row.result != Result::Unavailable) {
         ran_[row.test].push_back({&run, &row});
       } else {
         why_not_.emplace(row.test, row.ran ? "cannot run in " + side.name + ": " + cut(row.seen)
-                                           : "not run in " + side.name + ", whose run is not whole");
+                                           : "not run in " + side.name + ", whose run is not complete");
       }
     }
   }
@@ -452,6 +485,10 @@ void Results::add_tests(std::set<std::string>& tests) const {
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background) {
+  return pairs_of(Results(from), Results(to), background);
+}
+
+std::vector<Pair> pairs_of(const Results& from, const Results& to, const Background& background) {
   return Comparer(from, to, background).pairs();
 }
 

@@ -1,5 +1,6 @@
 // The two sides of a comparison brought together test by test: what a test did, and what it does now.
 #pragma once
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -9,22 +10,23 @@
 
 namespace recapture {
 
-// What a test does to the program that meets it.
-enum class State { Works, Warns, Raises, Ends, Silent, Lacking };
-State state_of(const Row& row);
-
 // A result of a test in one run.
 struct Seen {
   const Judged* run = nullptr;
   const Row* row = nullptr;
 
   const TestRecord& test() const { return *run->record.find(row->test); }
+  State state() const { return state_of(*row, run->record); }
 };
+
+// Whether a run counts for one of its tests.
+using Counts = std::function<bool(const Judged& run, const Row& row)>;
 
 // Of one side the runs that have a result of each test, the newest first; and of those that could not run, why not.
 class Results {
  public:
-  explicit Results(const Side& side);
+  // `counts` leaves out results; without it all of them count. The side must outlive this.
+  explicit Results(const Side& side, const Counts& counts = nullptr);
 
   const std::vector<Seen>& of(const std::string& test) const;
   std::string why_not(const std::string& test) const;
@@ -53,5 +55,6 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
 
 // Of every test of either side, by case.
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background);
+std::vector<Pair> pairs_of(const Results& from, const Results& to, const Background& background);
 
 }  // namespace recapture

@@ -5,150 +5,212 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
-#include <string_view>
+#include <regex>
 #include <utility>
 
 #include "harness/judge/suggest.h"
 #include "harness/judge/toml.h"
-#include "harness/record/spelling.h"
+#include "harness/judge/version.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
 
-// What a feature rests on, whose cases do not name the feature itself.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kParts = {
-    {{"ddp", "accumulategrad"}, {"ddp", "nccl"}}};
+struct OldWord {
+  std::string_view word;
+  std::vector<Consequence> meant;
+};
+// Of the version before; they go with the next one.
+const std::array<OldWord, 4> kOldWords = {{{"silent now", {Consequence::NewDamage, Consequence::BrokenHandlers}},
+                                           {"new failures", {Consequence::NewDamage, Consequence::NewErrors}},
+                                           {"remedy gone", {Consequence::StoppedHolding}},
+                                           {"error text or type changed", {Consequence::ErrorChanged}}}};
 
-bool is_of_a_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+// What a policy may block: all but what only gets better.
+bool can_block(Consequence consequence) { return hurts(consequence) || consequence == Consequence::ErrorChanged; }
 
-// Whether a text has the words, from a word's beginning on: "graphed callable" is in "two graphed callables".
-bool speaks_of(const std::string& text, const std::string& words) {
-  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
-    if (at == 0 || !is_of_a_word(text[at - 1])) return true;
+void read_block(const toml::table& file, const std::string& path, Policy& policy, std::vector<std::string>& notes) {
+  policy.block.clear();
+  for (const std::string& text : texts_in(file, "block", path)) {
+    const auto old =
+        std::find_if(kOldWords.begin(), kOldWords.end(), [&](const auto& one) { return one.word == text; });
+    if (old != kOldWords.end()) {
+      std::vector<std::string_view> meant;
+      for (const Consequence consequence : old->meant) meant.push_back(word(consequence));
+      policy.block.insert(old->meant.begin(), old->meant.end());
+      notes.push_back(fmt::format("{}: '{}' is now called {}", path, text, fmt::join(meant, " and ")));
+      continue;
+    }
+    const auto consequence = consequence_from(text);
+    if (!consequence || !can_block(*consequence)) {
+      std::vector<std::string> known;
+      for (size_t i = 0; i < kConsequenceCount; ++i) {
+        if (can_block(static_cast<Consequence>(i))) known.emplace_back(word(static_cast<Consequence>(i)));
+      }
+      throw Stop(Exit::Usage,
+                 fmt::format("{}: 'block' takes {}, not '{}'", path, fmt::join(known, ", "), visible(text)));
+    }
+    policy.block.insert(*consequence);
   }
-  return false;
 }
 
-std::string prose_of(const CatalogueCase& one) {
-  std::string text = one.title + "\n" + one.why + "\n" + one.documented;
-  for (const CatalogueTest& test : one.tests) text += "\n" + test.fix;
-  std::string id = one.id;
-  std::replace(id.begin(), id.end(), '_', ' ');
-  return lower_case(text + "\n" + id);
+bool is_date(const std::string& text) {
+  static const std::regex kDate(R"(\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))");
+  return std::regex_match(text, kDate);
+}
+
+Waiver read_waiver(const toml::table& entry, const std::string& place) {
+  only_keys(entry, {"test", "reason", "until"}, place);
+  Waiver waiver{text_in(entry, "test", place), text_in(entry, "reason", place), ""};
+  if (waiver.reason.empty()) throw Stop(Exit::Usage, place + ": a waiver needs a reason");
+  if (!entry.contains("until")) return waiver;
+  waiver.until = text_in(entry, "until", place);
+  if (!is_date(waiver.until) && !is_version(waiver.until)) {
+    throw Stop(Exit::Usage, fmt::format("{}: 'until' takes a date such as \"2026-12-31\" or a release such as "
+                                        "\"2.16\", not '{}'",
+                                        place, visible(waiver.until)));
+  }
+  return waiver;
+}
+
+// A waiver until a date holds through that day; one until a release does not hold for that release and newer ones.
+bool is_expired(const Waiver& waiver, const std::string& to, const std::string& today) {
+  if (waiver.until.empty()) return false;
+  if (is_date(waiver.until)) return waiver.until < today;
+  return is_version(to) && !older(to, waiver.until);
+}
+
+// "3 new errors (a, b), 1 new damage (c)", by case.
+std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& cases) {
+  std::vector<std::string> parts;
+  for (const auto& [consequence, ids] : cases) {
+    parts.push_back(fmt::format("{} ({})", word(consequence), fmt::join(ids, ", ")));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+// The tests that a waiver names.
+std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue) {
+  std::set<std::string> tests;
+  for (const CatalogueCase& one : selected(catalogue, {waiver.test})) {
+    for (const CatalogueTest& test : one.tests) tests.insert(one.id + "." + test.name);
+  }
+  return tests;
 }
 
 }  // namespace
 
-Policy whatever_hurts() {
+Policy compare_policy() {
   Policy policy;
-  policy.block.insert(Consequence::ErrorChanged);
   policy.prices = true;
   return policy;
 }
 
-Policy read_policy(const std::string& path) {
+Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   const toml::table file = parse_toml(path);
-  only_keys(file, {"block", "concerns", "unknown"}, path);
+  only_keys(file, {"block", "scope", "concerns", "unknown", "waiver"}, path);
   Policy policy;
-  policy.concerns = texts_in(file, "concerns", path);
-  if (file.contains("block")) {
-    policy.block.clear();
-    for (const std::string& text : texts_in(file, "block", path)) {
-      const auto consequence = consequence_from(text);
-      if (!consequence || !hurts(*consequence)) {
-        std::vector<std::string> known;
-        for (auto each = Consequence::SilentNow; hurts(each);
-             each = static_cast<Consequence>(static_cast<int>(each) + 1)) {
-          known.emplace_back(word(each));
-        }
-        throw Stop(Exit::Usage,
-                   fmt::format("{}: 'block' takes {}, not '{}'", path, fmt::join(known, ", "), visible(text)));
-      }
-      policy.block.insert(*consequence);
-    }
+  if (file.contains("scope") && file.contains("concerns")) {
+    throw Stop(Exit::Usage, path + ": 'concerns' is the old name of 'scope'; write one of them");
   }
+  if (file.contains("concerns")) notes.push_back(path + ": 'concerns' is now called 'scope'");
+  policy.scope = texts_in(file, file.contains("concerns") ? "concerns" : "scope", path);
+  if (file.contains("block")) read_block(file, path, policy, notes);
   if (file.contains("unknown")) {
     const auto number = file["unknown"].value_exact<int64_t>();
     if (!number || *number < 0 || *number > 100) {
-      throw Stop(Exit::Usage, path + ": 'unknown' is no whole number from 0 to 100, of a hundred tests");
+      throw Stop(Exit::Usage, path + ": 'unknown' must be a whole number of percent, from 0 to 100");
     }
     policy.unknown = static_cast<int>(*number);
+  }
+  if (const auto* list = tables_in(file, "waiver", path, "[[waiver]]")) {
+    for (const auto& node : *list) policy.waivers.push_back(read_waiver(*node.as_table(), place_of(path, node)));
   }
   return policy;
 }
 
-std::set<std::string> cases_concerned(const std::string& word, const Catalogue& catalogue) {
-  std::set<std::string> cases;
-  std::string wanted = lower_case(word);
-  const Names names = names_in(catalogue);
-  const bool is_name = std::find(names.families.begin(), names.families.end(), word) != names.families.end() ||
-                       std::find(names.cases.begin(), names.cases.end(), word) != names.cases.end() ||
-                       word.find('*') != std::string::npos;
-  if (is_name) {
-    for (const CatalogueCase& one : selected(catalogue, {word})) cases.insert(one.id);
-    return cases;
+std::string to_string(const WaiverState& state) {
+  const Waiver& waiver = state.waiver;
+  const std::string name = visible(waiver.test), reason = visible(waiver.reason);
+  switch (state.kind) {
+    case WaiverState::Kind::Applied:
+      return fmt::format("waived: {} ({}{}{})", fmt::join(state.tests, ", "), reason,
+                         waiver.until.empty() ? "" : "; until ", waiver.until);
+    case WaiverState::Kind::Expired:
+      return fmt::format("waiver expired on {}: {} ({})", waiver.until, name, reason);
+    case WaiverState::Kind::WithoutEffect:
+      break;
   }
-  if (wanted.size() > 3 && wanted.back() == 's') wanted.pop_back();  // "graphed callables" is one too.
-  std::vector<std::string> all = {wanted};
-  for (const auto& [feature, part] : kParts) {
-    if (feature == wanted) all.emplace_back(part);
-  }
-  for (const CatalogueCase& one : catalogue) {
-    const std::string prose = prose_of(one);
-    const auto said = [&](const std::string& words) { return speaks_of(prose, words); };
-    if (std::any_of(all.begin(), all.end(), said)) cases.insert(one.id);
-  }
-  if (cases.empty()) {
-    throw Stop(Exit::Usage,
-               fmt::format("no case is about '{}'; `recapture list` names families and cases", visible(word)));
-  }
-  return cases;
+  return fmt::format("waiver without effect: {} ({})", name, reason);
 }
 
-std::set<std::string> cases_concerned(const Policy& policy, const Comparison& comparison, const Catalogue& catalogue) {
-  std::set<std::string> cases;
-  for (const std::string& concern : policy.concerns) cases.merge(cases_concerned(concern, catalogue));
-  if (!policy.concerns.empty()) return cases;
-  for (const ComparedTest& test : comparison.tests) cases.insert(case_of(test.test));
-  return cases;
-}
-
-void add_never_run(const Policy& policy, const Catalogue& catalogue, Comparison& comparison) {
-  std::set<std::string> concerned, known;
-  for (const std::string& concern : policy.concerns) concerned.merge(cases_concerned(concern, catalogue));
-  for (const ComparedTest& test : comparison.tests) known.insert(test.test);
+void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison) {
+  std::set<std::string> tests;
+  for (const ComparedTest& test : comparison.tests) tests.insert(test.test);
   for (const CatalogueCase& one : catalogue) {
-    if (!policy.concerns.empty() && concerned.count(one.id) == 0) continue;
+    if (cases.count(one.id) == 0) continue;
     for (const CatalogueTest& test : one.tests) {
       ComparedTest never;
       never.test = one.id + "." + test.name;
       never.sentence = fmt::format("not part of any run of {} or {}", comparison.from, comparison.to);
-      if (known.count(never.test) == 0) comparison.tests.push_back(std::move(never));
+      if (tests.count(never.test) == 0) comparison.tests.push_back(std::move(never));
     }
   }
 }
 
-Decision decide(const Policy& policy, const Comparison& comparison) {
-  std::map<Consequence, std::set<std::string>> blocking;
-  for (const CaseChange& change : comparison.changes) {
-    if (policy.block.count(change.consequence) != 0) blocking[change.consequence].insert(change.case_id);
+Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
+                const Catalogue& catalogue, const std::string& today) {
+  Decision decision;
+  std::set<std::string> waived;
+  std::vector<std::set<std::string>> named;
+  for (const Waiver& waiver : policy.waivers) {
+    named.push_back(waived_tests(waiver, catalogue));
+    if (!is_expired(waiver, all.to, today)) waived.insert(named.back().begin(), named.back().end());
   }
-  if (!blocking.empty()) {
-    std::string words = "blocked";
-    for (const auto& [consequence, cases] : blocking) {
-      words += fmt::format("{} {} ({})", words == "blocked" ? ":" : ";", word(consequence), fmt::join(cases, ", "));
+  const auto can_be_waived = [&](Consequence consequence) {
+    return hurts(consequence) || policy.block.count(consequence) > 0;
+  };
+  std::map<Consequence, std::set<std::string>> blocking, outside;  // Cases.
+  std::set<std::string> hurting;                                   // Tests, waived or not.
+  for (const ComparedTest& test : all.tests) {
+    if (!can_be_waived(test.consequence)) continue;
+    hurting.insert(test.test);
+    if (waived.count(test.test) != 0) continue;
+    const std::string id = case_of(test.test);
+    const bool is_in_scope = scope.count(id) != 0;
+    if (test.consequence == Consequence::NewDamage || (is_in_scope && policy.block.count(test.consequence) != 0)) {
+      blocking[test.consequence].insert(id);
+      decision.blocking.insert(test.test);
     }
-    return {Exit::Changed, "blocked", words};
+    if (!is_in_scope && hurts(test.consequence)) outside[test.consequence].insert(id);
   }
-  if (too_much_unknown(comparison, policy.unknown)) {
-    return {Exit::Inconclusive, "cannot tell",
-            fmt::format("cannot tell: {} of {} tests that concern you are unknown, and {} % may be",
-                        comparison.unknown(), comparison.tests.size(), policy.unknown)};
+  for (size_t i = 0; i < policy.waivers.size(); ++i) {
+    WaiverState state{WaiverState::Kind::WithoutEffect, policy.waivers[i], {}};
+    std::set_intersection(named[i].begin(), named[i].end(), hurting.begin(), hurting.end(),
+                          std::back_inserter(state.tests));
+    if (is_expired(state.waiver, all.to, today)) {
+      state.kind = WaiverState::Kind::Expired;
+    } else if (!state.tests.empty()) {
+      state.kind = WaiverState::Kind::Applied;
+    }
+    decision.waivers.push_back(std::move(state));
   }
-  return {Exit::AsExpected, "passes", "passes"};
+  if (!outside.empty()) decision.outside_scope = "outside your scope: " + counts_by_case(outside);
+  const Comparison ours = restricted(all, scope);
+  if (!blocking.empty()) {
+    decision.exit = Exit::Changed;
+    decision.answer = "blocked";
+    decision.reason = counts_by_case(blocking);
+  } else if (too_much_unknown(ours, policy.unknown)) {
+    decision.exit = Exit::Inconclusive;
+    decision.answer = "cannot tell";
+    decision.reason = fmt::format("{} of {} tests in scope are unknown, and {} % may be", ours.unknown(),
+                                  ours.tests.size(), policy.unknown);
+  } else {
+    decision.answer = "passes";
+  }
+  return decision;
 }
 
 }  // namespace recapture

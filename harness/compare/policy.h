@@ -1,4 +1,4 @@
-// What stands in the way of an upgrade: a policy file, and what a comparison means under it.
+// What stands in the way of an upgrade: a policy file, and the decision that follows from a comparison.
 #pragma once
 #include <set>
 #include <string>
@@ -8,36 +8,53 @@
 
 namespace recapture {
 
-struct Policy {
-  std::set<Consequence> block = {Consequence::SilentNow, Consequence::NewFailure, Consequence::RemedyGone};
-  std::vector<std::string> concerns;  // Families, cases and features that are in use; all where there is none.
-  int unknown = kMostUnknown;         // Of a hundred of the tests that concern us.
-  bool prices = false;                // Whether a price that changed is a failure in JUnit's XML too.
+// A change that a team has accepted.
+struct Waiver {
+  std::string test;    // A test, a case, or a glob such as "item*".
+  std::string reason;  // Never empty.
+  std::string until;   // "2026-12-31": through that day; "2.16": for upgrades to older releases; "": always.
 };
 
-// What `compare` fails for: all that hurts or costs something else.
-Policy whatever_hurts();
+struct Policy {
+  // What blocks in scope. New damage blocks in and out of scope, whether or not it is among these.
+  std::set<Consequence> block = {Consequence::NewDamage, Consequence::NewErrors, Consequence::BrokenHandlers,
+                                 Consequence::StoppedHolding};
+  std::vector<std::string> scope;  // Tags, families and cases; empty: all cases.
+  std::vector<Waiver> waivers;
+  int unknown = kMostUnknown;  // Percent of the tests in scope that may be unknown.
+  bool prices = false;         // Whether a price that changed is a failure in JUnit's XML too.
+};
 
-// Throws Stop(Usage) with file and line for whatever is not a policy.
-Policy read_policy(const std::string& path);
+// What `compare` fails for: all that hurts, and a price that changed.
+Policy compare_policy();
 
-// The cases that a word concerns: those of a family, those that it names ("item*"), or all whose catalogue entry speaks
-// of it ("DDP", "graphed callables"). Throws Stop(Usage) for a word that concerns none.
-std::set<std::string> cases_concerned(const std::string& word, const Catalogue& catalogue);
+// Words of a policy that this version still takes by an older name, a line each for the user, are added to `notes`.
+// Throws Stop(Usage) with file and line where the file is not a policy.
+Policy read_policy(const std::string& path, std::vector<std::string>& notes);
 
-// All of them for a policy without concerns.
-std::set<std::string> cases_concerned(const Policy& policy, const Comparison& comparison, const Catalogue& catalogue);
+// A test that a waiver lets pass, or a waiver that does nothing.
+struct WaiverState {
+  enum class Kind { Applied, Expired, WithoutEffect } kind;
+  Waiver waiver;
+  std::vector<std::string> tests;  // That it names and that hurt.
+};
+std::string to_string(const WaiverState& state);
 
 struct Decision {
-  Exit exit = Exit::AsExpected;  // What is only better never blocks.
-  std::string answer;            // "passes", "blocked" or "cannot tell".
-  std::string words;             // One line, which begins with it and says why.
+  Exit exit = Exit::AsExpected;      // What only gets better never blocks.
+  std::string answer;                // "passes", "blocked" or "cannot tell".
+  std::string reason;                // One line without the answer; may be empty.
+  std::set<std::string> blocking;    // The tests that block.
+  std::string outside_scope;         // One line on what hurts outside the scope; empty where nothing does.
+  std::vector<WaiverState> waivers;  // In the policy's order.
 };
 
-// Tests of the cases that concern us and that no run of either side has: they are unknown.
-void add_never_run(const Policy& policy, const Catalogue& catalogue, Comparison& comparison);
+// Adds the tests of cases in scope that neither side has run: they are unknown.
+void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison);
 
-// Of a comparison that has been restricted to what concerns us.
-Decision decide(const Policy& policy, const Comparison& comparison);
+// `all` is the comparison of all cases and `scope` the cases in scope; `today` is a date, "2026-11-25". Throws
+// Stop(Usage) for a waiver that names no test.
+Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
+                const Catalogue& catalogue, const std::string& today);
 
 }  // namespace recapture

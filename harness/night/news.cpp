@@ -322,7 +322,7 @@ class Newspaper {
     MachineNews news;
     news.machine = now.machine();
     const Comparison all = compare(side_of(earlier, true), side_of(tonight, false), background_);
-    news.comparison = {all.from, all.to, {all.head.front()}, {}, {}};
+    news.comparison = {all.from, all.to, all.machine, all.facts, {all.from + " -> " + all.to + ", " + all.machine}, {}, {}};
     add_moves(news, earlier.front()->judged.record, now);
     for (const CaseChange& change : all.changes) take(news, change, runs, tonight.front()->judged);
     for (const Row& row : tonight.front()->judged.rows) {
@@ -558,7 +558,7 @@ std::string as_text(const News& news) {
   for (const MachineNews& one : news.machines) {
     if (!one.is_news()) continue;
     text += "\n" + one.machine + "\n";
-    if (!one.comparison.changes.empty()) text += as_text(one.comparison);
+    if (!one.comparison.changes.empty()) text += render_text({one.comparison, compare_policy()});
     if (one.comparison.changes.empty()) text += fmt::format("{}\n", fmt::join(one.comparison.head, "\n"));
     for (const auto& [title, lines] : lists_of(one)) {
       if (!lines.empty()) text += fmt::format("\n{}\n", title);
@@ -579,7 +579,7 @@ std::string as_markdown(const News& news) {
   for (const std::string& line : news.head) add(fmt::format("* {}\n", escaped(line)));
   for (const MachineNews& one : news.machines) {
     if (!one.is_news()) continue;
-    std::string part = "\n#" + as_markdown(one.comparison);
+    std::string part = "\n" + render_markdown({one.comparison, compare_policy()});
     if (one.comparison.changes.empty()) {  // Else it would say that nothing was judged.
       part = fmt::format("\n## {}\n", escaped(one.comparison.head.front()));
       for (size_t i = 1; i < one.comparison.head.size(); ++i) {
@@ -601,7 +601,7 @@ Json as_json(const News& news) {
   for (const MachineNews& one : news.machines) {
     machines.push_back({{"machine", one.machine},
                         {"changed", one.comparison.head},
-                        {"changes", as_json(one.comparison).at("changes")},
+                        {"changes", render_json({one.comparison, compare_policy()}).at("changes")},
                         {"flaky", one.flaky},
                         {"not_judged", one.lost},
                         {"not_compared", one.uncompared},

@@ -66,6 +66,8 @@ std::string cut(const std::string& text, size_t most) {
   if (line.size() <= most) return line;
   size_t end = most - 3;
   while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
+  const size_t blank = line.find_last_of(' ', end);  // Nor within a word, unless it is a very long one.
+  if (blank != std::string::npos && blank > end / 2) end = blank;
   return line.substr(0, end) + "...";
 }
 

@@ -9,8 +9,8 @@ namespace recapture {
 // bytes that are no UTF-8 as "\xff": what a test printed can neither steer a terminal nor pass for a line of ours.
 std::string visible(std::string_view text);
 
-// The same of its first line, and no longer than that.
-std::string cut(const std::string& text, size_t most = 100);
+// The same of its first line, and no longer than that: cut behind a word, unless that would lose half of it.
+std::string cut(const std::string& text, size_t most = 160);
 
 // The same as a cell of a Markdown table, where it must be neither the cell's end nor HTML.
 std::string escaped(std::string_view text);

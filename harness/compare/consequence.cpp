@@ -1,0 +1,176 @@
+#include "harness/compare/consequence.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "harness/case/events.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace {
+
+struct ConsequenceText {
+  std::string_view word, meaning;
+};
+constexpr std::array<ConsequenceText, kConsequenceCount> kTexts = {{
+    {"new damage", "worked before; now silently wrong, leaks, hangs or crashes"},
+    {"new errors", "worked before; now raises an error"},
+    {"broken handlers", "raised before; now silently wrong, leaks, hangs, crashes, or leaves the process worse"},
+    {"stopped holding", "a fix or a control held before; now it does not"},
+    {"error changed", "fails as before, with another error text, type or call"},
+    {"damage raises now", "silently wrong, hung or crashed before; now raises or warns"},
+    {"recovers", "raises as before, and leaves less damage in the process"},
+    {"healed", "failed before; now works"},
+    {"holds again", "a fix or a control did not hold before; now it does"},
+    {"new fix", "a fix that was not available before; now it holds"},
+    {"the same", "no change"},
+    {"unknown", "one side has no result, or the two cannot be compared"},
+}};
+
+constexpr Consequence kSame = Consequence::Same, kDamage = Consequence::NewDamage, kErrors = Consequence::NewErrors,
+                      kHandlers = Consequence::BrokenHandlers, kChanged = Consequence::ErrorChanged,
+                      kRaises = Consequence::DamageRaises, kHealed = Consequence::Healed;
+// Before (rows) and now (columns), in the order of State without Absent. A program that leaks, warns or goes on with
+// wrong numbers runs today: if it leaks more, hangs or crashes tomorrow, that is new damage to it.
+constexpr std::array<std::array<Consequence, 7>, 7> kTable = {{
+    // Works  Warns     Raises    SilentlyWrong Leaks      Hangs      Crashes
+    {{kSame, kChanged, kErrors, kDamage, kDamage, kDamage, kDamage}},         // Works
+    {{kHealed, kSame, kErrors, kDamage, kDamage, kDamage, kDamage}},          // Warns
+    {{kHealed, kHealed, kSame, kHandlers, kHandlers, kHandlers, kHandlers}},  // Raises
+    {{kHealed, kRaises, kRaises, kSame, kChanged, kDamage, kDamage}},         // SilentlyWrong
+    {{kHealed, kHealed, kErrors, kDamage, kSame, kDamage, kDamage}},          // Leaks
+    {{kHealed, kRaises, kRaises, kHandlers, kRaises, kSame, kChanged}},       // Hangs
+    {{kHealed, kRaises, kRaises, kHandlers, kRaises, kChanged, kSame}},       // Crashes
+}};
+
+// A Control or a Fix whose value check failed, of a case whose failure is silent, went on with wrong numbers; a value
+// check has a place in the source, and an exception that ends a test has none.
+bool is_silently_wrong(const Row& row, const Record& record) {
+  const TestRecord* test = record.find(row.test);
+  const auto info = record.cases.find(row.case_id);
+  if (test == nullptr || info == record.cases.end()) return false;
+  if (effect_of(info->second.effect) != Effect::SilentlyWrong) return false;
+  if (test->has(key::exception) || test->error() != 0) return false;
+  const auto assertions = test->line.find("assertions");
+  if (assertions == test->line.end() || !assertions->is_array() || assertions->empty()) return false;
+  const Json& first = assertions->front();
+  return first.is_string() && first.get_ref<const std::string&>().rfind(":-1:", 0) != 0;
+}
+
+struct ProbeText {
+  const char* probe;
+  const char* words;
+};
+constexpr std::array<ProbeText, 5> kProbes = {{{"stream", "the stream's capture"},
+                                               {"sticky", "CUDA's error state"},
+                                               {"random", "random numbers"},
+                                               {"trim", "emptyCache()"},
+                                               {"capture", "the next capture"}}};
+
+// What a probe found, as a grade; higher is worse, and kUnusable is what a handler cannot go on with.
+constexpr int kUnusable = 2;
+int grade(std::string_view probe, std::string_view outcome) {
+  if (outcome == "ok" || outcome == "none") return 0;
+  // "900, 0": an error was pending, and the synchronisation after it worked.
+  if (probe == "sticky" && outcome.size() > 3 && outcome.substr(outcome.size() - 3) == ", 0") return 0;
+  return outcome == "keeps the memory" ? 1 : kUnusable;
+}
+
+// Calls `report(probe, before, now)` for each probe that both sides have.
+template <class Report>
+void for_each_probe(const TestRecord& before, const TestRecord& now, const Report& report) {
+  if (!before.has("probes") || !now.has("probes")) return;
+  const Json &earlier = before.line.at("probes"), &later = now.line.at("probes");
+  if (!earlier.is_object() || !later.is_object()) return;
+  for (const ProbeText& probe : kProbes) {
+    if (!earlier.contains(probe.probe) || !later.contains(probe.probe)) continue;
+    report(probe, text_at(earlier, probe.probe), text_at(later, probe.probe));
+  }
+}
+
+}  // namespace
+
+State state_of(const Row& row, const Record& record) {
+  if (row.result == Result::Inapplicable) return State::Absent;
+  if (row.result == Result::Crashed) return State::Crashes;
+  if (row.result == Result::Hung) return State::Hangs;
+  if (row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen) return State::Works;
+  if (row.result == Result::Broken) return is_silently_wrong(row, record) ? State::SilentlyWrong : State::Raises;
+  switch (effect_of(row.effect).value_or(Effect::SilentlyWrong)) {
+    case Effect::Works:
+      return State::Works;
+    case Effect::Warns:
+      return State::Warns;
+    case Effect::Raises:
+      return State::Raises;
+    case Effect::Leaks:
+      return State::Leaks;
+    case Effect::Crashes:
+      return State::Crashes;
+    case Effect::Hangs:
+      return State::Hangs;
+    default:
+      return State::SilentlyWrong;
+  }
+}
+
+bool is_damage(State state) {
+  return state == State::SilentlyWrong || state == State::Leaks || state == State::Hangs || state == State::Crashes;
+}
+
+std::string_view word(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).word; }
+std::string_view meaning(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).meaning; }
+
+std::optional<Consequence> consequence_from(std::string_view word) {
+  const auto found = std::find_if(kTexts.begin(), kTexts.end(), [&](const auto& text) { return text.word == word; });
+  if (found == kTexts.end()) return std::nullopt;
+  return static_cast<Consequence>(found - kTexts.begin());
+}
+
+bool hurts(Consequence consequence) { return consequence <= Consequence::StoppedHolding; }
+
+Consequence consequence_of(Kind kind, State before, State now) {
+  if (before == State::Absent || now == State::Absent) {
+    if (kind != Kind::Fix) return Consequence::Unknown;
+    if (before == State::Works) return Consequence::StoppedHolding;
+    return now == State::Works ? Consequence::NewFix : Consequence::Same;
+  }
+  const Consequence consequence = kTable.at(static_cast<size_t>(before)).at(static_cast<size_t>(now));
+  if (kind == Kind::Reproduces) return consequence;
+  switch (consequence) {
+    case Consequence::NewErrors:
+      return before == State::Works ? Consequence::StoppedHolding : Consequence::Same;
+    case Consequence::Healed:
+      return now == State::Works ? Consequence::HoldsAgain : Consequence::Same;
+    case Consequence::ErrorChanged:
+    case Consequence::DamageRaises:
+      return Consequence::Same;
+    default:
+      return consequence;
+  }
+}
+
+Aftermath compare_aftermath(const TestRecord& before, const TestRecord& now) {
+  bool better = false, worse = false;
+  for_each_probe(before, now, [&](const ProbeText& probe, const std::string& earlier, const std::string& later) {
+    const int was = grade(probe.probe, earlier), is = grade(probe.probe, later);
+    better = better || is < was;
+    worse = worse || (is > was && is == kUnusable);
+  });
+  return worse ? Aftermath::Worse : better ? Aftermath::Better : Aftermath::Same;
+}
+
+std::string describe_aftermath(const TestRecord& before, const TestRecord& now, bool better) {
+  std::vector<std::string> parts;
+  for_each_probe(before, now, [&](const ProbeText& probe, const std::string& earlier, const std::string& later) {
+    const int was = grade(probe.probe, earlier), is = grade(probe.probe, later);
+    if (better ? is < was : is > was) parts.push_back(fmt::format("{}: {}", probe.words, cut(later)));
+  });
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace recapture

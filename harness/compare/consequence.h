@@ -1,0 +1,60 @@
+// What an upgrade does to a program: the one table over what a test did before and what it does now. compare, gate,
+// news, the page and bisect decide by it and by nothing else.
+#pragma once
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "harness/case/types.h"
+#include "harness/judge/row.h"
+
+namespace recapture {
+
+// What a test's outcome does to the program that meets it.
+enum class State { Works, Warns, Raises, SilentlyWrong, Leaks, Hangs, Crashes, Absent };
+inline constexpr size_t kStateCount = static_cast<size_t>(State::Absent) + 1;
+
+// Absent: the release has no such API.
+State state_of(const Row& row, const Record& record);
+
+// It goes on with wrong numbers, leaks, hangs or crashes.
+bool is_damage(State state);
+
+// The worst first. "Holds" is said of a Control or a Fix.
+enum class Consequence {
+  NewDamage,       // It worked; now it goes on with wrong numbers, leaks, hangs or crashes.
+  NewErrors,       // It worked; now it raises.
+  BrokenHandlers,  // It raised; now it goes on with wrong numbers, leaks, hangs, crashes, or leaves the process worse.
+  StoppedHolding,  // A Control or a Fix held; now it does not.
+  ErrorChanged,    // It fails with another error, or a warning is new.
+  DamageRaises,    // It went on with wrong numbers, hung or crashed; now it raises or warns.
+  Recovers,        // It raises as before, and leaves less damage in the process.
+  Healed,          // It failed; now it works.
+  HoldsAgain,      // A Control or a Fix did not hold; now it does.
+  NewFix,          // A Fix that the release did not have; now it holds.
+  Same,
+  Unknown,  // One side has no result, or the two cannot be compared.
+};
+inline constexpr size_t kConsequenceCount = static_cast<size_t>(Consequence::Unknown) + 1;
+
+std::string_view word(Consequence consequence);
+// One sentence for a legend.
+std::string_view meaning(Consequence consequence);
+std::optional<Consequence> consequence_from(std::string_view word);
+
+// The four that break a program which runs today: what `compare` fails for and a gate blocks by default.
+bool hurts(Consequence consequence);
+
+// Where the states are equal the result is Same: the errors themselves are compared elsewhere. Where one of them is
+// Absent it is Unknown, but for a Fix.
+Consequence consequence_of(Kind kind, State before, State now);
+
+// How much damage a failed capture left in its process, by the probes of its test. 0 is none; a higher number of any
+// probe is worse.
+enum class Aftermath { Same, Better, Worse };
+Aftermath compare_aftermath(const TestRecord& before, const TestRecord& now);
+// The probes of which `now` is worse (or, with `better`, better), in the words of what they found:
+// "random numbers: Offset increment …".
+std::string describe_aftermath(const TestRecord& before, const TestRecord& now, bool better);
+
+}  // namespace recapture

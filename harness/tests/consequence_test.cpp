@@ -1,0 +1,135 @@
+// The table of consequences, cell by cell, and what a failure leaves behind.
+#include "harness/compare/consequence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/tests/fake_run.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::array<State, kStateCount> kAll = {State::Works, State::Warns, State::Raises,  State::SilentlyWrong,
+                                                 State::Leaks, State::Hangs, State::Crashes, State::Absent};
+
+// One letter for each consequence, in its order: D new damage, E new errors, H broken handlers, S stopped holding,
+// t error changed, r damage raises now, v recovers, + healed, h holds again, f new fix, . the same, ? unknown.
+std::string row(Kind kind, State before) {
+  const std::string letters = "DEHStrv+hf.?";
+  std::string text;
+  for (const State now : kAll) text += letters.at(static_cast<size_t>(consequence_of(kind, before, now)));
+  return text;
+}
+
+std::vector<std::string> table(Kind kind) {
+  std::vector<std::string> rows;
+  for (const State before : kAll) rows.push_back(row(kind, before));
+  return rows;
+}
+
+TEST(Consequence, OfAReproduces_IsThisTable) {
+  // Works, Warns, Raises, SilentlyWrong, Leaks, Hangs, Crashes, Absent
+  EXPECT_EQ(table(Kind::Reproduces), (std::vector<std::string>{".tEDDDD?",  // Works
+                                                               "+.EDDDD?",  // Warns
+                                                               "++.HHHH?",  // Raises
+                                                               "+rr.tDD?",  // SilentlyWrong
+                                                               "++ED.DD?",  // Leaks
+                                                               "+rrHr.t?",  // Hangs
+                                                               "+rrHrt.?",  // Crashes
+                                                               "????????"}));
+}
+
+TEST(Consequence, OfAFix_HoldsOrDoesNot) {
+  EXPECT_EQ(table(Kind::Fix), (std::vector<std::string>{"..SDDDDS",  // It held
+                                                        "h..DDDD.",  // warned
+                                                        "h..HHHH.",  // raised
+                                                        "h....DD.",  // went on with wrong results
+                                                        "h..D.DD.",  // leaked
+                                                        "h..H....",  // hung
+                                                        "h..H....",  // crashed
+                                                        "f......."}));
+}
+
+TEST(Consequence, OfAControl_IsThatOfAFixButForWhatIsAbsent) {
+  const auto fix = table(Kind::Fix), control = table(Kind::Control);
+  for (size_t before = 0; before + 1 < kStateCount; ++before) {
+    EXPECT_EQ(control[before].substr(0, kStateCount - 1), fix[before].substr(0, kStateCount - 1));
+    EXPECT_EQ(control[before].back(), '?');
+  }
+  EXPECT_EQ(control.back(), "????????");
+}
+
+// The promise of a gate: no way from a program that runs to damage is called anything else.
+TEST(Consequence, FromWorksToDamage_IsNewDamageForEveryKind) {
+  for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
+    for (const State now : kAll) {
+      EXPECT_EQ(consequence_of(kind, State::Works, now) == Consequence::NewDamage, is_damage(now));
+    }
+  }
+}
+
+TEST(Consequence, WordAndMeaning_AreThereForEachAndReadBack) {
+  std::set<std::string_view> words;
+  for (size_t i = 0; i < kConsequenceCount; ++i) {
+    const auto consequence = static_cast<Consequence>(i);
+    EXPECT_TRUE(words.insert(word(consequence)).second) << word(consequence);
+    EXPECT_FALSE(meaning(consequence).empty());
+    EXPECT_EQ(consequence_from(word(consequence)), consequence);
+  }
+  EXPECT_EQ(consequence_from("silent now"), std::nullopt);
+  EXPECT_TRUE(hurts(Consequence::StoppedHolding));
+  EXPECT_FALSE(hurts(Consequence::ErrorChanged));
+}
+
+State state_of_broken_fix(const std::string& effect, const Json& more) {
+  FakeRun run;
+  run.effect = effect;
+  run.passed("FixIt", false);
+  run.tests.back().update(more);
+  const Judged judged = run.judged();
+  for (const Row& row : judged.rows) {
+    if (row.name == "FixIt") return state_of(row, judged.record);
+  }
+  return State::Absent;
+}
+
+TEST(State, OfAFixThatDoesNotHold_IsSilentWhereItsCaseIsAndOnlyAValueWasWrong) {
+  const Json value = {{"assertions", {"cases/f/c.cpp:9: Expected equality of these values:"}}};
+  const Json exception = {{"assertions", {":-1: C++ exception with description \"…\" thrown in the test body."}}};
+  EXPECT_EQ(state_of_broken_fix("silently wrong", value), State::SilentlyWrong);
+  EXPECT_EQ(state_of_broken_fix("silently wrong", exception), State::Raises);
+  EXPECT_EQ(state_of_broken_fix("raises", value), State::Raises);
+  Json coded = value;
+  coded["error"] = 900;
+  EXPECT_EQ(state_of_broken_fix("silently wrong", coded), State::Raises);
+}
+
+TestRecord probed(const std::string& random, const std::string& trim = "ok", const std::string& sticky = "none") {
+  return {
+      {{"probes", {{"stream", "none"}, {"sticky", sticky}, {"random", random}, {"trim", trim}, {"capture", "ok"}}}}};
+}
+
+TEST(Aftermath, Probes_AreComparedByWhatAHandlerCanGoOnWith) {
+  const std::string refused = "Offset increment outside graph capture";
+  EXPECT_EQ(compare_aftermath(probed("ok"), probed("ok")), Aftermath::Same);
+  EXPECT_EQ(compare_aftermath(probed("ok"), probed(refused)), Aftermath::Worse);
+  EXPECT_EQ(compare_aftermath(probed(refused), probed("ok")), Aftermath::Better);
+  EXPECT_EQ(compare_aftermath(probed(refused), probed("another text")), Aftermath::Same);
+  EXPECT_EQ(compare_aftermath(probed("ok", "keeps the memory"), probed("ok")), Aftermath::Better);
+  EXPECT_EQ(compare_aftermath(probed("ok"), probed("ok", "keeps the memory")), Aftermath::Same) << "it is usable";
+  EXPECT_EQ(compare_aftermath(probed("ok"), probed("ok", "ok", "401, 0")), Aftermath::Same)
+      << "the pending error alone";
+  EXPECT_EQ(compare_aftermath(probed("ok"), probed("ok", "ok", "0, 900")), Aftermath::Worse);
+  EXPECT_EQ(compare_aftermath(probed("ok", "assert"), probed(refused)), Aftermath::Worse) << "one worse is enough";
+  EXPECT_EQ(compare_aftermath(probed(refused), TestRecord{Json::object()}), Aftermath::Same) << "not on record";
+  EXPECT_EQ(describe_aftermath(probed("ok"), probed(refused), false), "random numbers: " + refused);
+}
+
+}  // namespace
+}  // namespace recapture
