@@ -26,7 +26,7 @@ std::map<std::string, std::string> entries(const std::string& path, std::vector<
     for (const auto& node : *list) {
       const std::string place = place_of(path, node);
       const auto* entry = node.as_table();
-      only_keys(*entry, {"id", "kind", "title", "url"}, place);
+      only_keys(*entry, {"id", "kind", "title", "date", "url"}, place);
       const std::string id = text_in(*entry, "id", place), kind = text_in(*entry, "kind", place);
       text_in(*entry, "title", place);
       if (text_in(*entry, "url", place).rfind("https://", 0) != 0) errors.push_back(place + ": the URL is no https://");
