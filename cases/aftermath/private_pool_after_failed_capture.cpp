@@ -1,7 +1,7 @@
 // Memory that a failed capture allocated is lost, even after the graph and its tensors are gone.
 //
 // Blocks of a capture come from the graph's private pool, and resetting the graph releases the pool. Releases up to
-// 2.13 release it only for a graph whose capture succeeded, so the segments of a failed one are never unmapped,
+// 2.12 release it only for a graph whose capture succeeded, so the segments of a failed one are never unmapped,
 // whatever the program frees. The test compares what the process has reserved before the capture with what is left once
 // everything is freed.
 //
