@@ -8,10 +8,12 @@
 
 #include "harness/check/documents.h"
 #include "harness/check/sources.h"
+#include "harness/record/exit.h"
 
 namespace recapture {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -120,6 +122,61 @@ TEST_F(Tree, WhatIsCitedMustBeASourceAndASourceMustBeCited) {
   EXPECT_THAT(sources(document + number + number), ElementsAre(HasSubstr("stands here a second time")));
   EXPECT_THAT(sources(document + "[[source]]\nid='pytorch#1'\nkind='rumour'\ntitle='t'\nurl='ftp://x'\n"),
               ElementsAre(HasSubstr("no https://"), HasSubstr("'rumour' is no kind")));
+}
+
+// What date_errors says where a number of this date explains what is so since that release.
+class Dates : public Tree {
+ protected:
+  void SetUp() override {
+    Tree::SetUp();
+    std::filesystem::create_directories(root + "/ci");
+    matrix("{ version = '2.1.2', date = 2023-12-14, began = 2023-10-04 }, { version = '2.13.0', date = 2026-07-08 }");
+  }
+  void matrix(const std::string& releases) const { write("../ci/matrix.toml", "release = [" + releases + "]\n"); }
+  std::vector<std::string> dates(const std::string& date, const std::string& since,
+                                 const std::string& numbers = "pytorch#1") const {
+    write("sources.toml", document + number + (date.empty() ? "" : "date=" + date + "\n"));
+    write("changes.toml", "\n[[change]]\nwhat='w'\nnumber='" + numbers + "'\n" +
+                              (since.empty() ? "" : "since='" + since + "'\n") +
+                              "[[change.expect]]\ntests=['a.Reproduces']\nwhere={}\nresult='healthy'\nrecords=['r']\n");
+    return date_errors(root);
+  }
+};
+
+TEST_F(Dates, NumberOlderThanTheRelease_IsFine) {
+  EXPECT_THAT(dates("2026-07-07", "2.13"), IsEmpty());
+  EXPECT_THAT(dates("2026-07-07", "2.13.0"), IsEmpty());
+  EXPECT_THAT(dates("2023-10-03", "2.1"), IsEmpty());
+  EXPECT_THAT(dates("2026-07-07", "2.13", "pytorch#1, pytorch#2"), IsEmpty()) << "source_errors names the other";
+}
+
+TEST_F(Dates, NumberYoungerThanTheRelease_IsNamedWithItsLine) {
+  const std::string place = root + "/cases/changes.toml:2: ";
+  EXPECT_THAT(dates("2026-07-17", "2.13"),
+              ElementsAre(place + "pytorch#1 is of 2026-07-17, and cannot be in 2.13, which came out on 2026-07-08"));
+  EXPECT_THAT(dates("2026-07-08", "2.13"), ElementsAre(HasSubstr("cannot be in 2.13")));
+  EXPECT_THAT(dates("2026-07-17", "2.13", "pytorch#2, pytorch#1"), ElementsAre(HasSubstr("pytorch#1 is of")));
+  EXPECT_THAT(dates("2026-07-17", "2.12.1"), ElementsAre(HasSubstr("came out on 2026-07-08"))) << "the next one known";
+}
+
+TEST_F(Dates, LineOfSeveralReleases_IsHeldToItsFirstOne) {
+  EXPECT_THAT(dates("2023-10-05", "2.1"), ElementsAre(HasSubstr("in 2.1, which came out on 2023-10-04")));
+  EXPECT_THAT(dates("2023-10-05", "2.1.1"), IsEmpty()) << "and a patch to the patch that is listed";
+  EXPECT_THAT(dates("2023-12-14", "2.1.1"), ElementsAre(HasSubstr("in 2.1.1, which came out on 2023-12-14")));
+}
+
+TEST_F(Dates, MissingDate_IsNamedWhereItIsNeeded) {
+  EXPECT_THAT(dates("", ""), IsEmpty());
+  EXPECT_THAT(dates("", "2.13"), ElementsAre(AllOf(HasSubstr("sources.toml:6: needs 'date'"),
+                                                   HasSubstr("changes.toml:2 cites pytorch#1"))));
+  EXPECT_THAT(dates("2026-07-07", "2.14"),
+              ElementsAre(HasSubstr("changes.toml:2: since 2.14, which is newer than all")));
+  EXPECT_THROW(dates("'2026-07-07'", "2.13"), Stop) << "no text";
+  EXPECT_THROW(dates("2026-02-30", "2.13"), Stop) << "no day";
+  matrix("{ version = '2.13.0' }");
+  EXPECT_THROW(dates("2026-07-07", "2.13"), Stop);
+  matrix("{ version = '2.13.1', date = 2026-08-08 }");
+  EXPECT_THROW(dates("2026-07-07", "2.13"), Stop) << "without the day of 2.13.0";
 }
 
 }  // namespace

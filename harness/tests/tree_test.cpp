@@ -333,6 +333,7 @@ TEST(Hashes, OfOldRecordsAreOfTheSourcesThatTheyName) {
 }
 
 TEST(Sources, AreAllKnownAndAllCited) { EXPECT_THAT(source_errors(kRoot), IsEmpty()); }
+TEST(Sources, AreOlderThanTheReleasesThatTheyExplain) { EXPECT_THAT(date_errors(kRoot), IsEmpty()); }
 
 TEST(ReportsReadme, IsWhatTheRecordsGive) {
   EXPECT_EQ(contents(kRoot + "/reports/README.md"), output_of(kRecapture + " show --markdown"))
