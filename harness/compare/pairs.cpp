@@ -47,8 +47,9 @@ std::string error_words(const Seen& seen) {
 std::string signature_words(const Seen& seen) {
   const auto signature = Signature::read(seen.test().text(key::seen));
   if (!signature) return "";
-  return fmt::format("{}, then a capture that is {} and ends with {}", failure_words(signature->first),
-                     cut(signature->status), failure_words(signature->end));
+  return fmt::format("{}, with {} and {} at its end", failure_words(signature->first),
+                     signature->status == "none" ? "no capture left" : "the capture " + cut(signature->status),
+                     failure_words(signature->end));
 }
 
 // The reason alone, which a test begins with "Not applicable: ".
@@ -91,7 +92,7 @@ std::pair<std::string, std::string> different_errors(const Seen& before, const S
 bool has_raised(const Seen& seen) {
   const TestRecord& test = seen.test();
   return Signature::read(test.text(key::seen)) || test.has(key::exception) || test.error() != 0 ||
-         code_of_failure(test.text(key::seen)) != 0 || seen.row->kind != Kind::Reproduces;
+         code_of_failure(test.text(key::seen)) != 0 || seen.row->result == Result::Reproduced;
 }
 
 enum class Tense { Past, Present };

@@ -299,7 +299,7 @@ TEST(Compare, WhatIsExpectedOfNeighboursAloneIsClearAllTheSame) {
   EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << judged.rows.back().seen;
 }
 
-TEST(Compare, ASignThatGoesAndLeavesTheDamageIsSilentNow) {
+TEST(Compare, ASignThatGoesAndLeavesTheDamageBreaksHandlers) {
   FakeRun before, now;
   before.effect = now.effect = "leaks";
   before.saw(kRaised).saw("D", "ReproducesMemoryKept");
@@ -320,7 +320,7 @@ TEST(Compare, ARaceThatIsGoneAndATestThatDoesNotApplyAreNoOtherForm) {
   EXPECT_THAT(gone.sentence, Not(HasSubstr("other forms")));
 }
 
-TEST(Compare, ARaceThatCrashesIsANewFailure) {
+TEST(Compare, ARaceThatCrashesBreaksHandlers) {
   FakeRun now;
   now.line({{"test", "c.ReproducesAtRate"}, {"ending", "signal"}, {"code", 11}});
   EXPECT_EQ(test_of(compared({FakeRun().rate(3, 9)}, {now}), "ReproducesAtRate").consequence,

@@ -142,7 +142,7 @@ TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
   EXPECT_EQ(recapture("compare 2.15.0 2.6.0").code, 3);
   EXPECT_EQ(recapture("compare 2.6.0 2.6.0").code, 0) << "one file";
   EXPECT_EQ(recapture("gate 2.6.0 2.15.0").code, 0) << "no policy blocks a price";
-  EXPECT_THAT(compare("--markdown").out, HasSubstr("## prices of remedies\n\n| fixes | what changes |\n"));
+  EXPECT_THAT(compare("--markdown").out, HasSubstr("<summary>1 prices of remedies changed</summary>\n\n| fixes | what changes |\n"));
   const Json json = parse_json(compare("--json").out);
   ASSERT_THAT(json.at("prices"), SizeIs(1));
   EXPECT_NEAR(json.at("prices")[0].at("now").at("ratio").get<double>(), 1.2, 1e-9);
@@ -153,9 +153,9 @@ TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
 
 TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHurtsOrIsUnknown) {
   Comparison comparison;
-  comparison.tests = {{"c.Reproduces", Consequence::Gone, ""}};
+  comparison.tests = {{"c.Reproduces", Consequence::Healed, ""}};
   comparison.changes.emplace_back();
-  comparison.changes[0].consequence = Consequence::Gone;
+  comparison.changes[0].consequence = Consequence::Healed;
   EXPECT_EQ(exit_for(comparison), Exit::NewlyFixed);
   comparison.prices.push_back({read(priced(1.0, 0.02)), read(priced(2.0, 0.02))});
   EXPECT_EQ(exit_for(comparison), Exit::PriceChanged);
@@ -163,7 +163,7 @@ TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHur
   EXPECT_THAT(restricted(comparison, {"c"}).prices, SizeIs(1));
   comparison.tests[0].consequence = Consequence::Unknown;
   EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
-  comparison.changes[0].consequence = Consequence::NewFailure;
+  comparison.changes[0].consequence = Consequence::NewErrors;
   EXPECT_EQ(exit_for(comparison), Exit::Changed);
 }
 

@@ -327,7 +327,7 @@ TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
   const Json answer = Json::parse(said.out);
   EXPECT_EQ(answer.at("unknown"), 0);
   ASSERT_EQ(answer.at("changes").size(), 1U);
-  EXPECT_EQ(answer.at("changes")[0].at("consequence"), "failures gone");
+  EXPECT_EQ(answer.at("changes")[0].at("consequence"), "healed");
   EXPECT_EQ(records("2.6.0"), 1U);
   EXPECT_EQ(records("2.15.0"), 1U);
   EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
@@ -376,24 +376,36 @@ TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
   };
   const Said blocked = recapture("gate 2.6.0 2.15.0");
   EXPECT_EQ(blocked.code, 1);
-  EXPECT_THAT(blocked.out, HasSubstr("\nblocked: new failures (c)\n"));
+  EXPECT_THAT(blocked.out, HasSubstr(": blocked\n  new errors (c)\n"));
   EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "what is only better does not block";
-  const Said passes = gate("block = ['silent now']\nunknown = 5\n");
+  const Said passes = gate("block = ['broken handlers']\nunknown = 5\n");
   EXPECT_EQ(passes.code, 0) << passes.out;
-  EXPECT_THAT(passes.out, HasSubstr("\npasses\n"));
+  EXPECT_THAT(passes.out, HasSubstr(": passes\n"));
+  const Said old = gate("block = ['new failures']\n");
+  EXPECT_EQ(old.code, 1);
+  EXPECT_THAT(old.out, HasSubstr("p.toml: 'new failures' is now called new damage and new errors\n"));
+  const Said waived = gate("[[waiver]]\ntest = 'c'\nreason = 'known'\nuntil = '2.16'\n");
+  EXPECT_EQ(waived.code, 0) << waived.out;
+  EXPECT_THAT(waived.out, HasSubstr("  waived: c.Reproduces (known; until 2.16)\n"));
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
-           {"block = ['everything']", "'block' takes silent now, new failures"},
+           {"block = ['everything']", "'block' takes new damage, new errors"},
            {"block = ['the same']", "not 'the same'"},
-           {"block = 'silent now'", "'block' is no list of texts"},
+           {"block = 'new errors'", "'block' is no list of texts"},
            {"blocks = []", "unknown key 'blocks'"},
-           {"unknown = 101", "'unknown' is no whole number from 0 to 100"},
-           {"unknown = '5 %'", "'unknown' is no whole number"},
-           {"concerns = ['zeppelins']", "no case is about 'zeppelins'"},
+           {"unknown = 101", "'unknown' must be a whole number of percent"},
+           {"unknown = '5 %'", "'unknown' must be a whole number of percent"},
+           {"scope = ['zeppelins']", "'zeppelins'"},
+           {"concerns = ['zeppelins']", "'zeppelins'"},
+           {"scope = []\nconcerns = []", "'concerns' is the old name of 'scope'"},
+           {"[[waiver]]\ntest = 'c'", "'reason'"},
+           {"[[waiver]]\ntest = 'd'\nreason = 'x'", "'d'"},
+           {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = 'soon'", "'until' takes a date such as"},
+           {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = '2026-02-40'", "'until' takes a date such as"},
            {"block = [", "p.toml:1: "}}) {
     const Said said = gate(text);
     EXPECT_EQ(said.code, 2) << text;
     EXPECT_THAT(said.out, HasSubstr(words)) << text;
-    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), text.find("concerns") == 0 ? 2 : 1) << said.out;
   }
   EXPECT_EQ(recapture("gate 2.6.0 2.15.0 --policy " + folder + "/none.toml").code, 2);
 }

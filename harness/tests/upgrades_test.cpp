@@ -1,0 +1,251 @@
+// What real upgrades report: the answers written down in data/upgrades.toml, and what must hold between all pairs of
+// releases on record.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/case/tags.h"
+#include "harness/compare/compare.h"
+#include "harness/compare/format.h"
+#include "harness/compare/policy.h"
+#include "harness/compare/sides.h"
+#include "harness/judge/scope.h"
+#include "harness/judge/toml.h"
+
+namespace recapture {
+namespace {
+
+const std::string kToday = "2026-11-25";
+
+std::set<std::string> texts_of(const toml::table& table, const char* key, const std::string& path) {
+  const auto texts = texts_in(table, key, path);
+  return {texts.begin(), texts.end()};
+}
+
+std::set<std::string> operator-(std::set<std::string> all, const std::set<std::string>& some) {
+  for (const std::string& each : some) all.erase(each);
+  return all;
+}
+
+// Every release on record on each machine, read once for all tests of a process.
+struct Records {
+  Background background = background_of(RECAPTURE_ROOT);
+  std::vector<MachineSides> machines;
+
+  Records() {
+    std::vector<Record> all;
+    for (Record& record : read_records_below(RECAPTURE_ROOT "/reports")) {
+      if (record.broken() == Break::Nothing) all.push_back(std::move(record));
+    }
+    machines = sides_by_machine(std::move(all), background);
+  }
+
+  static const Records& get() {
+    static const Records records;
+    return records;
+  }
+
+  Comparison compared(const std::string& from, const std::string& to) const {
+    for (const MachineSides& machine : machines) {
+      if (machine.name.rfind("NVIDIA H200", 0) != 0 || machine.name.find("CUDA runtime") != std::string::npos) continue;
+      const auto side = [&](const std::string& release) {
+        return std::find_if(machine.releases.begin(), machine.releases.end(),
+                            [&](const Side& each) { return each.name == release; });
+      };
+      const auto before = side(from), after = side(to);
+      if (before == machine.releases.end() || after == machine.releases.end()) continue;
+      Comparison comparison = compare(*before, *after, background);
+      if (comparison.tests.size() > 500) return comparison;
+    }
+    ADD_FAILURE() << "no records of " << from << " and " << to;
+    return {};
+  }
+
+  // Calls `check(from, to, comparison)` for each two releases of each machine, both ways.
+  template <class Check>
+  void for_each_pair(const Check& check) const {
+    for (const MachineSides& machine : machines) {
+      for (const Side& from : machine.releases) {
+        for (const Side& to : machine.releases) {
+          if (&from != &to) check(from, to, compare(from, to, background));
+        }
+      }
+    }
+  }
+};
+
+std::map<Consequence, std::set<std::string>> tests_by_consequence(const Comparison& comparison) {
+  std::map<Consequence, std::set<std::string>> tests;
+  for (const ComparedTest& test : comparison.tests) tests[test.consequence].insert(test.test);
+  return tests;
+}
+
+TEST(Upgrades, FourPairs_ReportWhatWasWrittenDownBefore) {
+  const std::string path = RECAPTURE_ROOT "/harness/tests/data/upgrades.toml";
+  const toml::table file = parse_toml(path);
+  const std::map<const char*, Consequence> complete = {{"new_damage", Consequence::NewDamage},
+                                                       {"new_errors", Consequence::NewErrors},
+                                                       {"broken_handlers", Consequence::BrokenHandlers},
+                                                       {"stopped_holding", Consequence::StoppedHolding}};
+  const std::map<const char*, Consequence> partial = {{"error_changed", Consequence::ErrorChanged},
+                                                      {"damage_raises_now", Consequence::DamageRaises},
+                                                      {"recovers", Consequence::Recovers},
+                                                      {"healed", Consequence::Healed},
+                                                      {"holds_again", Consequence::HoldsAgain},
+                                                      {"new_fix", Consequence::NewFix},
+                                                      {"unknown", Consequence::Unknown}};
+  const auto* pairs = tables_in(file, "pair", path, "[[pair]]");
+  ASSERT_NE(pairs, nullptr);
+  ASSERT_EQ(pairs->size(), 4U);
+  for (const auto& node : *pairs) {
+    const toml::table& pair = *node.as_table();
+    const std::string from = text_in(pair, "from", path), to = text_in(pair, "to", path);
+    auto tests = tests_by_consequence(Records::get().compared(from, to));
+    const auto disputed = texts_of(pair, "disputed", path);
+    for (const auto& [key, consequence] : complete) {
+      const auto expected = texts_of(pair, key, path);
+      EXPECT_EQ(tests[consequence] - disputed, expected) << from << " -> " << to << ": " << key;
+      EXPECT_EQ(texts_of(pair, "never", path) - tests[consequence], texts_of(pair, "never", path))
+          << from << " -> " << to << ": " << key;
+    }
+    for (const auto& [key, consequence] : partial) {
+      EXPECT_EQ(texts_of(pair, key, path) - tests[consequence], std::set<std::string>())
+          << from << " -> " << to << ": not " << key;
+    }
+  }
+}
+
+TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
+  const std::string path = RECAPTURE_ROOT "/harness/tests/data/upgrades.toml";
+  const toml::table file = parse_toml(path);
+  const auto* upgrades = tables_in(file, "upgrade", path, "[[upgrade]]");
+  ASSERT_NE(upgrades, nullptr);
+  ASSERT_EQ(upgrades->size(), 12U);
+  const Background& background = Records::get().background;
+  for (const auto& node : *upgrades) {
+    const toml::table& upgrade = *node.as_table();
+    const std::string from = text_in(upgrade, "from", path), to = text_in(upgrade, "to", path);
+    const std::string name = fmt::format("{} -> {} for {}", from, to, text_in(upgrade, "team", path));
+    const Comparison comparison = Records::get().compared(from, to);
+    Policy policy;
+    policy.scope = texts_in(upgrade, "scope", path);
+    const auto scope = cases_in_scope(policy.scope, background.catalogue);
+    const Decision decision = decide(policy, comparison, scope, background.catalogue, kToday);
+    EXPECT_EQ(decision.answer, text_in(upgrade, "answer", path)) << name;
+    for (const std::string& test : texts_in(upgrade, "worst", path)) {
+      EXPECT_EQ(scope.count(case_of(test)), 1U) << name << ": " << test;
+      EXPECT_EQ(decision.blocking.count(test), 1U) << name << ": " << test;
+    }
+    for (const std::string& test : texts_in(upgrade, "outside", path)) {
+      EXPECT_EQ(scope.count(case_of(test)), 0U) << name << ": " << test;
+      EXPECT_EQ(decision.blocking.count(test), 1U) << name << ": " << test;
+      EXPECT_THAT(decision.outside_scope, ::testing::HasSubstr(case_of(test))) << name;
+    }
+    const ComparisonReport report{restricted(comparison, scope), policy, &decision};
+    const std::string markdown = render_markdown(report);
+    EXPECT_LT(markdown.size(), 20000U) << name;
+    EXPECT_THAT(markdown.substr(0, markdown.find('\n')), ::testing::EndsWith(decision.answer)) << name;
+  }
+}
+
+// By the rows alone, and not by the table that compare decides by.
+bool works(const Row& row) {
+  return row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen ||
+         (row.result == Result::Reproduced && row.effect == "works");
+}
+bool does_damage(const Row& row) {
+  if (row.result == Result::Crashed || row.result == Result::Hung) return true;
+  return row.kind == Kind::Reproduces && row.result == Result::Reproduced &&
+         (row.effect == "silently wrong" || row.effect == "hangs" || row.effect == "crashes");
+}
+
+const Row* row_in(const Judged* run, const std::string& test) {
+  if (run == nullptr) return nullptr;
+  const auto row = std::find_if(run->rows.begin(), run->rows.end(), [&](const Row& each) { return each.test == test; });
+  return row == run->rows.end() ? nullptr : &*row;
+}
+
+TEST(Upgrades, WorksToDamage_IsNeverPassedWhateverTheScope) {
+  const Records& records = Records::get();
+  std::vector<std::vector<std::string>> scopes = {{}, {"DDP", "graphed callables", "generators"}, {"sync"}};
+  for (const Tag& tag : kTags) scopes.push_back({std::string(tag.name)});
+  ASSERT_GE(scopes.size(), 20U);
+  std::vector<std::pair<Policy, std::set<std::string>>> gates;
+  for (const auto& words : scopes) {
+    Policy policy;
+    policy.scope = words;
+    policy.unknown = 100;
+    policy.block = {};  // The most lenient one.
+    gates.emplace_back(policy, cases_in_scope(words, records.background.catalogue));
+  }
+  size_t damaging = 0;
+  records.for_each_pair([&](const Side& from, const Side& to, const Comparison& comparison) {
+    std::set<std::string> damaged;
+    for (const ComparedTest& test : comparison.tests) {
+      const Row *before = row_in(test.before, test.test), *now = row_in(test.after, test.test);
+      if (before == nullptr || now == nullptr || test.consequence == Consequence::Unknown) continue;
+      const bool is_race = test.before->record.find(test.test)->has("tries");  // Judged by all its runs.
+      if (!is_race && works(*before) && does_damage(*now)) damaged.insert(test.test);
+    }
+    if (damaged.empty()) return;
+    ++damaging;
+    for (const auto& [policy, scope] : gates) {
+      const Decision decision = decide(policy, comparison, scope, records.background.catalogue, kToday);
+      ASSERT_EQ(decision.exit, Exit::Changed)
+          << from.name << " -> " << to.name << ", scope " << fmt::format("{}", fmt::join(policy.scope, ", "));
+      ASSERT_EQ(damaged - decision.blocking, std::set<std::string>()) << from.name << " -> " << to.name;
+    }
+  });
+  EXPECT_GT(damaging, 10U) << "there are such upgrades on record";
+}
+
+// "raised X" and "raises X" differ in nothing.
+std::string in_present(const std::string& text) {
+  static const std::vector<std::pair<std::string, std::string>> kVerbs = {
+      {"raised ", "raises "}, {"warned of ", "warns of "}, {"showed ", "shows "}, {"left ", "leaves "},
+      {"had ", "has "},       {"worked", "works"},         {"held", "holds"},     {"hung", "hangs"},
+      {"crashed", "crashes"}, {"leaked", "leaks"},         {"was ", "is "}};
+  for (const auto& [past, present] : kVerbs) {
+    if (text.rfind(past, 0) == 0) return present + text.substr(past.size());
+  }
+  return text;
+}
+
+TEST(Upgrades, Sentences_HaveTwoHalvesThatDiffer) {
+  std::set<std::string> checked;
+  Records::get().for_each_pair([&](const Side& from, const Side& to, const Comparison& comparison) {
+    for (const CaseChange& change : comparison.changes) {
+      if (!checked.insert(change.was + "|" + change.is).second) continue;
+      EXPECT_NE(change.was, "") << change.sentence;
+      EXPECT_NE(in_present(change.was), change.is) << from.name << " -> " << to.name << ": " << change.case_id;
+    }
+  });
+  EXPECT_GT(checked.size(), 50U);
+}
+
+// Of the fourteen upgrades from one release to the next, those that break nothing must not look as if they did.
+TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
+  const std::vector<std::string> releases = {"2.1.2",  "2.2.2",  "2.3.1",  "2.4.1",  "2.5.1",
+                                             "2.6.0",  "2.7.1",  "2.8.0",  "2.9.1",  "2.10.0",
+                                             "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0"};
+  std::string failing;
+  for (size_t i = 0; i + 1 < releases.size(); ++i) {
+    const Comparison comparison = Records::get().compared(releases[i], releases[i + 1]);
+    const bool breaks = std::any_of(comparison.changes.begin(), comparison.changes.end(),
+                                    [](const CaseChange& change) { return hurts(change.consequence); });
+    EXPECT_EQ(exit_for(comparison) == Exit::Changed, breaks) << releases[i];
+    if (breaks) failing += releases[i] + " ";
+  }
+  EXPECT_EQ(failing, "");
+}
+
+}  // namespace
+}  // namespace recapture
