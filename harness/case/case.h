@@ -1,6 +1,6 @@
 // All that a case may say about itself and about what it saw. A case is one file:
 //
-//   RECAPTURE_CASE = { .title = …, .sources = …, .documented = …, .nature = …, .fidelity = … };
+//   RECAPTURE_CASE = { .title = …, .sources = …, .documented = …, .nature = …, .fidelity = …, .tags = … };
 //   TEST(Stem, Control…)      the same calls without the trigger; must hold
 //   TEST(Stem, Reproduces…)   the documented calls; ends in REPRODUCES(seen, documented, healthy)
 //   TEST(Stem, Fix…)          one for each documented remedy; ends in values
@@ -40,6 +40,8 @@ struct EffectOf {
 struct Remedy {
   const char* test;  // "FixReadAfterReplay"
   const char* sentence;
+  // The releases that the fix is for, by its own words, as a range such as "<2.7"; empty: all.
+  const char* releases = "";
 };
 
 struct Case {
@@ -48,6 +50,7 @@ struct Case {
   const char* documented;  // The failure's signature in the document's own words.
   Nature nature;
   Fidelity fidelity;
+  std::vector<const char*> tags;   // Names of harness/case/tags.h: features of the programs that meet it.
   const char* needs = "gpu";       // As Needs reads it: "host", "gpu", "gpu python", "ranks".
   int deadline_s = 60;             // A test that takes longer has hung, in seconds.
   Effect effect = Effect::Raises;  // Of the documented failure, where no record shows it by itself.

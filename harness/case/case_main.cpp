@@ -46,11 +46,15 @@ std::optional<std::string> fixture(const std::string& path) {
 
 void describe() {
   Json sources = Json::array(), tests = Json::array(), effects = Json::object(), fixes = Json::object();
+  Json fix_releases = Json::object();
   for (const Source& source : this_case.sources) {
     sources.push_back({{"document", source.document}, {"heading", source.heading}});
   }
   for (const EffectOf& of : this_case.effects) effects[of.test] = word(of.effect);
-  for (const Remedy& fix : this_case.fixes) fixes[fix.test] = fix.sentence;
+  for (const Remedy& fix : this_case.fixes) {
+    fixes[fix.test] = fix.sentence;
+    if (*fix.releases != '\0') fix_releases[fix.test] = fix.releases;
+  }
   const auto* unit = ::testing::UnitTest::GetInstance();
   for (int s = 0; s < unit->total_test_suite_count(); ++s) {
     const auto* suite = unit->GetTestSuite(s);
@@ -63,11 +67,13 @@ void describe() {
          {"documented", this_case.documented},
          {"nature", word(this_case.nature)},
          {"fidelity", word(this_case.fidelity)},
+         {"tags", this_case.tags},
          {"needs", this_case.needs},
          {"deadline_s", this_case.deadline_s},
          {"effect", word(this_case.effect)},
          {"effects", effects},
          {"fixes", fixes},
+         {"fix_releases", fix_releases},
          {"stopping", this_case.stopping},
          {"hash", code_hash(this_source, fixture)},
          {"tests", tests}});

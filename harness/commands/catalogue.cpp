@@ -48,7 +48,9 @@ Catalogue built_catalogue(const Places& places, std::string& release) {
       std::ifstream file(here->second.path, std::ios::binary);
       source.assign(std::istreambuf_iterator<char>(file), {});
     }
-    catalogue.push_back(catalogue_case(binary.info.to_json(), source));
+    Json described = binary.info.to_json();
+    described.update(binary.catalogued);
+    catalogue.push_back(catalogue_case(described, source));
   }
   return catalogue;
 }

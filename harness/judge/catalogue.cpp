@@ -25,6 +25,7 @@ CatalogueCase case_from(const Json& json) {
   one.documented = json.at("documented");
   one.nature = json.at("nature");
   one.fidelity = json.at("fidelity");
+  one.tags = json.at("tags").get<std::vector<std::string>>();
   one.needs = json.at("needs");
   one.deadline_s = int_at(json, "deadline_s").value_or(0);
   if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is no number of seconds");
@@ -34,7 +35,8 @@ CatalogueCase case_from(const Json& json) {
     if (!source.at("document").is_string() || !source.at("heading").is_string()) throw std::runtime_error("a source");
   }
   for (const Json& test : json.at("tests")) {
-    one.tests.push_back({test.at("name"), test.at("kind"), test.value("effect", ""), test.value("fix", "")});
+    one.tests.push_back({test.at("name"), test.at("kind"), test.value("effect", ""), test.value("fix", ""),
+                         test.value("releases", "")});
   }
   return one;
 }
@@ -67,11 +69,14 @@ Json as_json(const CatalogueCase& one) {
     Json json = {{"name", test.name}, {"kind", test.kind}};
     if (!test.effect.empty()) json["effect"] = test.effect;
     if (!test.fix.empty()) json["fix"] = test.fix;
+    if (!test.releases.empty()) json["releases"] = test.releases;
     tests.push_back(json);
   }
-  return {{"id", one.id},           {"family", one.family},         {"title", one.title},   {"why", one.why},
-          {"sources", one.sources}, {"documented", one.documented}, {"nature", one.nature}, {"fidelity", one.fidelity},
-          {"needs", one.needs},     {"deadline_s", one.deadline_s}, {"effect", one.effect}, {"tests", tests}};
+  return {{"id", one.id},         {"family", one.family},         {"title", one.title},
+          {"why", one.why},       {"sources", one.sources},       {"documented", one.documented},
+          {"nature", one.nature}, {"fidelity", one.fidelity},     {"tags", one.tags},
+          {"needs", one.needs},   {"deadline_s", one.deadline_s}, {"effect", one.effect},
+          {"tests", tests}};
 }
 
 std::string as_text(const Catalogue& catalogue) {
@@ -85,6 +90,9 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   one.id = described.at("case");
   one.effect = described.value("effect", "");
   if (one.effect.empty()) throw Stop(Exit::Usage, one.id + " names no effect; build it again, it is an old binary");
+  if (!described.contains("tags")) {
+    throw Stop(Exit::Usage, one.id + " names no tags; build it again, it is an old binary");
+  }
   one.family = described.at("family");
   one.title = described.at("title");
   one.why = why_of(source);
@@ -92,14 +100,19 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   one.documented = described.at("documented");
   one.nature = described.at("nature");
   one.fidelity = described.at("fidelity");
+  one.tags = described.at("tags").get<std::vector<std::string>>();
   one.needs = described.at("needs");
   one.deadline_s = described.at("deadline_s");
   const Json effects = described.value("effects", Json::object()), fixes = described.value("fixes", Json::object());
+  const Json releases = described.value("fix_releases", Json::object());
   for (const std::string name : described.at("tests")) {
     const auto kind = kind_of(name);
-    CatalogueTest test{name, kind ? std::string(word(*kind)) : "unknown", "", ""};
+    CatalogueTest test{name, kind ? std::string(word(*kind)) : "unknown", "", "", ""};
     if (kind == Kind::Reproduces) test.effect = effects.value(name, one.effect);
-    if (kind == Kind::Fix) test.fix = fixes.value(name, "");
+    if (kind == Kind::Fix) {
+      test.fix = fixes.value(name, "");
+      test.releases = releases.value(name, "");
+    }
     one.tests.push_back(test);
   }
   return one;

@@ -118,6 +118,19 @@ CaseInfo info_of(const CaseBinary& binary, const Json& description) {
   }
 }
 
+Json catalogued_in(const CaseBinary& binary, const Json& description) {
+  Json catalogued = Json::object();
+  try {
+    if (description.contains("tags")) {
+      catalogued["tags"] = description.at("tags").get<std::vector<std::string>>();
+      catalogued["fix_releases"] = description.at("fix_releases").get<std::map<std::string, std::string>>();
+    }
+  } catch (const std::exception& e) {
+    throw Stop(Exit::Usage, fmt::format("{} cannot describe itself: {}", binary.path, e.what()));
+  }
+  return catalogued;
+}
+
 // What the catalogue says of a case that is not built.
 CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>& sources) {
   CaseInfo info;
@@ -181,6 +194,7 @@ std::vector<CaseBinary> catalog(const Places& places, const std::string& release
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string& id = cases[i].info.id;
     cases[i].info = info_of(cases[i], described[i]);
+    cases[i].catalogued = catalogued_in(cases[i], described[i]);
     now[id] = {{"binary", prints[i]}, {"description", described[i]}};
   }
   for (const auto& [id, one] : kept) before[id] = {{"binary", one.first}, {"description", one.second}};

@@ -14,6 +14,8 @@ struct CaseBinary {
   std::string path;            // "" if it is not built.
   std::set<std::string> lost;  // Of its tests, those that are not in the build.
   std::string stamp;           // stamp_of() it, from before it was asked.
+  // What the catalogue has of a case and a record has not: "tags" and "fix_releases", where it names them.
+  Json catalogued = Json::object();
 };
 
 // Differs once a file has been written again or replaced; "" of none.

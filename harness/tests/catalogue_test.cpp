@@ -43,11 +43,13 @@ Json described() {
           {"documented", "900"},
           {"nature", "constraint"},
           {"fidelity", "translated"},
+          {"tags", {"host reads", "pinned memory"}},
           {"needs", "gpu"},
           {"deadline_s", 60},
           {"effect", "raises"},
           {"effects", {{"ReproducesCold", "warns"}}},
           {"fixes", {{"FixLater", "Call item() later."}}},
+          {"fix_releases", {{"FixLater", "<2.7"}}},
           {"tests", {"Control", "Reproduces", "ReproducesCold", "FixLater"}}};
 }
 
@@ -99,6 +101,22 @@ TEST(CatalogueCaseOf, TakesEffectsOfReproducesAndSentencesOfFixes) {
   EXPECT_THAT(stopped_by([&] { catalogue_case(old, kSource); }), HasSubstr("item_in_capture names no effect"));
 }
 
+TEST(CatalogueCaseOf, ABinaryWithTags_GivesThemAndTheReleasesOfFixes) {
+  const CatalogueCase one = catalogue_case(described(), kSource);
+  EXPECT_THAT(one.tags, ElementsAre("host reads", "pinned memory"));
+  EXPECT_EQ(one.tests[3].releases, "<2.7");
+  const Json json = as_json(one);
+  EXPECT_EQ(json.at("tags"), Json({"host reads", "pinned memory"}));
+  EXPECT_EQ(json.at("tests")[3].at("releases"), "<2.7");
+  EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "of a fix that is for all releases, or of none";
+}
+
+TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
+  Json old = described();
+  old.erase("tags");
+  EXPECT_THAT(stopped_by([&] { catalogue_case(old, kSource); }), HasSubstr("item_in_capture names no tags; build it"));
+}
+
 using CatalogueFile = Folder;
 
 TEST_F(CatalogueFile, IsReadAsItWasWritten) {
@@ -127,6 +145,12 @@ TEST(CatalogueDifference, NamesTheFirstCase) {
   Catalogue built = committed;
   built[0].tests[3].fix = "Another sentence.";
   EXPECT_EQ(first_difference(committed, built), "item_in_capture differs from the catalogue in 'tests'");
+  built = committed;
+  built[0].tests[3].releases = ">=2.13";
+  EXPECT_EQ(first_difference(committed, built), "item_in_capture differs from the catalogue in 'tests'");
+  built = committed;
+  built[0].tags.pop_back();
+  EXPECT_EQ(first_difference(committed, built), "item_in_capture differs from the catalogue in 'tags'");
   built.clear();
   EXPECT_EQ(first_difference(committed, built), "item_in_capture is in the catalogue and is not built");
   EXPECT_EQ(first_difference(built, committed), "item_in_capture is not in the catalogue");
@@ -221,9 +245,13 @@ TEST(Catalogue, SaysWhatTheCasesSay) {
     const auto literal = [](const std::string& text) { return Json(text).dump(); };
     EXPECT_THAT(joined, HasSubstr(literal(one.title)));
     EXPECT_THAT(joined, HasSubstr(literal(one.documented)));
+    std::string tags;
+    for (const std::string& tag : one.tags) tags += (tags.empty() ? "" : ", ") + literal(tag);
+    EXPECT_THAT(joined, HasSubstr(".tags = {" + tags + "},"));
     for (const CatalogueTest& test : one.tests) {
       if (test.kind != "fix") continue;
-      EXPECT_THAT(joined, HasSubstr("{" + literal(test.name) + ", " + literal(test.fix) + "}"));
+      const std::string releases = test.releases.empty() ? "" : ", " + literal(test.releases);
+      EXPECT_THAT(joined, HasSubstr("{" + literal(test.name) + ", " + literal(test.fix) + releases + "}"));
     }
   }
   for (const auto& [id, tree_case] : tree) EXPECT_TRUE(known.count(id)) << id << " is not in the catalogue";

@@ -25,8 +25,10 @@ RECAPTURE_CASE = {
     .documented = "documented",
     .nature = is_race() ? Nature::Race : Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads"},
     .needs = "host",
     .deadline_s = 2,
+    .fixes = {{"FixIsNotApplicable", "Call it.", "<2.7"}, {"FixIsSkipped", "Skip it."}},
 };
 
 namespace {

@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .documented = "documented",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads"},
     .needs = starts("one_gpu")    ? "gpu"
              : starts("all_gpus") ? "ranks"
                                   : "host",

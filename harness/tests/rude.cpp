@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "documented",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads"},
     .needs = "host",
     .deadline_s = 2,
 };

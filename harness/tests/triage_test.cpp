@@ -495,8 +495,12 @@ TEST_F(Triage, HasAShimThatJudges) {
 #include <stdexcept>
 #include "harness/case/case.h"
     using namespace recapture;
-    RECAPTURE_CASE = {
-        .title = "t", .sources = {}, .documented = "d", .nature = Nature::Defect, .fidelity = Fidelity::Modelled};
+    RECAPTURE_CASE = {.title = "t",
+                      .sources = {},
+                      .documented = "d",
+                      .nature = Nature::Defect,
+                      .fidelity = Fidelity::Modelled,
+                      .tags = {}};
     class Mini : public ::testing::Test {
      protected:
       void SetUp() override {

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "documented",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads"},
     .needs = "host",
     .deadline_s = 60,
     .effect = Effect::Raises,
