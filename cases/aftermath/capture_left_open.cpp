@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
         "the panic leaks the open capture, so every later allocation fails too; the visible error is a victim",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"failed captures", "raw CUDA calls", "threads"},
     .effects = {{"ReproducesLostWork", Effect::SilentlyWrong}},
     .fixes =
         {{"FixEndOnUnwinding",

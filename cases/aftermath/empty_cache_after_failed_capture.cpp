@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "captures_underway.empty() INTERNAL ASSERT FAILED, or reserved bytes that never shrink",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"failed captures", "memory pools"},
     .effects = {{"ReproducesMemoryKept", Effect::Leaks}},
 };
 

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "the pool of a failed capture is not released by reset",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"failed captures", "memory pools"},
     .effect = Effect::Leaks,
 };
 

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"failed captures", "generators", "default stream"},
     .fixes = {{"FixCompleteAnotherCapture",
                "Complete a capture on a non-default stream, from capture_begin() to capture_end(), before you draw "
                "random numbers again."}},

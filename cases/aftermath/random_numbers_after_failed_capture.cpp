@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"failed captures", "generators"},
     .fixes = {{"FixCompleteAnotherCapture",
                "Bring another capture to a successful capture_end(), on a fresh stream, to take the generator out of "
                "capture mode."}},

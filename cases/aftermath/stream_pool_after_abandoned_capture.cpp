@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "the 32nd later getStreamFromPool returns a stream that is still capturing: 900",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"failed captures", "side streams"},
     .fixes = {{"FixEndOnUnwinding",
                "Call capture_end() in the destructor of a guard object, ignoring its errors, so that an exception "
                "cannot skip it."}},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"autograd", "default stream", "DDP"},
     .fixes =
         {{"FixDropTheNode",
           "Before the capture, release all that keeps the AccumulateGrad node alive, such as an old loss ('del loss') "
@@ -35,7 +36,8 @@ RECAPTURE_CASE = {
           "Warm up under torch.cuda.stream(s), and capture on the same stream with torch.cuda.graph(graph, stream=s)."},
          {"FixOverrideStaleStream",
           "From PyTorch 2.13 on, call torch.autograd.graph.set_override_stale_capture_stream(True) before the "
-          "capture."}},
+          "capture.",
+          ">=2.13"}},
 };
 
 class AccumulateGradOnDefaultStream : public AutogradTest {

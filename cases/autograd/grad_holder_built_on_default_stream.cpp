@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "A2 node kept alive by Reducer-like holder: 906, then 901",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"autograd", "default stream", "DDP"},
     .fixes = {{"FixBuildOnCapturingStream",
                "Build the DDP reducer, or whatever holds gradient accumulators, under torch.cuda.stream(s), and warm "
                "up and capture on s."}},

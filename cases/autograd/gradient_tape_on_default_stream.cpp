@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"autograd", "default stream", "DDP"},
     .fixes =
         {{"FixFirstOperationOnSideStream",
           "Run the first operation on the tensor under torch.cuda.stream(side_stream), not on the default stream."},
@@ -28,7 +29,8 @@ RECAPTURE_CASE = {
           "torch.cuda.graph(graph, stream=s)."},
          {"FixOverrideStaleStream",
           "Redirect nodes of the default stream with torch.autograd.graph.set_override_stale_capture_stream(True) "
-          "(from PyTorch 2.13 on)."}},
+          "(from PyTorch 2.13 on).",
+          ">=2.13"}},
 };
 
 class GradientTapeOnDefaultStream : public AutogradTest {

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "gradient, once; then 906",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"autograd", "default stream", "side streams", "DDP"},
     .effects = {{"ReproducesEagerly", Effect::Warns}},
     .fixes = {{"FixDropTheNode",
                "Delete references to earlier autograd graphs ('del loss') before the capture, so that backward() makes "

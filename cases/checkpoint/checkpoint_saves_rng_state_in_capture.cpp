@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"checkpointing", "generators", "autograd"},
     .fixes = {{"FixDoNotPreserveRngState",
                "Pass preserve_rng_state=False to checkpoint() if the checkpointed function draws no random numbers."}},
 };

@@ -21,12 +21,14 @@ RECAPTURE_CASE = {
     .documented = "dropout and other random operations may produce different values during forward and recomputation",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"checkpointing", "generators", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixKeepDropoutOutsideCheckpoint",
           "Move dropout out of the captured checkpoint: call it on the result of checkpoint()."},
          {"FixPreserveRngStateWhereAllowed",
-          "Keep preserve_rng_state=True on PyTorch 2.10 and later, where a capture may read and restore the state."}},
+          "Keep preserve_rng_state=True on PyTorch 2.10 and later, where a capture may read and restore the state.",
+          ">=2.10"}},
 };
 
 class DropoutRecomputedInGraph : public GpuTest {

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "dropout and other random operations may produce different values during forward and recomputation",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"checkpointing", "generators"},
     .needs = "host python",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPreserveRngState",

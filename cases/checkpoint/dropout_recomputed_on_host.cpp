@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "dropout and other random operations may produce different values during forward and recomputation",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"checkpointing", "generators"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPreserveRngState",

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
         "'inputs' parameter to .backward()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"checkpointing", "graphed callables", "autograd"},
     .fixes = {{"FixCheckpointWithoutReentrance",
                "Pass use_reentrant=False to checkpoint() in a model that you give to make_graphed_callables()."}},
 };

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
         "handles keyword arguments",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"checkpointing", "graphed callables", "torch.compile"},
     .needs = "host python",
     .deadline_s = 120,
     .fixes =

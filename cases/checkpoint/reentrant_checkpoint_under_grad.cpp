@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
         "'inputs' parameter to .backward()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"checkpointing", "graphed callables"},
     .needs = "host",
     .fixes =
         {{"FixCheckpointWithoutReentrance",

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "Cuda graphs fail if the library is not initialized",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"cuDNN"},
     .fixes = {{"FixWarmUp",
                "Run the same convolution once in the same thread before the capture, so that cuDNN is set up."}},
 };

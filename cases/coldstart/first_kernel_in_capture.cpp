@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "not documented; a refusal would read: operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"any program", "runtime compilation"},
     .fixes = {{"FixWarmUp", "Run the operator once before the capture, so that its kernel is loaded by then."},
               {"FixLoadEagerly",
                "Set CUDA_MODULE_LOADING=EAGER in the environment before the process initializes CUDA."}},

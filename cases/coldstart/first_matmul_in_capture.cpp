@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
         "CUDA error: operation failed due to a previous error during capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"cuBLAS", "autograd"},
     .fixes =
         {{"FixWarmUp",
           "Run a matrix product once in the capturing thread before the capture, so that its cuBLAS handle exists."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "Compiling jit code while creating a cuda graph breaks jit",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"runtime compilation"},
     .fixes = {{"FixWarmUp",
                "Run the operator once with the same dtypes before the capture, so that its kernel is compiled and "
                "loaded by then."}},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnjoined (904): all side streams need an exit sync",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"NCCL", "DDP", "FSDP"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes = {{"FixWaitInTheCapture",

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"NCCL", "DDP", "FSDP", "memory pools"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes =

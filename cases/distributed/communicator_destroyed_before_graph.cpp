@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "NCCL 2.26 and newer: destroying a communicator waits for the graphs that hold it",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"NCCL", "DDP", "FSDP"},
     .needs = "ranks",
     .deadline_s = 120,
     .effect = Effect::Hangs,

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .documented = "This failure is intermittent because it depends on timing.",
     .nature = Nature::Race,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"data loader", "pinned memory", "threads"},
     .needs = "gpu python",
     .deadline_s = 300,
     .fixes =

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"DDP", "NCCL", "autograd", "default stream"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes =

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
         "iteration 10",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"DDP", "NCCL", "autograd"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes = {{"FixElevenWarmUps",

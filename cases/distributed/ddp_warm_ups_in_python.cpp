@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
         "iteration 10",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"DDP", "NCCL", "autograd"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixElevenWarmUps",

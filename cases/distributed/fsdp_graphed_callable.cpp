@@ -18,11 +18,13 @@ RECAPTURE_CASE = {
     .documented = "make_graphed_callables does not support running with models with any hooks",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"FSDP", "NCCL", "graphed callables"},
     .needs = "ranks python",
     .deadline_s = 120,
     .fixes = {{"FixCaptureTheIteration",
                "Capture the whole iteration of a module under fully_shard() with torch.cuda.graph() instead of "
-               "make_graphed_callables(); from 2.11 on."}},
+               "make_graphed_callables(); from 2.11 on.",
+               ">=2.11"}},
 };
 
 class FsdpGraphedCallable : public FsdpTest {

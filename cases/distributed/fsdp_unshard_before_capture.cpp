@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
         "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"FSDP", "NCCL", "pinned memory", "autograd"},
     .needs = "ranks python",
     .deadline_s = 180,
     .fixes =

@@ -19,13 +19,15 @@ RECAPTURE_CASE = {
     .documented = "This worked but disabled async error detection.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"NCCL", "DDP", "FSDP"},
     .needs = "ranks",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixLeaveItUnset",
           "From PyTorch 2.1.1 on, leave TORCH_NCCL_ASYNC_ERROR_HANDLING unset: captures beside NCCL's watchdog need "
-          "no variable."}},
+          "no variable.",
+          ">=2.1.1"}},
 };
 
 constexpr char kNoticed[] = "rank 0 died first: signal 6";

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
     .documented = "the watchdog thread may query CUDA events during capture, causing cudaErrorStreamCaptureUnsupported",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"NCCL", "DDP", "FSDP", "threads", "events"},
     .needs = "ranks",
     .deadline_s = 120,
     .fixes = {{"FixThreadLocalMode",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "Process hangs indefinitely during destroy_process_group()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"NCCL", "DDP", "FSDP"},
     .needs = "ranks python",
     .deadline_s = 150,
     .effect = Effect::Hangs,

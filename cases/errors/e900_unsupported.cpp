@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "900 cudaErrorStreamCaptureUnsupported: Forbidden operation during capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "host reads"},
     .fixes = {{"FixSynchronizeAfterLaunch",
                "Call cudaStreamSynchronize() after cudaGraphLaunch(), not between the capture's begin and end."}},
 };

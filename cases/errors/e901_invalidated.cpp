@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "901 cudaErrorStreamCaptureInvalidated: Capture was interrupted by external work or thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "failed captures", "threads"},
     .fixes = {{"FixAllocateBesideThreadLocalCapture",
                "Begin the capture with cudaStreamCaptureModeThreadLocal, so that other threads may call cudaMalloc "
                "meanwhile."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "902 cudaErrorStreamCaptureMerge: would merge two independent captures",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "side streams", "events", "several graphs"},
     .fixes = {{"FixJoinWithoutCapturing",
                "Begin no capture on the side stream: let it join with cudaStreamWaitEvent(), and let the origin wait "
                "for it before the end."}},

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "903 cudaErrorStreamCaptureUnmatched: capture was not initiated in this stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "side streams", "events"},
     .fixes = {{"FixEndOnTheOrigin",
                "Join the side stream back, and call cudaStreamEndCapture() on the stream that cudaStreamBeginCapture() "
                "was called on."}},

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "904 cudaErrorStreamCaptureUnjoined: Stream didn't rejoin before capture ended",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "side streams", "events"},
     .fixes = {{"FixJoinBeforeTheEnd",
                "Record an event on the side stream, and let the origin wait for it with cudaStreamWaitEvent() before "
                "the capture ends."}},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "905 cudaErrorStreamCaptureIsolation: Captured stream depends on uncaptured work",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "side streams", "events"},
     .fixes = {{"FixWaitWithTheExternalFlag",
                "Pass cudaEventWaitExternal to cudaStreamWaitEvent(), so that each launch waits for the event's latest "
                "record."}},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "906 cudaErrorStreamCaptureImplicit: Operation would create forbidden dependency on default stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "default stream", "side streams", "events"},
     .fixes = {{"FixCaptureOnNonBlockingStream",
                "Capture on a stream that was created with the flag cudaStreamNonBlocking."},
               {"FixWaitAfterTheLaunch",

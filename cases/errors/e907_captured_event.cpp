@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "907 cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "events"},
     .fixes = {{"FixRecordAgainOutside",
                "Call cudaEventRecord() again after cudaGraphLaunch(), outside any capture, before you query or wait "
                "for the event."}},

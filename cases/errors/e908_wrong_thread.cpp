@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "908 cudaErrorStreamCaptureWrongThread: begun in a non-relaxed mode, ended from another thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "threads"},
     .fixes =
         {{"FixRelaxedMode",
           "Begin the capture with cudaStreamCaptureModeRelaxed if another thread is to call cudaStreamEndCapture()."}},

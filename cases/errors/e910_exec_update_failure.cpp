@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "910 cudaErrorGraphExecUpdateFailure, the result says topology changed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "graph updates", "several graphs"},
     .fixes = {{"FixKeepTheShape",
                "Capture the same sequence of calls, with other values only, before you call cudaGraphExecUpdate()."},
               {"FixInstantiateAgain",

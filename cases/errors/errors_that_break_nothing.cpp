@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
         "begin on the legacy stream beside the capture of a blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "default stream", "memory pools"},
     .fixes = {{"FixAskAboutOwnStream",
                "Call cudaStreamIsCapturing() with the stream that the work goes to, not with cudaStreamLegacy."},
               {"FixBeginOnlyIfNotCapturing",

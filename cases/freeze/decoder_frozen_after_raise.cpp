@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "ValueError by encoder.unfreeze(partial=True) in _transcribe_on_end()",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"NeMo"},
     .needs = "host",
     .effects = {{"ReproducesForEveryLaterCall", Effect::SilentlyWrong}},
     .fixes =

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"NeMo"},
     .needs = "host",
     .fixes = {{"FixLock",
                "Take one threading.Lock (in C++ a std::mutex) around every transcribe() call on a shared model."},

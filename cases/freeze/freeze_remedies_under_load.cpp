@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "0% error rate with a semaphore of one; 98/120 concurrent requests crashed without it",
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
+    .tags = {"NeMo"},
     .needs = "host",
     .deadline_s = 300,
     .fixes = {{"FixMutex",

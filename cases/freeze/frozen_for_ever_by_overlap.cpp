@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "overwrites _frozen_grad_map; inconsistent state",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"NeMo"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes =

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"NeMo"},
     .needs = "host python nemo",
     .effects = {{"ReproducesHalfFrozen2_0", Effect::SilentlyWrong},
                 {"ReproducesHalfFrozen3_0", Effect::SilentlyWrong},

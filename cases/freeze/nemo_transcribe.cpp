@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`",
     .nature = Nature::Race,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"NeMo"},
     .needs = "host python nemo",
     .deadline_s = 120,
     .effects = {{"ReproducesInTheSettings3_0", Effect::SilentlyWrong},

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "Expected: 0/10 crashed; Actual: ~7-8/10 crashed; 97x ValueError + 1x AttributeError",
     .nature = Nature::Race,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"NeMo"},
     .needs = "host python nemo",
     .deadline_s = 120,
     .fixes = {{"FixSemaphore",

@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
         "> module.py:114 raise ValueError(...); AttributeError on the same path, at module.py:124",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"NeMo"},
     .needs = "host python nemo",
     .fixes = {{"FixSemaphore2_0",
                "Acquire one threading.Semaphore(1) per model before its transcribe(), and release it after."},

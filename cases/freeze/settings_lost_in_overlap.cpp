@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "transcribe() mutates shared state in _transcribe_on_begin() and _transcribe_on_end()",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"NeMo"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes =

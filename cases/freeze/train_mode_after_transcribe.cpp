@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "Concurrent transcribe() calls return valid results when the model is in eval mode.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"NeMo"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixSharedFreeze",

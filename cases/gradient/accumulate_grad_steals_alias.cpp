@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .documented = "If param.grad is None, AccumulateGrad may install/steal the incoming grad tensor as param.grad",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .needs = "host",
     .effect = Effect::SilentlyWrong,
     .fixes =

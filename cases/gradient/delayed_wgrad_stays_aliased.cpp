@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "preserving the existing aliasing behavior for delayed-wgrad parameters marked with skip_backward_post_hook",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixReadMainGrad",
                "Read main_grad after backward_dw(), not .grad, for parameters marked skip_backward_post_hook."}},

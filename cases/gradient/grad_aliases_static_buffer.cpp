@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .documented = "final_grad: [22.0, 44.0, 66.0, 88.0]",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixCloneParameterGradients",

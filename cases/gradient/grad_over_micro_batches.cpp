@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "This makes the accumulated gradient become g2 + g2 instead of g1 + g2",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixCloneParameterGradients",

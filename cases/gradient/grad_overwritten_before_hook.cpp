@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "pre_accum_existing_value: [11.0, 22.0, 33.0, 44.0], pre_accum_incoming_value: the same",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixCloneParameterGradients",

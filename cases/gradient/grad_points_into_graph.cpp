@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "first_grad_ptr, pre_accum_existing_ptr and pre_accum_incoming_ptr: 133201995498496",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixCloneParameterGradients",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "The next backward graph replay overwrites the same static buffer before AccumulateGrad accumulates",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd", "several graphs"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixCloneParameterGradients",

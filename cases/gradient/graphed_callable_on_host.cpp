@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "final_grad == [22.0, 44.0, 66.0, 88.0]",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .needs = "host python",
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepGradients",

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "Clone returned non-delayed-wgrad parameter grads",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneInputGradients",
                "Call x.grad.clone() right after backward() to keep an input's gradient beyond the next replay."}},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "a later replay of another callable sharing reused buffers may overwrite what .grad holds",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd", "several graphs", "memory pools"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneParameterGradients",
                "Return clones of the parameter gradients from every graphed callable that shares reused buffers with "

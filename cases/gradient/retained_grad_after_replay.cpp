@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "This can corrupt retained grads",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneParameterGradients",
                "Return clones of the parameter gradients from Graphed.backward(), so that a gradient you keep is your "

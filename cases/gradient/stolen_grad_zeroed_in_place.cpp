@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "This makes the accumulated gradient become g2 + g2",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPreallocateGradients",
                "Set param.grad = torch.zeros_like(param) before the first backward(); you may then zero that tensor in "

@@ -28,6 +28,7 @@ RECAPTURE_CASE = {
     .documented = "Ending the parent capture afterwards segfaults inside libcuda; the other order crashes the same way",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"conditional nodes", "raw CUDA calls", "failed captures"},
     .effect = Effect::Crashes,
     .fixes =
         {{"FixNothingUnsafeInTheBody",

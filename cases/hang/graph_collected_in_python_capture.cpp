@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "Warning: operation not permitted when stream is capturing; capture_end 901",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "several graphs", "graphed callables"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixCollectBeforeTheCapture",

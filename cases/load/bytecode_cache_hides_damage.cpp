@@ -31,6 +31,7 @@ RECAPTURE_CASE = {
     .documented = "broken in the first run, healthy in the second; broken in every run without a bytecode cache",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"torch.load", "runtime compilation", "NeMo"},
     .needs = "host python",
     .deadline_s = 120,
     .fixes = {{"FixPrivateBuffer",

@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .documented = "CUDA graph capture/replay should not have side effects on serialization; it has none",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"torch.load", "conditional nodes", "failed captures", "NeMo"},
     .effect = Effect::Works,
 };
 

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .documented = "3 or fewer always works; 4 or more always fails; raw pickle is unaffected; irreversible",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"torch.load", "runtime compilation", "NeMo"},
     .needs = "host python",
     .deadline_s = 120,
     .effects = {{"ReproducesWrongShapes", Effect::SilentlyWrong}},

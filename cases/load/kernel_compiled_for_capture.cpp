@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "Before inference: torch.load OK. After inference: TypeError: 'str' object is not callable",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"torch.load", "runtime compilation", "NeMo"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes =

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "Disabling torch._dynamo has no effect.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"torch.load", "runtime compilation", "torch.compile", "NeMo"},
     .needs = "host python",
     .deadline_s = 120,
 };

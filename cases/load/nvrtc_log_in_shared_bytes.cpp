@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
         "TypeError: 'str' object is not callable (CUDA tensors), 'tuple' object is not callable (CPU tensors)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"torch.load", "runtime compilation", "NeMo"},
     .needs = "host python",
     .deadline_s = 120,
     .effects = {{"ReproducesSilentShape", Effect::SilentlyWrong},

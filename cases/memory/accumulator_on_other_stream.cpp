@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "the node's stream differs from the producer's: record_stream, and memory grows with every step",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"autograd", "side streams", "DDP", "memory pools"},
     .effect = Effect::Leaks,
     .fixes = {{"FixUseTheParameterOnThatStream",
                "Use parameters for the first time, build DDP and warm up on the stream that will capture."},

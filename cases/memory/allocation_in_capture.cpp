@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "cudaMalloc is allowed during capture (relaxed mode internally)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "memory pools"},
     .effect = Effect::Works,
 };
 

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "900 on a cache miss, 901 at the end of the capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "memory pools"},
     .fixes = {{"FixRelaxedMode",
                "Capture with capture_error_mode='relaxed' if tensors have to be allocated on other streams meanwhile."},
               {"FixAllocateBeforeCapture", "Allocate the tensors of other streams before the capture begins."}},

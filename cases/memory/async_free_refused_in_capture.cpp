@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "not documented: cudaErrorInvalidValue (1), the capture is valid, and the memory stays allocated",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "memory pools"},
     .effect = Effect::Leaks,
     .fixes = {{"FixFreeAfterTheCapture",
                "Free memory from before the capture after it has ended, or on a stream that does not capture."},

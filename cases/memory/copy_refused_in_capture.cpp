@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "cudaErrorStreamCaptureUnsupported (900); does not invalidate the capture; the copy simply never happens",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "extensions"},
     .effect = Effect::SilentlyWrong,
     .effects = {{"Reproduces", Effect::Raises}, {"ReproducesInEachMode", Effect::Raises}},
     .fixes = {{"FixPlainCopy", "Call cudaMemcpyAsync() instead of cudaMemcpyBatchAsync() in the captured region."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "empty_cache() is a safe no-op during capture: no error, nothing is freed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"memory pools"},
     .effect = Effect::Works,
     .fixes = {{"FixEmptyAfterCapture", "Call torch.cuda.empty_cache() after the capture has ended."}},
 };

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "Warning: operation not permitted when stream is capturing; capture_end 901",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "several graphs", "graph updates"},
     .fixes = {{"FixDestroyAfterTheCapture",
                "Keep the old CUDAGraph until the new capture has ended, and only then delete or replace it."},
               {"FixRelaxedMode",

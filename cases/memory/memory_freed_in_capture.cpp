@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "cudaFree is intentionally skipped during capture: 12 instead of 8 GB",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "memory pools"},
     .effect = Effect::Leaks,
     .fixes = {{"FixDropBeforeCapture",
                "Delete tensors that are no longer needed and call torch.cuda.empty_cache() before the capture begins."},

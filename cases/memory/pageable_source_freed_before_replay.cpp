@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "no error, garbage in the copied tensor on replay",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "host reads"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepPinnedSource",
                "Copy from a pinned tensor in the capture and keep that tensor for as long as the graph is replayed."},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "24 instead of 20 GB across graphs, 16 instead of 12 GB beside eager work, 10 instead of 8 GB",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "several graphs", "memory pools"},
     .effect = Effect::Leaks,
     .fixes = {{"FixShareOnePool",
                "Capture graphs that are replayed in one order with pool=first_graph.pool(), on the same stream."},

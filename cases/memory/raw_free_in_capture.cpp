@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "extensions"},
     .fixes = {{"FixFreeAfterCapture", "Postpone your own cudaFree() calls until the capture has ended."}},
 };
 

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "extensions"},
     .fixes = {{"FixRelaxedGuard",
                "Wrap cudaMalloc() in a c10::cuda::CUDAStreamCaptureModeGuard with cudaStreamCaptureModeRelaxed."},
               {"FixThroughTheCachingAllocator",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "not documented; cudaErrorStreamCaptureUnsupported (900) in the modes that forbid it",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"raw CUDA calls", "memory pools"},
     .fixes = {{"FixTrimAfterTheCapture", "Call cudaMemPoolTrimTo() before the capture begins or after it has ended."},
               {"FixTrimInRelaxedMode",
                "Begin the capture with cudaStreamCaptureModeRelaxed if a pool may be trimmed meanwhile."},

@@ -22,13 +22,15 @@ RECAPTURE_CASE = {
     .documented = "record_stream in a capture defers the block's reuse: 8 instead of 4 GB",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "memory pools"},
     .effect = Effect::Leaks,
     .fixes =
         {{"FixKeepUntilTheJoin",
           "Instead of record_stream(), keep the tensor until the capturing stream has waited for the other one."},
          {"FixReuseOption",
           "Set PYTORCH_CUDA_ALLOC_CONF=graph_capture_record_stream_reuse:True before the first allocation (2.9 on; "
-          "2.9 takes two blocks where 2.10 takes one)."}},
+          "2.9 takes two blocks where 2.10 takes one).",
+          ">=2.9"}},
 };
 
 namespace {

@@ -26,6 +26,7 @@ RECAPTURE_CASE = {
     .documented = "memory_reserved() / memory_stats() silently undercounted every graph-capturing workload",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"memory pools"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixAskTheDriver",
                "Ask cudaDeviceGetGraphMemAttribute(cudaGraphMemAttrReservedMemCurrent) for the memory of graphs."}},

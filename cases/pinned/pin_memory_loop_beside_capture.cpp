@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureInvalidated(901): operation failed due to a previous error during capture",
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
+    .tags = {"pinned memory", "data loader", "threads"},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that the data loader's pinning thread cannot "
                "invalidate it."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory"},
     .fixes =
         {{"FixAllocateBefore",
           "Call pin_memory() before the capture and capture only the copy from that tensor, with non_blocking=True."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory", "data loader", "threads"},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that other threads may pin memory."},
               {"FixRelaxedMode",

@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .documented = "cudaEventQuery from another thread during a global capture: 900 in that thread, 901 at capture_end",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"pinned memory", "threads", "memory pools"},
     .effects = {{"ReproducesNothingIsRecycledAfterwards", Effect::Leaks}},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that the pinned allocator's thread may query its "

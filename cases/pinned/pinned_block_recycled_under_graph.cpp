@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "the block may be recycled while the graph still reads it (silent)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"pinned memory"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepTheBuffer",
                "Keep a reference to the pinned tensor for as long as a graph that copies from it may be replayed."}},

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "torch.cuda.empty_cache() only frees device memory, not pinned host memory",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory", "memory pools"},
     .effect = Effect::Leaks,
     .fixes = {{"FixEmptyTheHostCache",
                "Call torch._C._host_emptyCache(), in C++ at::getHostAllocator(at::kCUDA)->empty_cache(), to free "

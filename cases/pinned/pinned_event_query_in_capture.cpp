@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "process_events() is called in allocate(): event queries are forbidden during capture (900)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory"},
     .fixes =
         {{"FixAllocateBefore",
           "Allocate pinned tensors before the capture begins, so that the allocator queries its events outside it."},

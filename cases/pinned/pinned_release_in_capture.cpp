@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory", "memory pools", "threads"},
     .fixes =
         {{"FixReleaseAfter", "Call torch._C._host_emptyCache() only after the capture has ended."},
          {"FixRelaxedMode",

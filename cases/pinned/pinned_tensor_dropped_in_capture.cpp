@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "the next pinned allocation after the successful capture queries a captured event and fails",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"pinned memory"},
     .fixes = {{"FixKeepUntilTheGraphGoes",
                "Keep each pinned tensor that a captured copy reads until the graph itself has been destroyed."}},
 };

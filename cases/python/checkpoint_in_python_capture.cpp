@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"checkpointing", "generators", "autograd"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixDoNotPreserveRngState",

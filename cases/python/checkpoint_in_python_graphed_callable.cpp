@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
         "'inputs' parameter to .backward()",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"checkpointing", "graphed callables", "autograd"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixNonReentrantCheckpoint",

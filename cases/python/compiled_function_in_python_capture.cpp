@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
         "CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"torch.compile", "generators"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixWarmUp",

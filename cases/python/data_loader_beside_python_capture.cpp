@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureInvalidated(901): operation failed due to a previous error during capture",
     .nature = Nature::Race,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"data loader", "pinned memory", "threads"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes =

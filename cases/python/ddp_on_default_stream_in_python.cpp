@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"DDP", "NCCL", "autograd", "default stream"},
     .needs = "gpu python",
     .deadline_s = 180,
     .fixes = {{"FixMakeOnCapturingStream",

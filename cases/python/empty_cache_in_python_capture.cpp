@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "empty_cache() is a safe no-op during capture: no error, nothing is freed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"memory pools"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::Works,

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
         "compilation doesn't affect the random sequence",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"torch.compile", "generators"},
     .needs = "host python",
     .deadline_s = 120,
     .effect = Effect::Works,

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "blocking stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"autograd", "default stream", "DDP"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixFirstUseOnSideStream",

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "final_grad == [22.0, 44.0, 66.0, 88.0]",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"graphed callables", "autograd"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

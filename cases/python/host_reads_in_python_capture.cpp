@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"host reads"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixCopyAfterReplay", "Call result.cpu() after graph.replay(), outside the torch.cuda.graph block."},

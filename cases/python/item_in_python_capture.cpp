@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"host reads"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixReadAfterReplay", "Call item() after graph.replay(), outside the torch.cuda.graph block."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"pinned memory", "memory pools"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixAllocateBefore",

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"host reads", "events", "side streams"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixQueryBefore", "Call stream.query() and event.query() before the torch.cuda.graph block."},

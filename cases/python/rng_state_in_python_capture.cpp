@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
         "ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"generators"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixGraphSafeState",

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Verbatim,
+    .tags = {"generators"},
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixRegisterBeforeCapture", "Call graph.register_generator_state(generator) before the capture begins."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "the weight's update is not seen: the cached cast is reused",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"autocast"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCacheOff",
                "Use torch.autocast(..., cache_enabled=False) around the warm-up and the capture of a graph."},

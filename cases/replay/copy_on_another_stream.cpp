@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "stale values: the replay has the input of the step before",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "default stream", "pinned memory"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixWaitForTheCopy",
                "Record an event after the copy and let the replay's stream wait for it: wait_stream() in Python."},

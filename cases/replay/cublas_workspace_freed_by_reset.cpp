@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
         "Resetting one graph clears workspace still referenced by another live graph: illegal address on replay",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "cuBLAS", "several graphs", "graphed callables"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixStreamOfItsOwn", "Capture graphs that are reset at different times on streams of their own."},
               {"FixKeepTheOtherGraph",

@@ -17,12 +17,14 @@ RECAPTURE_CASE = {
     .documented = "the block is used again: the replay reads foreign data",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepTheInput", "Keep a reference to each tensor that a capture reads while its graph is in use."},
               {"FixCheckInputLiveness",
-               "Capture with torch.cuda.graph(..., check_input_liveness=True) to have a replay raise (2.13 on)."}},
+               "Capture with torch.cuda.graph(..., check_input_liveness=True) to have a replay raise (2.13 on).",
+               ">=2.13"}},
 };
 
 class DeadInputInPythonCapture : public PythonProgramTest {

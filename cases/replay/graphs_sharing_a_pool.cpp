@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .documented = "3 instead of 4; gradients 6 3 8 instead of 4 6 8",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"several graphs", "memory pools", "graphed callables", "autograd"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixPoolOfItsOwn", "Give graphs that are replayed in any order pools of their own: capture without pool=."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "13, 12, 19 instead of 4, 10, 18",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"several graphs", "memory pools", "side streams"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixOneAfterTheOther",
                "Replay graphs of one pool one after the other, on one stream or with an event between."},

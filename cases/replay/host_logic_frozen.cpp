@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "the captured branch and shape are replayed: 4 of 8 elements; host state changes once only",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixSelectOnTheGpu",
                "Keep the condition in a CUDA tensor, compute both branches and select with torch.where()."},

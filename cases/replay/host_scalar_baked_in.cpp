@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "a CPU scalar is captured as a constant: stale in every replay",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "optimizer"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixScalarOnTheGpu",
                "Keep numbers that change in 0-dim CUDA tensors, and fill_() or copy_() them before graph.replay()."},

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "hooks registered: 4, hooks called: 1",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"graphed callables"},
     .needs = "gpu python",
     .deadline_s = 120,
     .effect = Effect::SilentlyWrong,

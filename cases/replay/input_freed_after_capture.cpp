@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "the block is used again: the replay reads foreign data; or an illegal memory access",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program", "memory pools"},
     .effect = Effect::SilentlyWrong,
     .effects = {{"ReproducesAfterEmptyCache", Effect::Raises}},
     .fixes =

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "a tensor that is bound anew instead of copied into: stale values",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCopyIntoTheInput",
                "Copy each new input into the tensor that the capture read, with copy_(), before graph.replay()."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "the operation is not in the graph; its result is stale",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"extensions", "raw CUDA calls", "default stream", "side streams"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixPassTheCurrentStream",
                "Let the library launch its work on the current stream, at::cuda::getCurrentCUDAStream()."},

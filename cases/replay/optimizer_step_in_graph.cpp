@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "learning rate and step are CPU scalars: constants on replay",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"optimizer"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixStepOutsideTheGraph",

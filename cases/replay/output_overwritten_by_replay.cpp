@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "the outputs that were collected sum to 15 instead of 8",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"any program"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixCloneTheOutput",
                "Keep output.clone(), and not the output itself, of a graph that is replayed again."},

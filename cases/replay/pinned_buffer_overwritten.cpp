@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "0, 1, 4, 9 expected; values of later steps",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixWaitForTheCopy",
                "Record an event after graph.replay(), and synchronize() with it before the pinned buffer is written."},

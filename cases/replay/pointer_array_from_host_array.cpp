@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "once the host array is gone: wrong pointers, an illegal access or a wrong result",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"extensions", "raw CUDA calls"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixKeepThePinnedArray",
                "Build the array of pointers in pinned memory, and keep it for as long as the graph may be replayed."},

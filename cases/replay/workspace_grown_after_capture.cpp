@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "Resizing the shared workspace after an earlier graph was captured invalidates the workspace address",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Modelled,
+    .tags = {"extensions", "several graphs"},
     .effect = Effect::SilentlyWrong,
     .fixes =
         {{"FixGrowBeforeAnyCapture",

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "Offset increment outside graph capture encountered unexpectedly.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators", "failed captures"},
     .fixes = {{"FixMakeAnotherGenerator",
                "Make a new torch.Generator(device='cuda') after the failed capture and draw from that one instead."},
               {"FixCaptureAgain",

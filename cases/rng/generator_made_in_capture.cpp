@@ -16,6 +16,7 @@ RECAPTURE_CASE = {
     .documented = "Cannot construct a new CUDAGeneratorImpl; Cannot call CUDAGeneratorImpl::clone_impl",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators"},
     .fixes = {{"FixMakeBeforeCapture",
                "Make or clone the generator before the capture; up to 2.13 also call graph.register_generator_state() "
                "for it."}},

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "Cannot call CUDAGeneratorImpl::get_offset; Cannot call CUDAGeneratorImpl::set_offset",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators"},
     .fixes = {{"FixSetBetweenReplays",
                "Call get_offset() and set_offset() on the generator between replays, not inside the capture."}},
 };

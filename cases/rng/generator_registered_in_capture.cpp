@@ -18,9 +18,11 @@ RECAPTURE_CASE = {
     .documented = "Cannot register the state during capturing stage.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"generators"},
     .fixes = {{"FixRegisterBeforeCapture",
                "Call register_generator_state() before capture_begin(); from 2.14 on the first draw registers the "
-               "generator."}},
+               "generator.",
+               "<2.14"}},
 };
 
 class GeneratorRegisteredInCapture : public GeneratorTest {};

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "set_state and set_current_seed with the seed unchanged: ok",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"generators"},
     .effect = Effect::SilentlyWrong,
     .fixes = {{"FixRewindBetweenReplays",
                "Rewind the generator with set_state() or manual_seed() before a replay, not inside the capture."}},

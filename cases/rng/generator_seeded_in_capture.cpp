@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
         "stream capture only if new seed is the same as the original seed.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators"},
     .fixes = {{"FixSeedBetweenReplays",
                "Call torch.cuda.manual_seed() between replays; the next replay draws from the new seed."}},
 };

@@ -17,9 +17,11 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"generators", "several graphs"},
     .fixes =
         {{"FixRegisterWithBothGraphs",
-          "Call register_generator_state() on both graphs before their captures; from 2.14 on sharing needs no call."}},
+          "Call register_generator_state() on both graphs before their captures; from 2.14 on sharing needs no call.",
+          "<2.14"}},
 };
 
 class GeneratorSharedByTwoGraphs : public GeneratorTest {

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Cannot call CUDAGeneratorImpl::current_seed during CUDA graph capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators"},
     .fixes = {{"FixUseGraphSafeState",
                "Call graphsafe_get_state() on the registered generator in the capture, not get_state() or "
                "torch.cuda.get_rng_state()."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "RuntimeError: Please ensure to utilize the CUDAGeneratorImpl::set_state_index method during capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators"},
     .fixes =
         {{"FixSwitchGraphSafeStates",
           "Register every generator with the graph and switch between them in the capture with graphsafe_set_state()."},

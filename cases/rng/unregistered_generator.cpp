@@ -19,9 +19,11 @@ RECAPTURE_CASE = {
     .documented = "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"generators"},
     .fixes =
         {{"FixRegisterBeforeCapture",
-          "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself."},
+          "Call graph.register_generator_state(generator) before the capture; from 2.14 on this happens by itself.",
+          "<2.14"},
          {"FixUseDefaultGenerator",
           "Draw from the default CUDA generator, which every graph registers by itself: pass no generator argument."}},
 };

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported; of cudaStreamGetId and cudaStreamGetDevice not documented",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "raw CUDA calls", "extensions"},
     .fixes = {{"FixLaunchHostFunction",
                "Call cudaLaunchHostFunc() instead of cudaStreamAddCallback(): it becomes a host node of the graph."},
               {"FixAskBeforeTheCapture",

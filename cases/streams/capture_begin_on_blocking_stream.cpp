@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureImplicit(906)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "default stream", "raw CUDA calls"},
     .fixes = {{"FixNonBlockingStream",
                "Create your own stream with cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) before you "
                "capture on it."},

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "Capture must end on the same stream it began on.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams"},
     .fixes =
         {{"FixEndOnItsOwnStream",
           "Make the stream of capture_begin() current again with torch.cuda.set_stream(), then call capture_end()."}},

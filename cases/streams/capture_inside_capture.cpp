@@ -30,6 +30,7 @@ RECAPTURE_CASE = {
     .documented = "not documented: the inner capture_end() raises 900, or the outer graph repeats its random numbers",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "several graphs", "generators"},
     .effects = {{"ReproducesRepeatedRandomNumbers", Effect::SilentlyWrong}},
     .fixes = {{"FixOneCaptureAfterTheOther",
                "Call capture_end() on the outer graph before you call capture_begin() on the inner one."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "CUDA graphs must be captured on a non-default stream.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "default stream"},
     .fixes = {{"FixReplayOnTheDefaultStream",
                "Capture on a torch.cuda.Stream(), and call graph.replay() on the default stream if you need the work "
                "there."}},

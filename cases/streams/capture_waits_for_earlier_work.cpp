@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "No waits for work launched before capture: cudaErrorStreamCaptureIsolation(905)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "events"},
     .fixes = {{"FixWaitBeforeTheCapture",
                "Call stream.wait_event() before the capture begins, and again before each graph.replay() that needs "
                "the other stream's work."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureImplicit(906): the default stream's implicit synchronization",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "default stream", "raw CUDA calls"},
     .fixes = {{"FixNonBlockingStream",
                "Create your own stream with cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) before you "
                "capture on it."}},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
         "906 cudaErrorStreamCaptureImplicit: disallowed implicit dependency on a capture from the legacy stream",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "default stream"},
     .fixes = {{"FixCaptureOnPoolStream",
                "Capture on a stream from c10::cuda::getStreamFromPool() or torch.cuda.Stream() instead of "
                "cudaStreamPerThread."}},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "For cross-graph synchronization: use torch.cuda.Event(external=True)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "events", "several graphs"},
     .fixes = {{"FixExternalEventOfCuda",
                "Use cudaEventRecordWithFlags() with cudaEventRecordExternal in one capture, cudaStreamWaitEvent() with "
                "cudaEventWaitExternal in the other."},

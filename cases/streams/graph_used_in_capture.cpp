@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "not documented call by call; cudaErrorStreamCaptureUnsupported (900) in the modes that forbid it",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "several graphs", "graph updates", "raw CUDA calls"},
     .fixes = {{"FixLaunchAfterTheCapture",
                "Launch the inner graph before or after the outer one, on the same stream, and not inside its capture."},
               {"FixChildNode",

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "The CUDA Graph is empty.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams"},
     .effect = Effect::Warns,
     .fixes =
         {{"FixWorkOnTheCapturingStream",

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorCapturedEvent(907) during the capture, cudaErrorInvalidValue(1) after it",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "events", "threads"},
     .fixes = {{"FixRecordAgainAfterTheCapture",
                "Record the event again on a stream after the capture has ended, before you call event.query()."},
               {"FixExternalEvent",

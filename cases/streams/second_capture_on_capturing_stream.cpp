@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "401 cudaErrorIllegalState, or LibTorch's own: Cannot register the state during capturing stage",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams", "several graphs", "generators"},
     .fixes = {{"FixOneCaptureAfterTheOther",
                "Call capture_end() on the first graph before you call capture_begin() on the second."}},
 };

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "All side streams have exit sync; without it cudaErrorStreamCaptureUnjoined(904)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams"},
     .fixes = {{"FixJoinBeforeTheEnd",
                "Call capture_stream.wait_stream(side_stream) after the side stream's last work and before the capture "
                "ends."}},

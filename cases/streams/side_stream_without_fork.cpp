@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "All side streams have entry sync; without it cudaErrorStreamCaptureUnsupported(900)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"side streams"},
     .fixes = {{"FixForkFromTheCapture",
                "Call side_stream.wait_stream(capture_stream) before the side stream's first work, and the reverse "
                "before the capture ends."}},

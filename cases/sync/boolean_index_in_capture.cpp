@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes =
         {{"FixKeepTheShape",
           "Use torch.where(mask, x, torch.zeros_like(x)) in place of x[mask], so that the result keeps its shape."},

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixCopyAfterReplay", "Call cpu() on the graph's output after graph.replay(), outside the capture."},
               {"FixCopyWithoutBlockingAfterReplay",
                "Copy after graph.replay() with to('cpu', non_blocking=True) and synchronize the stream before you read "

@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "threads"},
     .fixes =
         {{"FixSynchronizeAfterReplay",
           "Call torch.cuda.synchronize() after graph.replay(), and let no thread call it while a capture is open."}},

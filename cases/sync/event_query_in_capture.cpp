@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "events"},
     .fixes =
         {{"FixQueryBefore", "Call event.query() before the capture begins, not while it is open."},
          {"FixQueryAfter", "Call event.query() only after the capture has ended."},

@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "events"},
     .fixes = {{"FixSynchronizeAfterReplay",
                "Record the event after graph.replay() and call event.synchronize() there, outside the capture."}},
 };

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes =
         {{"FixSelectOnTheGpu",
           "Compute both branches as CUDA tensors and select with torch.where(condition, a, b) instead of a host if."},

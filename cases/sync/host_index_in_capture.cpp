@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixIndexOnTheGpu",
                "Move the indices to the GPU with to('cuda') before the capture and index with that CUDA tensor."},
               {"FixIndexSelectOnTheGpu",

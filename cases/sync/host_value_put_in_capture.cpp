@@ -18,6 +18,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes =
         {{"FixValueOnTheGpu",
           "Put the value into a CUDA tensor before the capture and pass that tensor to index_put_()."},

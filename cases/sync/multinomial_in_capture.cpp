@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "generators"},
     .fixes = {{"FixDrawTwiceWithReplacement",
                "Call multinomial() with num_samples=2 and replacement=True, whose check stays on the GPU, and use one "
                "of the draws."},

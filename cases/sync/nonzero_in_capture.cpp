@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixCallAfterReplay", "Call nonzero() on the graph's output after graph.replay(), outside the capture."},
               {"FixFixedSize",
                "Call torch.nonzero_static() with a fixed size and fill_value, in releases that have it for CUDA."},

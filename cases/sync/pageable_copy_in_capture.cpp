@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
         "during CUDA graph capture unless the CPU tensor is pinned\"",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixCopyBeforeReplay",
                "Copy the host data into the graph's static input with copy_() before each graph.replay(), outside the "
                "capture."},

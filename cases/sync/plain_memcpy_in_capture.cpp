@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureImplicit(906): cudaMemcpy while a stream with default flags captures",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "raw CUDA calls", "default stream"},
     .fixes = {{"FixCopyAfterReplay",
                "Call cudaMemcpy() after graph.replay(), once the stream of the replay has been synchronized."},
               {"FixNonBlockingStream",

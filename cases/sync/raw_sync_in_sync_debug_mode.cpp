@@ -20,6 +20,7 @@ RECAPTURE_CASE = {
     .documented = "no warning but 900 in the capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "raw CUDA calls", "extensions"},
     .fixes = {{"FixSynchronizeThroughLibtorch",
                "Call c10::cuda::stream_synchronize(), which sync debug mode sees, instead of cudaStreamSynchronize(), "
                "and only after replay."}},

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixSelectByComputedIndex",
                "Select with index_select(0, start + torch.arange(length, device='cuda')) instead of narrow()."},
               {"FixSliceAfterReplay",

@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads", "side streams"},
     .fixes = {{"FixQueryBefore", "Call stream.query() before the capture begins, not while it is open."},
               {"FixQueryAfter", "Call stream.query() only after the capture has ended."},
               {"FixRelaxedModeForOtherStream",

@@ -16,6 +16,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixSynchronizeAfterReplay",
                "Call stream.synchronize() after graph.replay(), not while the stream is capturing."}},
 };

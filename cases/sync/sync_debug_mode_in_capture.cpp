@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "called a synchronizing CUDA operation: level 1 warns, level 2 throws",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixFindBeforeCapture",
                "Run the code once under torch.cuda.set_sync_debug_mode('error') before the capture, and move what it "
                "reports out of the capture."}},

@@ -17,6 +17,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixFillOnTheGpu",
                "Make the constant with torch.full(..., device='cuda'), which fills it on the GPU, instead of "
                "torch.tensor()."},

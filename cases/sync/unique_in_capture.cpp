@@ -19,6 +19,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"host reads"},
     .fixes = {{"FixFlagTheFirstOfEach",
                "Sort with torch.sort() and compare neighbours with torch.ne() to flag and count distinct values at a "
                "fixed shape."},

@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .documented = "900 in the allocating thread, 901 at the end of the capture",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads"},
     .fixes =
         {{"FixThreadLocalMode",
           "Capture with capture_error_mode='thread_local', so that other threads may allocate GPU memory meanwhile."},

@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "Capture must end on the same stream it began on; with the stream current there, 908",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads"},
     .fixes = {{"FixRelaxedModeAndCurrentStream",
                "Call capture_begin(capture_error_mode='relaxed'), and make its stream current in the thread that calls "
                "capture_end()."}},

@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .documented = "CUDA graph capture may fail when a cuBLAS handle is destroyed in a different thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "cuBLAS"},
     .fixes = {{"FixDestroyAfterTheCapture",
                "Keep cuBLAS handles until no capture is open: let threads that own one end before or after."},
               {"FixOneLockForBoth",

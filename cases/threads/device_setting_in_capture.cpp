@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "not documented call by call; cudaErrorStreamCaptureUnsupported (900) in the modes that forbid it",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "raw CUDA calls"},
     .fixes = {{"FixSetBeforeTheCapture",
                "Call cudaDeviceSetLimit(), cudaProfilerStart() and the like before the capture begins."},
               {"FixInitializeBeforeTheCapture",

@@ -36,6 +36,7 @@ RECAPTURE_CASE = {
     .documented = "not documented: instead of cudaErrorStreamCaptureInvalidated (901) the process ends by signal 11",
     .nature = Nature::Race,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "events", "pinned memory", "data loader", "raw CUDA calls"},
     .deadline_s = 180,
     .effect = Effect::Crashes,
     .fixes =

@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported(900): operation not permitted when stream is capturing",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "events"},
     .fixes = {{"FixThreadLocalMode",
                "Capture with capture_error_mode='thread_local', so that background threads may call event.query() "
                "meanwhile."},

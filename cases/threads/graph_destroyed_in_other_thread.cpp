@@ -24,6 +24,7 @@ RECAPTURE_CASE = {
     .documented = "operation not permitted when stream is capturing, in the other thread; the capture ends with 901",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "several graphs", "graph updates"},
     .fixes =
         {{"FixDestroyAfterTheCapture",
           "Keep old graphs until no capture is open, and call cudaGraphExecDestroy() then."},

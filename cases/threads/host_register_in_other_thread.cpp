@@ -25,6 +25,7 @@ RECAPTURE_CASE = {
     .documented = "cudaHostRegister fails with cudaErrorStreamCaptureUnsupported = 900",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "pinned memory", "raw CUDA calls"},
     .fixes =
         {{"FixRegisterBefore", "Register host memory before the capture begins, and wait for the thread that does so."},
          {"FixThreadLocalMode",

@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .documented = "Warp CUDA error 900: operation not permitted when stream is capturing; Loading module failed",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "runtime compilation", "torch.compile"},
     .fixes = {{"FixLoadBefore",
                "Load modules before the capture begins: run each kernel once, or install a driver for CUDA 12.3."},
               {"FixUnloadAfterTheCapture",

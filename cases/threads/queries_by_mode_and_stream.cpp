@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
         "905 and 906 in each",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "events", "default stream", "side streams", "host reads", "raw CUDA calls"},
 };
 
 class QueriesByModeAndStream : public GpuTest {};

@@ -27,6 +27,7 @@ RECAPTURE_CASE = {
     .documented = "capture_error_mode=\"thread_local\" may not work for backward passes, executed in a separate thread",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "autograd", "events", "pinned memory"},
     .fixes = {{"FixQueryAfterTheCapture",
                "Take event.query() out of the backward function and call it after the capture has ended."},
               {"FixRelaxedGuardInTheBackward",

@@ -23,6 +23,7 @@ RECAPTURE_CASE = {
     .documented = "Attempt to increase offset for a CUDA generator not in capture mode.",
     .nature = Nature::Defect,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "generators", "several graphs", "side streams"},
     .fixes = {{"FixOneCaptureAtATime",
                "End one capture before you begin the next if either of them draws random numbers from the default "
                "generator."}},

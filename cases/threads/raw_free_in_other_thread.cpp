@@ -22,6 +22,7 @@ RECAPTURE_CASE = {
     .documented = "cudaErrorStreamCaptureUnsupported (900) in the other thread, then 901 in the capturing one",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
+    .tags = {"threads", "raw CUDA calls"},
     .fixes =
         {{"FixFreeAfterTheCapture",
           "Keep device memory in other threads until the capture has ended, and call cudaFree() then."},

@@ -21,6 +21,7 @@ RECAPTURE_CASE = {
     .documented = "prohibited for every thread not itself in relaxed mode while any global capture is running",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "raw CUDA calls"},
     .fixes = {{"FixRelaxedGuardInTheCapturingThread",
                "Put c10::cuda::CUDAStreamCaptureModeGuard(cudaStreamCaptureModeRelaxed) around a cudaMalloc in the "
                "capturing thread."},

@@ -29,6 +29,7 @@ RECAPTURE_CASE = {
     .documented = "global: prohibited to every thread; thread-local: to the capturing thread; relaxed: not prohibited",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "raw CUDA calls", "events", "pinned memory", "host reads", "graph updates"},
 };
 
 namespace {

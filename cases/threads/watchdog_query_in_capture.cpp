@@ -30,12 +30,14 @@ RECAPTURE_CASE = {
     .documented = "the watchdog thread may query CUDA events during capture, causing cudaErrorStreamCaptureUnsupported",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
+    .tags = {"threads", "events", "NCCL", "DDP", "FSDP"},
     .fixes = {{"FixThreadLocalGuardInTheWatchdog",
                "Let the watchdog query under CUDAStreamCaptureModeGuard(cudaStreamCaptureModeThreadLocal), as NCCL's "
                "does from PyTorch 2.7 on."},
               {"FixPendingQueriesHoldTheCaptureBack",
                "In PyTorch 2.1.1 to 2.6, call CUDAGraph::inc_pending_event_queries() before each query and "
-               "dec_pending_event_queries() after it."},
+               "dec_pending_event_queries() after it.",
+               ">=2.1.1, <2.7"},
               {"FixWithoutWatchdog",
                "Stop the watchdog thread before the capture, and query the collective's event only after the capture "
                "has ended."}},
