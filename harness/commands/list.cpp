@@ -1,8 +1,10 @@
 // recapture list: what there is, from the catalogue: no build is needed.
+#include <algorithm>
 #include <memory>
 
 #include "harness/commands/catalogue.h"
 #include "harness/commands/commands.h"
+#include "harness/judge/scope.h"
 #include "harness/judge/version.h"
 #include "harness/record/output.h"
 
@@ -12,7 +14,7 @@ namespace {
 struct Options {
   std::vector<std::string> names;
   std::string release;
-  bool json = false, tests = false, built = false;
+  bool json = false, tests = false, tags = false, built = false;
 };
 
 void print_lines(const Catalogue& cases, const Options& options) {
@@ -32,10 +34,42 @@ void print_lines(const Catalogue& cases, const Options& options) {
   print("\n");
 }
 
+void print_tags(const Catalogue& cases) {
+  for (const auto& [tag, count] : tags_with_counts(cases)) print("{:<20} {:>3}  {}\n", tag->name, count, tag->meaning);
+}
+
+// As selected() does; a word that names no family, case or test may be a tag.
+Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
+  const Names names = names_in(all);
+  const auto is_one_of = [](const std::vector<std::string>& known, const std::string& word) {
+    return std::find(known.begin(), known.end(), word) != known.end();
+  };
+  std::vector<std::string> plain;
+  for (const std::string& word : words) {
+    const Tag* tag = is_one_of(names.families, word) || is_one_of(names.cases, word) ? nullptr : tag_of(word);
+    if (tag == nullptr) {
+      // An unknown word that is near to no name is looked for among the tags as well.
+      const bool is_near = !near(word, names.families).empty() || !near(word, names.cases).empty();
+      if (!is_near && word.find_first_of("./") == word.npos) cases_in_scope({word}, all);
+      plain.push_back(word);
+    } else {
+      for (const CatalogueCase& one : all) {
+        if (has_tag(one, *tag)) plain.push_back(one.id);
+      }
+    }
+  }
+  if (plain.empty() && !words.empty()) return {};
+  return selected(all, plain);
+}
+
 Exit list(const Places& places, Options options) {
   if (!options.release.empty() && !options.built) throw Stop(Exit::Usage, "--release goes with --built");
   const Catalogue all = options.built ? built_catalogue(places, options.release) : read_catalogue(places.root);
-  const Catalogue cases = selected(all, options.names);
+  if (options.tags) {
+    print_tags(all);
+    return Exit::AsExpected;
+  }
+  const Catalogue cases = listed(all, options.names);
   if (options.json) {
     Json array = Json::array();
     for (const CatalogueCase& one : cases) {
@@ -55,9 +89,15 @@ Exit list(const Places& places, Options options) {
 Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("list", "What there is: every case, a line each");
-  command->add_option("names", options->names, "Families, cases, or tests as case.Test; * stands for anything");
-  command->add_flag("--tests", options->tests, "Below each case its tests, and what each fix tells to do");
-  command->add_flag("--json", options->json, "A JSON array");
+  auto* names = command->add_option("names", options->names,
+                                    "Families, cases, tests as case.Test, or tags; * stands for anything");
+  auto* tests =
+      command->add_flag("--tests", options->tests, "Below each case its tests, and what each fix tells to do");
+  auto* json = command->add_flag("--json", options->json, "A JSON array");
+  command->add_flag("--tags", options->tags, "The tags instead: the cases of each, and what it means")
+      ->excludes(names)
+      ->excludes(tests)
+      ->excludes(json);
   command->add_flag("--built", options->built, "Only what is built, as the built cases say it");
   command->add_option("--release", options->release, "With --built: LibTorch release (default: the newest)");
   return {command, [options, &root] { return list(Places::find(root), *options); }};

@@ -353,6 +353,32 @@ TEST_F(Verbs, ListNeedsNoBuild) {
             "recapture: there is no case 'itm_in_capture'; did you mean item_in_capture?\n");
 }
 
+TEST_F(Verbs, List_OfATag_NamesItsCases) {
+  commit_catalogue();
+  EXPECT_THAT(recapture("list Host-Read").out, HasSubstr("item() fails\n1 case, 4 tests\n"));
+  EXPECT_EQ(recapture("list DDP").out, "0 cases, 0 tests\n");
+  EXPECT_THAT(recapture("list sync").out, HasSubstr("1 case, 4 tests\n")) << "a family, and an alias of a tag";
+  EXPECT_EQ(Json::parse(recapture("list --json item_in_capture").out)[0].at("tags"), described().at("tags"));
+}
+
+TEST_F(Verbs, List_OfAnUnknownWord_NamesTheNearestTag) {
+  commit_catalogue();
+  const Said said = recapture("list DPD");
+  EXPECT_EQ(said.code, 2);
+  EXPECT_TRUE(said.is_one_line()) << said.out;
+  EXPECT_THAT(said.out,
+              HasSubstr("no tag, family or case is called 'DPD'; did you mean DDP? tags: any program, DDP, "));
+}
+
+TEST_F(Verbs, List_WithTags_CountsTheCasesOfEach) {
+  commit_catalogue();
+  const Said said = recapture("list --tags");
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, HasSubstr("\nhost reads             1  item(), nonzero(),"));
+  EXPECT_THAT(said.out, HasSubstr("\nDDP                    0  DistributedDataParallel,"));
+  EXPECT_EQ(recapture("list --tags sync").code, 2);
+}
+
 TEST_F(Verbs, ShowEndsInSurprisesAndOneLine) {
   record("2.15.0/g.jsonl", "2026-01-01", "906");
   record("nightly/new.jsonl", "2026-01-02");

@@ -30,6 +30,7 @@
 #include "harness/judge/index.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/row.h"
+#include "harness/judge/scope.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
 #include "harness/tests/shell.h"
@@ -143,6 +144,65 @@ TEST(Catalogue, HasAnEffectForEveryFailureAndASentenceForEveryFix) {
     }
   }
   EXPECT_GE(fixes, 200U);
+}
+
+TEST(CaseTags, EveryCase_HasTagsOfTheVocabularyOnce) {
+  for (const CatalogueCase& one : read_catalogue(kRoot)) {
+    SCOPED_TRACE(one.id);
+    EXPECT_THAT(one.tags, Not(IsEmpty()));
+    const std::set<std::string> different(one.tags.begin(), one.tags.end());
+    EXPECT_EQ(different.size(), one.tags.size()) << "a tag twice";
+    for (const std::string& name : one.tags) {
+      const Tag* tag = tag_of(name);
+      EXPECT_TRUE(tag != nullptr && tag->name == name) << name;
+    }
+  }
+}
+
+TEST(CaseTags, EveryTag_HasCases) {
+  for (const auto& [tag, count] : tags_with_counts(read_catalogue(kRoot))) EXPECT_GE(count, 1U) << tag->name;
+}
+
+// So that a word means the same, or more, where tags come before families.
+TEST(CaseTags, AFamilyNamedAsATag_HasThatTagInEachCase) {
+  std::set<std::string> families;
+  for (const CatalogueCase& one : read_catalogue(kRoot)) {
+    const Tag* tag = tag_of(one.family);
+    if (tag == nullptr) continue;
+    families.insert(one.family);
+    EXPECT_TRUE(has_tag(one, *tag)) << one.id << " lacks " << tag->name;
+  }
+  EXPECT_THAT(families,
+              ElementsAre("aftermath", "autograd", "checkpoint", "pinned", "rng", "streams", "sync", "threads"));
+}
+
+TEST(CaseTags, AnyProgram_IsInEveryScope) {
+  const Catalogue catalogue = read_catalogue(kRoot);
+  for (const Tag& tag : kTags) {
+    const std::set<std::string> scope = cases_in_scope({std::string(tag.name)}, catalogue);
+    for (const CatalogueCase& one : catalogue) {
+      const bool is_meant = has_tag(one, tag) || has_tag(one, *tag_of(kAnyProgram));
+      EXPECT_EQ(scope.count(one.id), is_meant ? 1U : 0U) << one.id << " in " << tag.name;
+    }
+  }
+  EXPECT_TRUE(cases_in_scope({"DDP"}, catalogue).count("cublas_workspace_freed_by_reset"));
+}
+
+TEST(Catalogue, ReleasesOfFixes_AreBoundedRangesOfReleasesOnRecord) {
+  const std::vector<std::string> matrix = read_matrix(kRoot);
+  size_t bounds = 0;
+  for (const CatalogueCase& one : read_catalogue(kRoot)) {
+    for (const CatalogueTest& test : one.tests) {
+      if (test.releases.empty()) continue;
+      ++bounds;
+      SCOPED_TRACE(one.id + "." + test.name);
+      EXPECT_EQ(test.kind, word(Kind::Fix));
+      const auto is_in = [&](const std::string& release) { return in_range(release, test.releases); };
+      EXPECT_TRUE(std::any_of(matrix.begin(), matrix.end(), is_in)) << "for no release on record";
+      EXPECT_FALSE(is_in("2.0.0") && is_in("2.99.0")) << "no bound";
+    }
+  }
+  EXPECT_GE(bounds, 10U);
 }
 
 // No record may outlive the code that it was made with, wherever that lies.
