@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -48,6 +49,44 @@ bool have_same_libraries(const Json& one, const Json& other) {
     return version_in(one, library) == version_in(other, library);
   });
 }
+
+// Whether two runs may be the sides of a comparison in which one of them is counted from the newest.
+bool are_alike(const Json& one, const Json& other) {
+  return machine_key(one) == machine_key(other) &&
+         release_line(text_at(one, "release")) == release_line(text_at(other, "release")) &&
+         std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+           const bool are_own = !was_chosen(one, library) && !was_chosen(other, library);
+           return are_own || version_in(one, library) == version_in(other, library);
+         });
+}
+
+// How many runs there are of each name.
+class Tally {
+ public:
+  void add(const std::string& name) {
+    const auto has_name = [&](const auto& entry) { return entry.first == name; };
+    const auto at = std::find_if(counts_.begin(), counts_.end(), has_name);
+    ++(at == counts_.end() ? counts_.emplace_back(name, 0) : *at).second;
+  }
+  template <typename Before>
+  void sort(const Before& is_before) {
+    std::sort(counts_.begin(), counts_.end(),
+              [&](const auto& a, const auto& b) { return is_before(a.first, b.first); });
+  }
+  // "; runs on record: NVIDIA H100 (1), NVIDIA H200 (2) and 3 more", and nothing where there is none.
+  std::string after(const std::string& words, size_t most) const {
+    std::string text;
+    for (size_t i = 0; i < std::min(most, counts_.size()); ++i) {
+      text += fmt::format("{}{} ({})", i == 0 ? "; " + words + " " : ", ", counts_[i].first, counts_[i].second);
+    }
+    return visible(counts_.size() <= most ? text : text + fmt::format(" and {} more", counts_.size() - most));
+  }
+
+ private:
+  std::vector<std::pair<std::string, size_t>> counts_;
+};
+
+constexpr size_t kMostListed = 6;  // More do not fit a line.
 
 // The run with the rows of those cases alone that need no GPU: they are the same on a machine with one, and need not
 // have run there.
@@ -164,17 +203,25 @@ class Finder {
     return heads;
   }
 
-  std::vector<Head> fitting(std::vector<Head> heads, const std::string& word) const {
-    const auto is_other = [&](const Head& head) { return !chosen(choice_, head.environment); };
-    heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
-    if (heads.empty()) {
-      throw Stop(Exit::NothingRan, fmt::format("no run of {} {}{}{}", visible(word),
-                                               choice_.gpu == "none" ? "without a GPU"
-                                               : choice_.gpu.empty() ? "on a GPU"
-                                                                     : "on " + visible(choice_.gpu),
-                                               choice_.driver.empty() ? "" : " with driver ", visible(choice_.driver)));
+  std::vector<Head> fitting(const std::vector<Head>& heads, const std::string& word) const {
+    std::vector<Head> fit;
+    std::copy_if(heads.begin(), heads.end(), std::back_inserter(fit),
+                 [&](const Head& head) { return chosen(choice_, head.environment); });
+    if (!fit.empty()) return fit;
+    Tally machines;
+    for (const Head& head : heads) {
+      const std::string gpu = text_at(head.environment, "gpu");
+      machines.add(gpu.empty()              ? "no GPU"
+                   : choice_.driver.empty() ? gpu
+                                            : gpu + ", driver " + text_at(head.environment, "driver"));
     }
-    return heads;
+    machines.sort(std::less<>());
+    throw Stop(Exit::NothingRan, fmt::format("no run of {} {}{}{}{}", visible(word),
+                                             choice_.gpu == "none" ? "without a GPU"
+                                             : choice_.gpu.empty() ? "on a GPU"
+                                                                   : "on " + visible(choice_.gpu),
+                                             choice_.driver.empty() ? "" : " with driver ", visible(choice_.driver),
+                                             machines.after("runs on record:", kMostListed)));
   }
 
   // The runs that a release, a folder or a record stands for.
@@ -225,33 +272,69 @@ class Finder {
   }
 
   std::vector<Head> counted(const Runs& runs, const Runs& other) const {
-    auto heads = heads_below(folder_);
-    if (heads.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder_));
-    heads = fitting(std::move(heads), "any release");
-    if (!other.heads.empty()) {
-      std::set<std::string> machines;
-      for (const Head& head : other.heads) machines.insert(machine_key(head.environment));
-      const auto elsewhere = [&](const Head& head) { return machines.count(machine_key(head.environment)) == 0; };
-      heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
-    }
-    if (heads.empty()) throw Stop(Exit::NothingRan, "no other run on that machine");
-    const std::string machine = machine_key(heads.front().environment);
-    const std::string words = machine_words(heads.front().environment);
-    heads = of_machine(machine, std::move(heads));
-    if (runs.word == "good") return {good(heads, other, words)};
+    const auto all = heads_below(folder_);
+    if (all.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder_));
+    const auto fit = fitting(all, "any release");
+    const Json kind = kind_to_count(fit, other);
+    std::vector<Head> heads;
+    std::copy_if(fit.begin(), fit.end(), std::back_inserter(heads),
+                 [&](const Head& head) { return are_alike(head.environment, kind); });
+    if (runs.word == "good") return {good(heads, other, kind, fit)};
     const size_t before = runs_before_latest(runs.word).value_or(0);
-    if (before >= heads.size()) {
-      throw Stop(Exit::NothingRan, fmt::format("there is no {}: {} run{} on record of {}", runs.word, heads.size(),
-                                               heads.size() == 1 ? " is" : "s are", words));
+    if (before < heads.size()) return {heads[before]};
+    throw none_of(runs.word, kind, fmt::format("{} run{}", heads.size(), heads.size() == 1 ? "" : "s"), fit);
+  }
+
+  // The environment that the runs are like among which a side is counted: that of the other side, the newest where its
+  // runs are of several kinds, or that of the newest run where both sides are counted.
+  Json kind_to_count(const std::vector<Head>& fit, const Runs& other) const {
+    if (other.counted) {
+      const auto has_choices = [&](const Head& head) {
+        return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
+          return !has_choice(fit, library) || has_choice({head}, library);
+        });
+      };
+      const auto newest = std::find_if(fit.begin(), fit.end(), has_choices);
+      return (newest == fit.end() ? fit.front() : *newest).environment;
     }
-    return {heads[before]};
+    const std::vector<Head> counting = that_count_anywhere(other.heads);
+    for (const Head& head : fit) {
+      for (const Head& one : counting) {
+        if (are_alike(head.environment, one.environment)) return one.environment;
+      }
+    }
+    return counting.front().environment;
+  }
+
+  // What there is instead of a run that is not there, in one line.
+  static Stop none_of(const std::string& what, const Json& kind, const std::string& count,
+                      const std::vector<Head>& fit) {
+    const std::string line = release_line(text_at(kind, "release"));
+    Tally lines, elsewhere;
+    for (const Head& head : fit) {
+      const Json& environment = head.environment;
+      const std::string other = release_line(text_at(environment, "release"));
+      if (other != line && machine_key(environment) == machine_key(kind)) lines.add(other);
+      if (other == line && !are_alike(environment, kind)) elsewhere.add(where(environment));
+    }
+    lines.sort([](const std::string& a, const std::string& b) {
+      return is_version(a) && is_version(b) ? older(b, a) : is_version(a) != is_version(b) ? is_version(a) : a < b;
+    });
+    return {Exit::NothingRan,
+            fmt::format("there is no {} of {} on {}: {}{}{}", what, visible(line), where(kind), count,
+                        lines.after("other lines there:", kMostListed), elsewhere.after(line + " also on", 1))};
+  }
+
+  static std::string where(const Json& environment) {
+    return machine_words(environment) + chosen_in_words(environment);
   }
 
   // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
-  Head good(const std::vector<Head>& heads, const Runs& other, const std::string& machine) const {
+  Head good(const std::vector<Head>& heads, const Runs& other, const Json& kind, const std::vector<Head>& fit) const {
     const std::set<std::string> marked = marked_good(folder_);
     const auto is_before = [&](const Head& head) {
-      return std::all_of(other.heads.begin(), other.heads.end(), [&](const Head& one) { return newer(one, head); });
+      return std::all_of(other.heads.begin(), other.heads.end(),
+                         [&](const Head& one) { return newer(one, head) || !are_alike(one.environment, kind); });
     };
     for (const Head& head : heads) {
       if (marked.count(fs::path(head.path).lexically_relative(folder_)) != 0 && is_before(head)) return head;
@@ -263,7 +346,9 @@ class Finder {
           std::any_of(run.rows.begin(), run.rows.end(), [](const Row& row) { return row.verdict == Verdict::Missing; });
       if (run.record.whole() && !is_missing) return head;
     }
-    throw Stop(Exit::NothingRan, fmt::format("no good run: none before the other side is whole on {}", machine));
+    const auto count = std::count_if(heads.begin(), heads.end(), is_before);
+    throw none_of("good run", kind,
+                  fmt::format("none of {} earlier run{} is marked or complete", count, count == 1 ? "" : "s"), fit);
   }
 
   static std::vector<Head> of_machine(const std::string& machine, std::vector<Head> heads) {
@@ -286,6 +371,19 @@ class Finder {
       heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     }
     return heads;
+  }
+
+  // Those that count on each machine, the newest first.
+  std::vector<Head> that_count_anywhere(const std::vector<Head>& heads) const {
+    std::set<std::string> machines;
+    for (const Head& head : heads) machines.insert(machine_key(head.environment));
+    std::vector<Head> all;
+    for (const std::string& machine : machines) {
+      const auto counting = that_count(of_machine(machine, heads));
+      all.insert(all.end(), counting.begin(), counting.end());
+    }
+    std::sort(all.begin(), all.end(), newer);
+    return all;
   }
 
   std::string shared_machine(const Runs& one, const Runs& other) {

@@ -34,10 +34,13 @@ struct BothSides {
   std::vector<std::string> notes;  // What else there would have been to choose.
 };
 
-// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it on that
-// machine; "good": the newest run on that machine that is marked good, or else whole and without anything missing, and
-// older than the other side. Releases and runs are looked for below `records`. Both sides are of one machine: the same
-// GPU, driver and variables. Of several it is the one of which standing() is the least.
+// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it; "good":
+// the newest run that is marked good, or else whole and without anything missing, and older than the other side.
+// Releases and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and variables.
+// Of several it is the one of which standing() is the least.
+//
+// Runs are counted on one machine and in one release line, with the same libraries or each with its release's own:
+// those of the other side or, where both are counted, those of the newest run that `choice` allows.
 //
 // Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 
 #include "harness/case/pattern.h"
 #include "harness/judge/version.h"
@@ -50,6 +51,24 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+std::vector<std::string> of_the_same_line(const std::string& word, const std::vector<std::string>& known) {
+  std::vector<std::string> found;
+  if (!is_version(word)) return found;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(found), [&](const std::string& release) {
+    return is_version(release) && release_line(release) == release_line(word);
+  });
+  return found;
+}
+
+// "; did you mean a, b or c?", and nothing where there is none.
+std::string question(const std::vector<std::string>& found) {
+  std::string text;
+  for (size_t i = 0; i < found.size(); ++i) {
+    text += (i == 0 ? "; did you mean " : i + 1 < found.size() ? ", " : " or ") + found[i];
+  }
+  return found.empty() ? text : text + "?";
+}
+
 bool is_path(const std::string& word) {
   return word.find('/') != std::string::npos || std::filesystem::path(word).extension() == ".cpp";
 }
@@ -85,7 +104,7 @@ std::string last_part(std::string word) {
 std::vector<std::string> near(const std::string& word, const std::vector<std::string>& known) {
   const std::string wrong = folded(word);
   if (wrong.empty()) return {};
-  std::vector<std::string> same, begun, few, part;
+  std::vector<std::string> same, line = of_the_same_line(word, known), begun, few, part;
   size_t fewest = std::clamp<size_t>(wrong.size() / 4, 1, 4);  // More slips than that is another word.
   for (const std::string& candidate : known) {
     const std::string right = folded(candidate);
@@ -99,7 +118,7 @@ std::vector<std::string> near(const std::string& word, const std::vector<std::st
     if (count <= fewest) few.push_back(candidate);
     fewest = std::min(fewest, count);
   }
-  for (auto* found : {&same, &begun, &few, &part}) {
+  for (auto* found : {&same, &line, &begun, &few, &part}) {
     if (!found->empty() && found->size() <= kMost) return *found;
   }
   return {};
@@ -107,12 +126,8 @@ std::vector<std::string> near(const std::string& word, const std::vector<std::st
 
 std::string no_such(const std::string& what, const std::string& word, const std::vector<std::string>& known,
                     const std::string& otherwise) {
-  std::string text = fmt::format("there is no {} '{}'", what, word);
-  const auto found = near(word, known);
-  for (size_t i = 0; i < found.size(); ++i) {
-    text += (i == 0 ? "; did you mean " : i + 1 < found.size() ? ", " : " or ") + found[i];
-  }
-  if (!found.empty()) return text + "?";
+  const std::string text = fmt::format("there is no {} '{}'", what, word);
+  if (const auto found = near(word, known); !found.empty()) return text + question(found);
   return otherwise.empty() ? text : text + "; " + otherwise;
 }
 
@@ -156,13 +171,24 @@ bool can_be_release(const std::string& word) {
 
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others) {
   std::vector<std::string> sorted(others.begin(), others.end());
-  std::sort(sorted.begin(), sorted.end(), [](const std::string& a, const std::string& b) {
+  const auto is_before = [](const std::string& a, const std::string& b) {
     return is_version(a) && is_version(b) ? older(a, b) : is_version(a) > is_version(b);
-  });
-  const std::string word = visible(release);
-  return fmt::format("there are no records of {} below {}{}{}; `ci/suite` makes those of any release on PyPI", word,
-                     visible(folder), sorted.empty() ? "" : ", but of ",
-                     visible(fmt::format("{}", fmt::join(sorted, ", "))));
+  };
+  std::sort(sorted.begin(), sorted.end(), is_before);
+  std::string there_is;
+  if (const auto line = of_the_same_line(release, sorted); !line.empty() && line.size() <= kMost) {
+    there_is = question(line);
+  } else if (!sorted.empty()) {
+    const size_t count = std::min<size_t>(sorted.size(), 6), more = sorted.size() - count;  // That is a line.
+    const auto next = std::lower_bound(sorted.begin(), sorted.end(), release, is_before) - sorted.begin();
+    const auto first = sorted.begin() + std::clamp<ptrdiff_t>(next - 3, 0, static_cast<ptrdiff_t>(more));
+    there_is = fmt::format(", but of {}{};", fmt::join(first, first + static_cast<ptrdiff_t>(count), ", "),
+                           more == 0 ? "" : fmt::format(" and {} more", more));
+  } else {
+    there_is = ";";
+  }
+  return fmt::format("there are no records of {} below {}{} `ci/suite` makes those of any release on PyPI",
+                     visible(release), visible(folder), visible(there_is));
 }
 
 std::string known_release(const std::string& root, const std::string& word) {

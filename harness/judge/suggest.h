@@ -12,7 +12,8 @@ struct Names {
 };
 
 // The known words that a wrong one is near to, best first, five at most: the same but for case and underscores
-// ("ItemInCapture"), what it begins ("2.11"), what few slips lead to ("itm_in_capture"), what it is a part of.
+// ("ItemInCapture"), releases of the same line ("2.9.0"), what it begins ("2.11"), what few slips lead to
+// ("itm_in_capture"), what it is a part of.
 std::vector<std::string> near(const std::string& word, const std::vector<std::string>& known);
 
 // "there is no verb 'shwo'; did you mean show?", in one line; `otherwise` stands there where nothing is near.
@@ -34,7 +35,8 @@ std::string meant_release(const std::string& word, const std::vector<std::string
 // Whether a word can name a release: a version, or a build without LibTorch.
 bool can_be_release(const std::string& word);
 
-// "there are no records of 2.9.1 below reports, but of 2.6.0, 2.11.0; `ci/suite` makes those of any release on PyPI".
+// "there are no records of 2.9.0 below reports; did you mean 2.9.1? `ci/suite` makes those of any release on PyPI", or,
+// where there are none of its line, the six next to it: "…, but of 2.6.0, 2.11.0; `ci/suite` makes …".
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
 
 // The one that is meant of ci/matrix.toml, of those on record in reports/ and of the builds without LibTorch. Throws

@@ -187,6 +187,16 @@ bool older(const std::string& a, const std::string& b) { return version_of(a) < 
 
 bool is_version(const std::string& text) { return read_version(first_word(text)).has_value(); }
 
+std::string release_line(const std::string& release) {
+  const auto version = read_version(first_word(release));
+  if (!version) return release;
+  const auto number = [&](size_t i) {
+    const std::string digits = i < version->release.size() ? version->release[i].second : "";
+    return digits.empty() ? "0" : digits;
+  };
+  return number(0) + "." + number(1);
+}
+
 void require_version(const std::string& text) {
   if (!read_version(text)) throw Stop(Exit::Usage, "'" + visible(text) + "' is not a version such as 2.11.0");
 }

@@ -13,6 +13,10 @@ bool older(const std::string& a, const std::string& b);
 // Whether the text, or its first word, is a version: "cuda13" and "" are not.
 bool is_version(const std::string& text);
 
+// 2.9 of 2.9.1, 2.16 of 2.16.0.dev20261124: the releases that differ by fixes alone. What is no version is a line of
+// its own, as cuda13 is.
+std::string release_line(const std::string& release);
+
 // 2.6.0 of 2.6.0+cu118: the same sources in another build.
 std::string without_local(const std::string& version);
 

@@ -194,6 +194,7 @@ TEST(Suggest, TheNearestOfEachKind) {
             "there is no test 'ItemInCapture.FixLater'; did you mean item_in_capture.FixLater?");
   EXPECT_EQ(said("quite_another"), "there is no family or case 'quite_another'; `recapture list` names all");
   EXPECT_THAT(near("2.11", {"2.1.2", "2.10.0", "2.11.0"}), ElementsAre("2.11.0"));
+  EXPECT_THAT(near("2.9.0", {"2.1.0", "2.8.0", "2.9.1", "2.19.0"}), ElementsAre("2.9.1")) << "of the same line";
   EXPECT_THAT(near("in_capture", {"item_in_capture", "tolist_in_capture"}),
               ElementsAre("item_in_capture", "tolist_in_capture"));
   EXPECT_THAT(near("", {"a"}), IsEmpty());
@@ -449,6 +450,25 @@ TEST_F(Verbs, ShowOfACaseTellsAllThatIsOnFile) {
   for (const char* same : {"'item*'", "sync", "cases/sync/item_in_capture.cpp", "cases/sync"}) {
     EXPECT_EQ(recapture(std::string("show ") + same).out, said.out) << same;
   }
+}
+
+TEST(NoRecords, OfTheSameLine_AreOfferedFirst) {
+  const std::set<std::string> matrix = {"2.1.0",  "2.1.2",  "2.2.2",  "2.3.1",  "2.4.1",  "2.5.1",
+                                        "2.6.0",  "2.7.1",  "2.8.0",  "2.9.1",  "2.10.0", "2.11.0",
+                                        "2.12.1", "2.13.0", "2.14.1", "2.15.0", "cuda12", "cuda13"};
+  const std::string suite = " `ci/suite` makes those of any release on PyPI";
+  const auto said = [&](const char* release) { return no_records_of(release, "reports", matrix); };
+  EXPECT_EQ(said("2.9.0"), "there are no records of 2.9.0 below reports; did you mean 2.9.1?" + suite);
+  EXPECT_EQ(said("2.1.1"), "there are no records of 2.1.1 below reports; did you mean 2.1.0 or 2.1.2?" + suite);
+  EXPECT_EQ(said("2.16.0"),
+            "there are no records of 2.16.0 below reports, but of 2.12.1, 2.13.0, 2.14.1, 2.15.0, "
+            "cuda12, cuda13 and 12 more;" +
+                suite);
+  EXPECT_EQ(said("2.0.1"),
+            "there are no records of 2.0.1 below reports, but of 2.1.0, 2.1.2, 2.2.2, 2.3.1, 2.4.1, "
+            "2.5.1 and 12 more;" +
+                suite);
+  EXPECT_EQ(no_records_of("2.9.0", "reports", {}), "there are no records of 2.9.0 below reports;" + suite);
 }
 
 TEST_F(Verbs, WrongWordsAreNamedInOneLine) {

@@ -394,6 +394,21 @@ print(*("none" if v is None else order.index(v) for v in all), sep="\n"))";
   }
 }
 
+TEST(Versions, LineIsMajorAndMinor) {
+  for (const auto& [release, line] :
+       std::vector<std::pair<std::string, std::string>>{{"2.9.1", "2.9"},
+                                                        {"2.9", "2.9"},
+                                                        {"2.10.0+cu130", "2.10"},
+                                                        {"2.16.0.dev20261124", "2.16"},
+                                                        {"2.10.0a0+0123abc.nv25.10", "2.10"},
+                                                        {"2.0.0", "2.0"},
+                                                        {"3.0rc1", "3.0"},
+                                                        {"cuda13", "cuda13"},
+                                                        {"", ""}}) {
+    EXPECT_EQ(release_line(release), line);
+  }
+}
+
 TEST(Versions, OfNightliesAndCandidatesAreOlderThanTheRelease) {
   EXPECT_TRUE(satisfies("2.16.0.dev20260101", ">2.15.0"));
   EXPECT_TRUE(satisfies("2.16.0.dev20260101", "<2.16.0"));

@@ -1,9 +1,12 @@
 // What the two sides of a comparison may be called, and which runs of them gate makes itself.
+#include "harness/compare/sides.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <pugixml.hpp>
 
+#include "harness/record/exit.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/fake_tree.h"
 
@@ -33,13 +36,8 @@ class Sides : public FakeTree {
   const std::string reports = folder + "/reports";
 };
 
-TEST_F(Sides, AreReleasesRecordsFoldersAndRunsByTime) {
-  const std::vector<std::string> all = {"2.6.0 2.15.0",
-                                        "2.6 2.15",
-                                        "latest~1 latest",
-                                        "good latest",
-                                        "good " + reports + "/2.15.0/g.jsonl",
-                                        "2.6.0/g.jsonl 2.15.0",
+TEST_F(Sides, AreReleasesRecordsAndFolders) {
+  const std::vector<std::string> all = {"2.6.0 2.15.0", "2.6 2.15", "2.6.0/g.jsonl 2.15.0",
                                         reports + "/2.6.0 " + reports + "/2.15.0/"};
   for (const std::string& sides : all) {
     const Said said = compare(sides);
@@ -69,6 +67,184 @@ TEST_F(Sides, AreReleasesWhateverTheFoldersOfTheirRunsAreCalled) {
   }
 }
 
+// Runs of January whose records are called by their days; each is whole and lacks nothing.
+class Counted : public FakeTree {
+ protected:
+  struct Library {
+    std::string version, by;  // "preload" where it was chosen.
+  };
+  void add(const std::string& release, int day, const std::string& gpu = "G",
+           const Library& runtime = {"12.4", ""}) const {
+    FakeRun run;
+    run.release = release;
+    run.gpu = gpu;
+    run.driver = gpu.empty() ? "" : "1";
+    run.runtime = runtime.version;
+    run.runtime_by = runtime.by;
+    run.started = fmt::format("2026-01-{:02}T00:00:00Z", day);
+    run.saw(kOk).write(fmt::format("{}/{}/{}.jsonl", reports, release, day));
+  }
+  std::string path(const std::string& release, int day) const {
+    return fmt::format("{}/{}/{}.jsonl", reports, release, day);
+  }
+  // The days of the runs of both sides, "3 -> 4", or the one line that refuses them.
+  std::string days(const std::string& from, const std::string& to, const MachineChoice& choice = {}) const {
+    try {
+      const BothSides sides = sides_of(from, to, choice, reports, {});
+      return days_of(sides.from) + " -> " + days_of(sides.to);
+    } catch (const Stop& stop) {
+      EXPECT_EQ(stop.code, Exit::NothingRan) << stop.what();
+      return stop.what();
+    }
+  }
+  const std::string reports = folder + "/reports";
+
+ private:
+  static std::string days_of(const Side& side) {
+    std::vector<std::string> all;
+    for (const Judged& run : side.runs) all.push_back(fs::path(run.record.path).stem());
+    return fmt::format("{}", fmt::join(all, " "));
+  }
+};
+
+TEST_F(Counted, BothSides_OfTheNewestRunsMachineAndLine) {
+  add("2.9.0", 1);
+  add("2.9.1", 2, "H");
+  add("2.9.1", 3);
+  add("2.11.0", 4);
+  add("2.9.1", 5);
+  add("2.11.0", 6, "H");
+  add("2.9.1", 7);
+  EXPECT_EQ(days("latest~1", "latest"), "5 -> 7");
+  EXPECT_EQ(days("latest~2", "latest~1"), "3 -> 5");
+  EXPECT_EQ(days("latest~3", "latest"), "1 -> 7") << "2.9.0 is of the same line";
+  EXPECT_EQ(days("good", "latest~1"), "3 -> 5");
+  EXPECT_EQ(days("latest", "good"), "7 -> 5");
+  add("2.11.0", 8, "H");
+  EXPECT_EQ(days("latest~1", "latest"), "6 -> 8");
+  EXPECT_EQ(days("latest~1", "latest", {"g", "", {}}), "5 -> 7") << "the newest that the choice allows";
+}
+
+TEST_F(Counted, LinesAreMajorAndMinor) {
+  add("2.16.0.dev20261123", 1);
+  add("2.16.0rc1+cu130", 2);
+  add("2.1.0", 3);
+  add("2.16.0.dev20261124", 4);
+  EXPECT_EQ(days("latest~1", "latest"), "2 -> 4");
+  EXPECT_EQ(days("latest~2", "latest"), "1 -> 4");
+  add("cuda12", 5);
+  add("cuda13", 6);
+  add("cuda12", 7);
+  EXPECT_EQ(days("latest~1", "latest"), "5 -> 7");
+  add("cuda13", 8);
+  EXPECT_EQ(days("latest~1", "latest"), "6 -> 8");
+}
+
+TEST_F(Counted, OneSide_StaysOnTheMachineAndInTheLineOfTheOther) {
+  add("2.9.0", 1);
+  add("2.9.1", 2);
+  add("2.9.1", 3, "H");
+  add("2.11.0", 4);
+  add("2.9.1", 5);
+  add("2.11.0", 6, "H");
+  for (const std::string& to : {path("2.9.1", 2), std::string("2.9.1/2.jsonl")}) {
+    EXPECT_EQ(days("latest", to), "5 -> 2") << to;
+    EXPECT_EQ(days("latest~2", to), "1 -> 2") << to;
+    EXPECT_EQ(days("good", to), "1 -> 2") << to;
+  }
+  EXPECT_EQ(days("2.9.0", "latest"), "1 -> 5");
+  EXPECT_EQ(days(reports + "/2.9.0", "latest~1"), "1 -> 2");
+  EXPECT_EQ(days("2.9.1", "latest", {"h", "", {}}), "3 -> 3");
+  EXPECT_EQ(days("good", "2.11.0"),
+            "there is no good run of 2.11 on H, driver 1: none of 0 earlier runs "
+            "is marked or complete; other lines there: 2.9 (1); 2.11 also on G, driver 1 (1)");
+}
+
+TEST_F(Counted, LibrariesAreTheSameOrTheReleasesOwn) {
+  const Library chosen{"12.9", "preload"};
+  add("2.9.0", 1);
+  add("2.9.1", 2, "G", chosen);
+  add("2.9.1", 3, "G", {"13.0", "preload"});
+  add("2.9.1", 4, "G", {"12.8", ""});
+  add("2.9.1", 5, "G", chosen);
+  EXPECT_EQ(days("latest~1", "latest"), "2 -> 5");
+  EXPECT_EQ(days("latest", path("2.9.1", 4)), "4 -> 4");
+  EXPECT_EQ(days("good", path("2.9.1", 4)), "1 -> 4") << "each with its own";
+  EXPECT_EQ(days("latest", "2.9.1"), "4 -> 4") << "what counts of a release is what it comes with";
+  EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "12.8"}}}), "4 -> 1");
+  EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "13.0"}}}),
+            "there is no latest~1 of 2.9 on G, driver 1, CUDA runtime 13.0: 1 run; 2.9 also on "
+            "G, driver 1, CUDA runtime 12.9 (2) and 1 more");
+  EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "99.1"}}}),
+            "neither side ran with CUDA runtime 99.1");
+}
+
+TEST_F(Counted, GoodIsOfTheLineAlsoWhereAnotherIsMarked) {
+  add("2.9.1", 1);
+  add("2.11.0", 2);
+  add("2.9.1", 3);
+  add("2.9.1", 4);
+  add("2.9.1", 5, "H");
+  mark_good(path("2.11.0", 2), reports);
+  mark_good(path("2.9.1", 5), reports);
+  EXPECT_EQ(days("good", path("2.9.1", 4)), "3 -> 4");
+  mark_good(path("2.9.1", 1), reports);
+  EXPECT_EQ(days("good", path("2.9.1", 4)), "1 -> 4");
+}
+
+TEST_F(Counted, GoodIsBeforeTheOtherSideOnThatMachine) {
+  add("2.9.1", 3);
+  FakeRun other;
+  other.release = "2.9.1";
+  other.saw(kOk);
+  for (const auto& [gpu, day] : {std::pair("G", "05"), std::pair("H", "01")}) {
+    other.gpu = gpu;
+    other.started = fmt::format("2026-01-{}T00:00:00Z", day);
+    other.write(fmt::format("{}/outside/{}.jsonl", folder, day));
+  }
+  EXPECT_EQ(days("good", folder + "/outside"), "3 -> 05");
+}
+
+TEST_F(Counted, TooFew_IsOneLineWithWhatThereIs) {
+  add("2.4.1", 28, "NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(days("latest~1", "latest"), "there is no latest~1 of 2.4 on NVIDIA H100 80GB HBM3, driver 1: 1 run");
+  for (int minor = 5; minor < 13; ++minor) add(fmt::format("2.{}.0", minor), minor, "NVIDIA H100 80GB HBM3");
+  add("2.4.0", 3, "NVIDIA H200");
+  add("2.4.1", 4, "NVIDIA H200");
+  add("2.9.1", 27, "NVIDIA H100 80GB HBM3");
+  const std::string line = days("latest~1", "latest");
+  EXPECT_EQ(line,
+            "there is no latest~1 of 2.4 on NVIDIA H100 80GB HBM3, driver 1: 1 run; other lines there: 2.12 (1), "
+            "2.11 (1), 2.10 (1), 2.9 (2), 2.8 (1), 2.7 (1) and 2 more; 2.4 also on NVIDIA H200, driver 1 (2)");
+  EXPECT_EQ(days("good", "latest"),
+            "there is no good run of 2.4 on NVIDIA H100 80GB HBM3, driver 1: none of 0 earlier "
+            "runs is marked or complete; " +
+                line.substr(line.find("other lines")));
+  FakeRun elsewhere;
+  elsewhere.release = "2.9.1";
+  elsewhere.gpu = "J";
+  elsewhere.saw(kOk).write(folder + "/elsewhere.jsonl");
+  EXPECT_EQ(days(folder + "/elsewhere.jsonl", "latest"),
+            "there is no latest of 2.9 on J, driver 1: 0 runs; 2.9 also on NVIDIA H100 80GB HBM3, driver 1 (2)");
+}
+
+TEST_F(Counted, AGpuThatRanNothing_ListsThoseThatRan) {
+  add("2.9.0", 1, "NVIDIA H200");
+  add("2.9.1", 2, "NVIDIA H200");
+  add("2.9.1", 3, "NVIDIA H200");
+  add("2.9.1", 4, "NVIDIA H100");
+  add("2.9.1", 5, "");
+  EXPECT_EQ(days("2.9", "2.9.0", {"A100", "", {}}),
+            "no run of 2.9 on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (2), no GPU (1)");
+  EXPECT_EQ(days("latest", "good", {"A100", "", {}}),
+            "no run of any release on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (3), no GPU (1)");
+  EXPECT_EQ(
+      days("2.9", "2.9.0", {"h200", "7", {}}),
+      "no run of 2.9 on h200 with driver 7; runs on record: NVIDIA H100, driver 1 (1), NVIDIA H200, driver 1 (2), "
+      "no GPU (1)");
+  EXPECT_EQ(days("2.9.0", "2.9", {"none", "", {}}), "no run of 2.9.0 without a GPU; runs on record: NVIDIA H200 (1)");
+}
+
 TEST_F(Sides, GateSaysItsAnswerInJsonToo) {
   std::ofstream(folder + "/p.toml") << "block = ['remedy gone']\n";
   const Json blocked = Json::parse(recapture("gate 2.6 2.15 --json").out);
@@ -95,7 +271,7 @@ TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   other.write(folder + "/elsewhere.jsonl");
   const Said none = compare(folder + "/elsewhere.jsonl latest");
   EXPECT_EQ(none.code, 4) << none.out;
-  EXPECT_THAT(none.out, HasSubstr("no other run on that machine"));
+  EXPECT_THAT(none.out, HasSubstr("there is no latest of 2.6 on J, driver 1: 0 runs"));
   const Said said = compare("good latest");  // The newest is cut short, and the one before it is whole.
   EXPECT_THAT(said.out, StartsWith("good -> latest, G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
@@ -108,10 +284,14 @@ TEST_F(Sides, AreGoodIfSomebodySaysSo) {
   second.release = "2.15.0";
   second.started = "2026-01-03T00:00:00Z";
   second.saw("D").write(reports + "/2.15.0/g.run-2.jsonl");
+  FakeRun first = second;
+  first.tests.resize(1);
+  first.started = "2026-01-01T00:00:00Z";
+  first.saw(kOk).write(reports + "/2.15.0/first.jsonl");
   EXPECT_EQ(compare("good latest").code, 0) << "the run before it";
-  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").out, "2.6.0/g.jsonl is good\n");
-  EXPECT_EQ(recapture("good " + reports + "/2.6.0/g.jsonl").code, 0) << "twice is once";
-  EXPECT_EQ(text_of(reports + "/good.txt"), "2.6.0/g.jsonl\n");
+  EXPECT_EQ(recapture("good " + reports + "/2.15.0/first.jsonl").out, "2.15.0/first.jsonl is good\n");
+  EXPECT_EQ(recapture("good " + reports + "/2.15.0/first.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(text_of(reports + "/good.txt"), "2.15.0/first.jsonl\n");
   EXPECT_EQ(compare("good latest").code, 1);
   FakeRun cut;
   cut.end = "";
@@ -273,9 +453,10 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
       {"2.6.0 2.11.0", 2, "not comparable: 2.6.0 ran on G, driver 1, and 2.11.0 on G, driver 2; GPU, driver"},
       {"2.6.0 " + reports, 2, "a side is one release"},
       {"2.6.0 latest~x", 2, "'latest~x' is not a run such as latest~1"},
-      {"latest latest~7", 4, "there is no latest~7"},
-      {"good 2.6.0", 4, "no good run"},
-      {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200"},
+      {"2.6.1 2.15.0", 2, "there are no records of 2.6.1 below " + reports + "; did you mean 2.6.0? `ci/suite` makes"},
+      {"latest latest~7", 4, "there is no latest~7 of 2.15 on G, driver 1: 1 run; other lines there: 2.6 (1)"},
+      {"good 2.6.0", 4, "there is no good run of 2.6"},
+      {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200; runs on record: G (1)"},
       {"2.6.0 2.15.0 --gpu none", 4, "no run of 2.6.0 without a GPU"},
       {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
       {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
