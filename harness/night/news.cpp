@@ -322,7 +322,8 @@ class Newspaper {
     MachineNews news;
     news.machine = now.machine();
     const Comparison all = compare(side_of(earlier, true), side_of(tonight, false), background_);
-    news.comparison = {all.from, all.to, all.machine, all.facts, {all.from + " -> " + all.to + ", " + all.machine}, {}, {}};
+    news.comparison = {all.from, all.to, all.machine, all.facts, {all.from + " -> " + all.to + ", " + all.machine},
+                       {},       {}};
     add_moves(news, earlier.front()->judged.record, now);
     for (const CaseChange& change : all.changes) take(news, change, runs, tonight.front()->judged);
     for (const Row& row : tonight.front()->judged.rows) {

@@ -142,7 +142,8 @@ TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
   EXPECT_EQ(recapture("compare 2.15.0 2.6.0").code, 3);
   EXPECT_EQ(recapture("compare 2.6.0 2.6.0").code, 0) << "one file";
   EXPECT_EQ(recapture("gate 2.6.0 2.15.0").code, 0) << "no policy blocks a price";
-  EXPECT_THAT(compare("--markdown").out, HasSubstr("<summary>1 prices of remedies changed</summary>\n\n| fixes | what changes |\n"));
+  EXPECT_THAT(compare("--markdown").out,
+              HasSubstr("<summary>1 prices of remedies changed</summary>\n\n| fixes | what changes |\n"));
   const Json json = parse_json(compare("--json").out);
   ASSERT_THAT(json.at("prices"), SizeIs(1));
   EXPECT_NEAR(json.at("prices")[0].at("now").at("ratio").get<double>(), 1.2, 1e-9);
