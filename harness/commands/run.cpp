@@ -31,7 +31,7 @@ struct Typed {
 // What is not typed is as in the run that began the record, where that says it.
 void take_from_record(RunOptions& options, const Typed& typed) {
   const Record begun = read_record(options.resume);
-  if (options.release.empty()) options.release = begun.where("release");
+  if (options.release.empty()) options.release = name_in_matrix(begun.environment);
   for (const Replaceable& library : kReplaceable) {
     if (was_chosen(begun.environment, library)) options.libraries.emplace(library.key, begun.where(library.key));
   }
@@ -111,7 +111,7 @@ std::string surprises_of(const Finished& finished) {
     if (row.verdict == Verdict::Stale && !std::exchange(stale, true)) {
       next +=
           fmt::format("next: ci/suite {} -- {}    # the case is newer than its binary: builds it and runs it again\n",
-                      row.release, row.case_id);
+                      name_in_matrix(finished.record.environment), row.case_id);
     } else if (row.verdict != Verdict::Stale && row.verdict != Verdict::Missing &&
                finished.record.broken() == Break::Nothing && !std::exchange(other, true)) {
       next +=

@@ -164,9 +164,10 @@ std::string meant_release(const std::string& word, const std::vector<std::string
   return meant;
 }
 
-bool can_be_release(const std::string& word) {
-  return is_version(word) ||
-         std::find(kWithoutLibtorch.begin(), kWithoutLibtorch.end(), word) != kWithoutLibtorch.end();
+bool can_be_release(const std::string& word) { return is_version(word) || is_without_libtorch(word); }
+
+bool is_without_libtorch(const std::string& word) {
+  return std::find(kWithoutLibtorch.begin(), kWithoutLibtorch.end(), word) != kWithoutLibtorch.end();
 }
 
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others) {

@@ -35,6 +35,9 @@ std::string meant_release(const std::string& word, const std::vector<std::string
 // Whether a word can name a release: a version, or a build without LibTorch.
 bool can_be_release(const std::string& word);
 
+// Whether it is a build without LibTorch: "cuda13".
+bool is_without_libtorch(const std::string& word);
+
 // "there are no records of 2.9.0 below reports; did you mean 2.9.1? `ci/suite` makes those of any release on PyPI", or,
 // where there are none of its line, the six next to it: "…, but of 2.6.0, 2.11.0; `ci/suite` makes …".
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);

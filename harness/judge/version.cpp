@@ -1,5 +1,7 @@
 #include "harness/judge/version.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
@@ -127,6 +129,12 @@ std::optional<Version> read_version(std::string_view text) {
   return version;
 }
 
+std::string matrix_path(const std::string& root) {
+  const std::string path = root + "/ci/matrix.toml";
+  if (std::filesystem::exists(path)) return path;
+  throw Stop(Exit::Usage, path + " is not there; --root names Recapture's own tree");
+}
+
 // Of what a machine is called, "2.11.0, NVIDIA H200".
 std::string_view first_word(std::string_view text) { return text.substr(0, text.find_first_of(", ")); }
 
@@ -234,10 +242,7 @@ std::string without_versions(const std::string& text) {
 }
 
 std::vector<std::string> read_matrix(const std::string& root) {
-  const std::string path = root + "/ci/matrix.toml";
-  if (!std::filesystem::exists(path)) {
-    throw Stop(Exit::Usage, path + " is not there; --root names Recapture's own tree");
-  }
+  const std::string path = matrix_path(root);
   const toml::table matrix = parse_toml(path);
   std::vector<std::string> releases;
   if (const auto* list = tables_in(matrix, "release", path, "[[release]]")) {
@@ -246,6 +251,28 @@ std::vector<std::string> read_matrix(const std::string& root) {
   for (const std::string& release : releases) require_version(release);
   if (releases.empty()) throw Stop(Exit::Usage, path + ": lists no release");
   return releases;
+}
+
+std::vector<std::string> read_builds(const std::string& root) {
+  const std::string path = matrix_path(root);
+  const toml::table matrix = parse_toml(path);
+  std::vector<std::string> builds;
+  const auto* list = tables_in(matrix, "build", path, "[[build]]");
+  if (list == nullptr) return builds;
+  // It is a folder below build/ and a part of a task's name. As a version it would be a release.
+  static const std::regex kName("[a-z][a-z0-9-]*");
+  for (const auto& entry : *list) {
+    const std::string place = place_of(path, entry), name = text_in(*entry.as_table(), "name", place);
+    if (!std::regex_match(name, kName) || is_version(name) || name == "cuda12" || name == "cuda13") {
+      throw Stop(Exit::Usage,
+                 fmt::format("{}: '{}' is no name of a build such as nightly", visible(place), visible(name)));
+    }
+    if (std::find(builds.begin(), builds.end(), name) != builds.end()) {
+      throw Stop(Exit::Usage, fmt::format("{}: there are two builds '{}'", visible(place), name));
+    }
+    builds.push_back(name);
+  }
+  return builds;
 }
 
 }  // namespace recapture

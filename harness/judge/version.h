@@ -39,4 +39,8 @@ std::string without_versions(const std::string& text);
 // The LibTorch releases of ci/matrix.toml, oldest first.
 std::vector<std::string> read_matrix(const std::string& root);
 
+// The names of its builds that are no releases: nightlies, candidates, vendors' builds. Throws Stop(Usage) where one
+// could be taken for something else.
+std::vector<std::string> read_builds(const std::string& root);
+
 }  // namespace recapture

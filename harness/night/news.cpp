@@ -41,7 +41,7 @@ struct Night {
 
 // What stays the same where a driver or a library is updated. One that a run chose is no update.
 std::string place_key(const Record& record) {
-  return record.where("release") + "|" + record.where("gpu") + "|" + given_variables(record.environment) +
+  return name_in_matrix(record.environment) + "|" + record.where("gpu") + "|" + given_variables(record.environment) +
          chosen_in_words(record.environment);
 }
 

@@ -41,7 +41,9 @@ const toml::table& tier_table(const toml::table& matrix, const std::string& name
   if (tiers != nullptr) {
     for (const auto& [key, value] : *tiers) known.emplace_back(key.str());
   }
-  throw Stop(Exit::Usage, no_such("tier", name, known, path + " has them as [tier.NAME]"));
+  throw Stop(Exit::Usage, no_such("tier", name, known,
+                                  known.empty() ? path + " has none; [tier.NAME] is one"
+                                                : fmt::format("{} has {}", path, fmt::join(known, ", "))));
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ bool NightTask::is_of(const Json& environment) const {
   const std::string its = lower_case(text_at(environment, "gpu"));
   const bool is_gpu = gpu == kNone ? its.empty() : its.find(lower_case(gpu)) != std::string::npos;
   const std::string broken = text_at(environment, "break");
-  return is_gpu && text_at(environment, "release") == release && text_at(environment, "shard") == shard_words() &&
+  return is_gpu && name_in_matrix(environment) == release && text_at(environment, "shard") == shard_words() &&
          (broken.empty() || broken == word(Break::Nothing)) && given_variables(environment).empty() &&
          chosen_in_words(environment).empty();
 }
@@ -90,9 +92,11 @@ Tier read_tier(const std::string& root, const std::string& name) {
   only_keys(table, {"releases", "gpus", "shards"}, place);
   Tier tier{texts_in(table, "releases", place), {}, 1};
   if (tier.releases.empty()) tier.releases = all;
+  std::vector<std::string> known = all;
+  for (std::string& build : read_builds(root)) known.push_back(std::move(build));
   for (const std::string& release : tier.releases) {
-    if (std::find(all.begin(), all.end(), release) == all.end()) {
-      throw wrong(place, no_such("release", release, all, "this file does not list it"));
+    if (std::find(known.begin(), known.end(), release) == known.end()) {
+      throw wrong(place, no_such("release", release, known, fmt::format("this file has {}", fmt::join(known, ", "))));
     }
   }
   if (const toml::table* gpus = table["gpus"].as_table()) {

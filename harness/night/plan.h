@@ -10,8 +10,8 @@ namespace recapture {
 
 // One run on one machine.
 struct NightTask {
-  std::string release;
-  std::string gpu;  // Part of the GPU's name, whatever the case; "none" for a run without one.
+  std::string release;  // Or a build of ci/matrix.toml, such as "nightly".
+  std::string gpu;      // Part of the GPU's name, whatever the case; "none" for a run without one.
   int shard = 1, of = 1;
 
   std::string name() const;                  // "2.6.0-h200-1of2"

@@ -427,6 +427,11 @@ std::string axis_of(const Json& environment) {
   return axis;
 }
 
+std::string name_in_matrix(const Json& environment) {
+  const std::string build = text_at(environment, "build");
+  return build.empty() ? text_at(environment, "release") : build;
+}
+
 std::string kind_of_machine(const Json& environment) {
   return fmt::format("{}|{}|{}|{}|{}|{}", text_at(environment, "release"), text_at(environment, "gpu"),
                      text_at(environment, "driver"), text_at(environment, "cuda_runtime"),

@@ -164,6 +164,10 @@ std::string axis_of(const Json& environment);
 // its own libraries, and with the same variables. Both are environments.
 bool stands_in(const Json& without_gpu, const Json& machine);
 
+// What ci/matrix.toml calls the LibTorch that ran: a build, such as "nightly", whose release is another one each night,
+// or else the release.
+std::string name_in_matrix(const Json& environment);
+
 // Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
 // not, axis.
 std::string kind_of_machine(const Json& environment);

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "harness/judge/catalogue.h"
+#include "harness/judge/suggest.h"
 #include "harness/judge/tree.h"
-#include "harness/judge/version.h"
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
 #include "harness/run/process.h"
@@ -212,7 +212,7 @@ void add_lost(std::vector<CaseBinary>& built, const Places& places, const std::s
     for (const CatalogueCase& one : read_catalogue(places.root)) {
       CaseInfo& info = expected[one.id] = info_of(one, sources);
       for (const CatalogueTest& test : one.tests) known[one.id].insert(test.name);
-      if (!is_version(release)) continue;
+      if (is_without_libtorch(release)) continue;
       for (const CatalogueTest& test : one.tests) info.tests.push_back(test.name);
     }
   }

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "harness/case/source_hash.h"
+#include "harness/judge/suggest.h"
 #include "harness/judge/version.h"
 #include "harness/record/file.h"
 #include "harness/run/process.h"
@@ -122,7 +123,7 @@ struct Packages {
   bool installed = false;  // Parts of a LibTorch that were copied have no record of an installation.
   bool packed = false;     // By ci/pack, which says
   Json left_out;           // the names of libraries and modules that are stubs.
-  std::string cudnn, nccl, nvrtc, python, git_version;
+  std::string cudnn, nccl, nvrtc, python, version, git_version;
 };
 
 // The version in "nvidia_nccl_cu13-2.30.7.dist-info", if it is of this package; "" otherwise.
@@ -153,8 +154,10 @@ Packages packages_in(const fs::path& site) {
   }
   std::ifstream about(site / "torch/version.py");
   for (std::string line; std::getline(about, line);) {
-    const std::string kStart = "git_version = '";
-    if (line.rfind(kStart, 0) == 0) found.git_version = line.substr(kStart.size(), line.rfind('\'') - kStart.size());
+    for (const auto& [start, value] : {std::pair<std::string, std::string*>{"__version__ = '", &found.version},
+                                       {"git_version = '", &found.git_version}}) {
+      if (line.rfind(start, 0) == 0) *value = line.substr(start.size(), line.rfind('\'') - start.size());
+    }
   }
   const fs::path pack = site / "recapture_pack.json";
   if (fs::exists(pack, error)) {
@@ -300,10 +303,16 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");
   const Packages packages = packages_in(site);
+  const bool is_release = can_be_release(options.release);  // Or else a build of ci/matrix.toml.
+  const std::string release = is_release ? options.release : packages.version;
+  if (!is_version(release) && !is_without_libtorch(release)) {
+    throw Stop(Exit::Infrastructure, fmt::format("{}/torch/version.py has no __version__, which is the release of {}",
+                                                 site.string(), options.release));
+  }
   const std::string nccl = facts.value("nccl", "");
   const std::string started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   Json environment = {{"recapture", kRecordFormat},
-                      {"release", options.release},
+                      {"release", release},
                       {"gpu", machine.gpu},
                       {"gpus", machine.gpus},
                       {"compute_capability", machine.compute_capability},
@@ -317,7 +326,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"nccl", nccl.empty() ? packages.nccl : nccl},
                       {"nvrtc", packages.nvrtc},
                       {"python", packages.python},
-                      {"packed", is_version(options.release) && (packages.packed || !packages.installed)},
+                      {"packed", is_version(release) && (packages.packed || !packages.installed)},
                       {"system", operating_system()},
                       {"image", variable("RECAPTURE_IMAGE")},
                       {"host", host_id()},
@@ -328,6 +337,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"mig", machine.mig},
                       {"variables", recorded(variables_let_through())},
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
+  if (!is_release) environment["build"] = options.release;
   if (packages.packed) environment["left_out"] = packages.left_out;
   for (const auto& [key, version] : options.libraries) environment[key + "_by"] = "preload";
   if (!options.env.empty()) environment["env"] = recorded(options.env);

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "harness/judge/index.h"
+#include "harness/judge/version.h"
 #include "harness/record/output.h"
 #include "harness/run/catalog.h"
 #include "harness/run/context.h"
@@ -44,6 +45,8 @@ std::string chosen_release(const Places& places, const std::string& wanted) {
     throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
+  const auto builds = read_builds(places.root);
+  if (std::find(builds.begin(), builds.end(), wanted) != builds.end()) return wanted;
   return named_release(places, wanted);
 }
 

@@ -51,7 +51,8 @@ RunRecord::RunRecord(const RunOptions& options)
 void RunRecord::require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const {
   const Json broken = word(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
   for (const auto& [key, now] : {std::pair("release", Json(options.release)), {"break", broken}, {"shard", shard}}) {
-    const Json then = before_->environment.value(key, Json());
+    Json then = before_->environment.value(key, Json());
+    if (key == std::string_view("release")) then = name_in_matrix(before_->environment);
     if (then != now) throw of_another_run(key, then, now);
   }
   std::vector<std::string> then = before_->plan, now = tests_of(plan);

@@ -1,0 +1,250 @@
+// Builds of ci/matrix.toml that are no releases, from the plan to the night.
+#include "harness/night/plan.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "harness/night/gather.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/fake_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr const char* kVersion = "2.16.0.dev20261124+cu132";
+
+class Builds : public FakeTree {
+ protected:
+  void SetUp() override {
+    FakeTree::SetUp();
+    matrix("[[build]]\nname = 'nightly'\nindex = 'https://example.org'\n");
+  }
+  void matrix(const std::string& builds, const std::string& releases = "'2.15.0', 'nightly'") const {
+    std::ofstream(folder + "/ci/matrix.toml")
+        << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\n"
+        << builds << "[tier.night]\nreleases = [" << releases << "]\ngpus = { none = 'none' }\n[tier.weekend]\n";
+  }
+  // A record of a run of the build, or without `build` of that version by itself.
+  Json environment(const std::string& build) const {
+    return fake_environment({{"release", kVersion}, {"gpu", ""}, {"shard", "1/1"}, {"build", build}});
+  }
+  void record(const std::string& path, const std::string& build, const std::string& run,
+              const std::string& version = kVersion, const std::string& day = "2026-01-01") const {
+    Json first = environment(build);
+    first["release"] = version;
+    first["volatile"] = {{"run", run}, {"started", day + "T00:00:00Z"}};
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream(path) << first.dump() << "\n"
+                        << Json{{"plan", {"c.ControlHolds"}}}.dump() << "\n"
+                        << fake_case({"ControlHolds"}).dump() << "\n"
+                        << R"({"test":"c.ControlHolds","ending":"exited","code":0,"ended":"passed"})"
+                        << "\n"
+                        << R"({"end":"complete"})"
+                        << "\n";
+  }
+};
+
+TEST_F(Builds, Plan_NamesABuildAsItsRelease) {
+  const Said said = recapture("ci plan");
+  ASSERT_EQ(said.code, 0) << said.out;
+  const Json all = parse_json(said.out);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[1].at("release"), "nightly");
+  EXPECT_EQ(all[1].at("command"), Json({"build/recapture", "run", "--continue", "--release", "nightly", "--record",
+                                        "nightly-none-1of1.jsonl"}));
+  EXPECT_THAT(recapture("ci slurm").out, HasSubstr("releases=(2.15.0 nightly)"));
+}
+
+TEST_F(Builds, Plan_WithoutReleases_HasNoBuild) {
+  matrix("[[build]]\nname = 'nightly'\nfolder = 'x'\n", "");
+  EXPECT_THAT(recapture("ci plan").out, AllOf(HasSubstr("2.6.0"), HasSubstr("2.15.0"), Not(HasSubstr("nightly"))));
+}
+
+TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {
+  for (const auto& [builds, releases, arguments, words] : std::vector<std::array<std::string, 4>>{
+           {"", "'nightly'", "ci plan", "there is no release 'nightly'; this file has 2.6.0, 2.15.0"},
+           {"[[build]]\nname = 'ngc'\n", "'nightly'", "ci plan", "this file has 2.6.0, 2.15.0, ngc"},
+           {"", "", "ci plan --tier pr", "there is no tier 'pr'; " + folder + "/ci/matrix.toml has night, weekend"},
+           {"[[build]]\nindex = 'x'\n", "", "ci plan", "'name'"},
+           {"[[build]]\nname = '2.16.0'\n", "", "ci plan", "'2.16.0' is no name of a build such as nightly"},
+           {"[[build]]\nname = 'v2'\n", "", "ci plan", "'v2' is no name of a build"},
+           {"[[build]]\nname = 'cuda13'\n", "", "ci plan", "'cuda13' is no name of a build"},
+           {"[[build]]\nname = '../x'\n", "", "ci plan", "'../x' is no name of a build"},
+           {"[[build]]\nname = 'a'\n[[build]]\nname = 'a'\n", "", "ci plan", "there are two builds 'a'"}}) {
+    matrix(builds, releases);
+    const Said said = recapture(arguments);
+    EXPECT_EQ(said.code, 2) << builds;
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+}
+
+TEST_F(Builds, ATask_IsOfTheRunsOfItsBuildAndOfNoOther) {
+  const NightTask nightly{"nightly", "none", 1, 1}, exact{kVersion, "none", 1, 1};
+  EXPECT_TRUE(nightly.is_of(environment("nightly")));
+  EXPECT_FALSE(nightly.is_of(environment("candidate")));
+  EXPECT_FALSE(nightly.is_of(environment("")));
+  EXPECT_TRUE(exact.is_of(environment("")));
+  EXPECT_FALSE(exact.is_of(environment("nightly")));
+}
+
+TEST_F(Builds, Gathered_IsNamedByTheVersion) {
+  record(folder + "/from/a.jsonl", "nightly", "r1");
+  record(folder + "/from/b.jsonl", "", "r2");
+  const Gathered night = gather(folder + "/night", {folder + "/from"}, {{"nightly", "none", 1, 1}}, {});
+  EXPECT_EQ(night.whole, 1U);
+  EXPECT_THAT(night.lacks, IsEmpty());
+  EXPECT_THAT(night.notes, ::testing::ElementsAre(HasSubstr("b.jsonl is of no task of the plan")));
+  EXPECT_TRUE(fs::exists(folder + "/night/2.16.0.dev20261124-cu132/host.jsonl"));
+}
+
+TEST_F(Builds, News_ComparesLastNightsBuildWithTonights) {
+  for (const char* day : {"2026-01-01", "2026-01-02"}) {
+    record(folder + "/from/" + day + "/a.jsonl", "nightly", day, std::string("2.16.0.dev") + day[9], day);
+    gather(folder + "/nights/" + day, {folder + "/from/" + day}, {{"nightly", "none", 1, 1}}, {});
+  }
+  const Said said = recapture("news '" + folder + "/nights'");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("nothing new on 1 of 1 machine"));
+}
+
+// From the folder that ci/suite builds to the night: the record says what torch calls itself, and the plan's name.
+TEST_F(Builds, Run_ByName_RecordsTheVersionAndTheName) {
+  fs::create_directories(folder + "/build/nightly/cases/doubtful");
+  fs::create_directories(folder + "/site/torch");
+  const std::string script = folder + "/build/nightly/cases/doubtful/twofold";
+  std::ofstream(script) << "#!/bin/sh\ncase $1 in\n--environment) echo '{\"library\":\"" << folder
+                        << "/site/torch/lib/libtorch_cpu.so\"}' ;;\n*) exec '" RECAPTURE_BUILD
+                           "/harness/tests/twofold' \"$@\" ;;\nesac\n";
+  fs::permissions(script, fs::perms::owner_all);
+  const std::string run = "run --exec --continue --release nightly --record '" + FakeTree::record() + "' ";
+  const Said nameless = recapture(run);
+  EXPECT_EQ(nameless.code, 7) << nameless.out;
+  EXPECT_THAT(nameless.out, HasSubstr("site/torch/version.py has no __version__, which is the release of nightly"));
+  std::ofstream(folder + "/site/torch/version.py") << "__version__ = '" << kVersion << "'\ngit_version = 'abc'\n";
+  const Said said = recapture(run);
+  const Json recorded = read_record(FakeTree::record()).environment;
+  EXPECT_EQ(recorded.at("release"), kVersion) << said.out;
+  EXPECT_EQ(recorded.at("build"), "nightly");
+  EXPECT_EQ(recorded.at("libtorch_git"), "abc");
+  const NightTask nightly{"nightly", "none", 1, 1};
+  EXPECT_TRUE(nightly.is_of(recorded));
+  EXPECT_THAT(recapture(run).out, HasSubstr("r.jsonl is complete")) << "it is continued by its name";
+  EXPECT_THAT(recapture("run --release 2.15.0 --continue --record '" + FakeTree::record() + "'").out,
+              HasSubstr(R"(its release is "nightly", not "2.15.0")"));
+}
+
+TEST_F(Builds, Run_NotBuilt_NamesWhatBuildsIt) {
+  const Said said = recapture("run --release nightly");
+  EXPECT_EQ(said.code, 7);
+  EXPECT_THAT(said.out, HasSubstr("`ci/suite nightly` gets it and builds them"));
+}
+
+// ci/libtorch, with a folder as a package index, and wheels that have nothing but what it looks at.
+class LibtorchBuilds : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder + "/ci");
+    fs::create_directories(index());
+    fs::copy(RECAPTURE_ROOT "/ci/libtorch", folder + "/ci/libtorch");
+    std::ofstream(folder + "/ci/matrix.toml")
+        << "[[release]]\nversion = '2.14.1'\nstd = 17\ncuda = 12\n[[release]]\nversion = '2.15.0'\nstd = 20\ncuda = "
+           "13\n"
+           "[[build]]\nname = 'nightly'\nversion = '2.16.0.dev'\nindex = 'file://"
+        << folder << "/simple'\n[[build]]\nname = 'exact'\nversion = '2.16.0.dev20261123'\nindex = 'file://" << folder
+        << "/simple'\n[[build]]\nname = 'wheel'\nwheel = 'simple/torch/" << wheel("2.15.0")
+        << "'\n[[build]]\nname = 'folder'\nfolder = 'site'\n[[build]]\nname = 'none'\n[[build]]\nname = 'gone'\n"
+           "wheel = 'gone.whl'\n[[build]]\nname = 'other'\nfolder = 'site'\n";
+    publish("2.15.0");
+    publish("2.16.0.dev20261123");
+    publish("2.16.0.dev20261124");
+    publish("2.16.0a1");
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  static std::string wheel(const std::string& version) { return "torch-" + version + "-py3-none-any.whl"; }
+  std::string index() const { return folder + "/simple/torch"; }
+  void publish(const std::string& version) const {
+    std::ofstream(folder + "/make.py")
+        << "import sys, zipfile\nversion, path = sys.argv[1:]\ninfo = f'torch-{version}.dist-info'\n"
+           "with zipfile.ZipFile(path, 'w') as wheel:\n"
+           "  wheel.writestr('torch/version.py', f\"__version__ = '{version}'\\n\")\n"
+           "  wheel.writestr('torch/lib/libtorch_cuda.so', '')\n"
+           "  wheel.writestr(f'{info}/METADATA', f'Metadata-Version: 2.1\\nName: torch\\nVersion: {version}\\n')\n"
+           "  wheel.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
+           "  wheel.writestr(f'{info}/RECORD', '')\n";
+    const std::string path = index() + "/" + wheel(version);
+    const Said made = shell("python3 -B '" + folder + "/make.py' " + version + " '" + path + "'");
+    ASSERT_EQ(made.code, 0) << made.out;
+    std::ofstream(index() + "/index.html", std::ios::app)
+        << "<a href=\"" << wheel(version) << "\">" << wheel(version) << "</a>\n";
+  }
+  Said libtorch(const std::string& arguments) const {
+    return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' ci/libtorch " + arguments);
+  }
+  // Where it is, without what is said of the installation.
+  std::string site_of(const std::string& arguments) const {
+    return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' ci/libtorch " + arguments +
+                 " 2>/dev/null")
+        .out;
+  }
+  std::string installed(const std::string& name) const { return folder + "/cache/libtorch/" + name; }
+
+  const std::string folder = ::testing::TempDir() + "recapture-builds-" + std::to_string(getpid());
+};
+
+TEST_F(LibtorchBuilds, OfAnIndex_AreTheNewestOfTheLineOrExactlyWhatIsAsked) {
+  EXPECT_EQ(site_of("nightly --version"), "nightly\n");
+  EXPECT_FALSE(fs::exists(folder + "/cache")) << "to name it installs nothing";
+  EXPECT_THAT(site_of("nightly"), ContainsRegex("/nightly-2\\.16\\.0\\.dev20261124-[0-9a-f]{8}\n"));
+  EXPECT_THAT(site_of("exact"), ContainsRegex("/exact-2\\.16\\.0\\.dev20261123-[0-9a-f]{8}\n"));
+  EXPECT_EQ(site_of("--list"), "2.14.1\n2.15.0\n") << "of which each is a release";
+}
+
+TEST_F(LibtorchBuilds, StayWhatTheirCasesWereBuiltForUntilTheseAreBuiltAgain) {
+  const std::string first = site_of("nightly");
+  fs::create_directories(folder + "/build/nightly");
+  std::ofstream(folder + "/build/nightly/libtorch.cmake")
+      << "set(LIBTORCH_SITE [==[" << first.substr(0, first.size() - 1) << "]==])\n";
+  publish("2.16.0.dev20261125");
+  EXPECT_EQ(site_of("nightly"), first);
+  EXPECT_THAT(libtorch("nightly --cmake build/nightly/libtorch.cmake").out,
+              HasSubstr("installing LibTorch 2.16.0.dev20261125 in "));
+}
+
+TEST_F(LibtorchBuilds, AWheelIsNeverTakenForTheReleaseOfItsVersion) {
+  const std::string first = site_of("wheel");
+  EXPECT_THAT(first, ContainsRegex("/wheel-2\\.15\\.0-[0-9a-f]{8}\n"));
+  EXPECT_FALSE(fs::exists(installed("2.15.0")));
+  EXPECT_EQ(site_of("wheel"), first);
+  std::ofstream(index() + "/" + wheel("2.15.0"), std::ios::app) << ' ';
+  EXPECT_NE(site_of("wheel"), first) << "another wheel of the same name";
+}
+
+TEST_F(LibtorchBuilds, WhatIsWrong_GetsOneLineAndItsExitCode) {
+  EXPECT_EQ(shell("cd '" + folder + "' && python3 -m zipfile -e simple/torch/" + wheel("2.15.0") + " site").code, 0);
+  EXPECT_EQ(site_of("folder"), folder + "/site\n");
+  fs::create_directories(folder + "/build/other");
+  for (const auto& [name, code, words] :
+       {std::tuple("none", 2, "gives the build none neither an index nor a wheel nor a folder"),
+        {"gone", 7, "gone.whl, which ci/matrix.toml has as the wheel of gone"},
+        {"other", 2, "build/other is there and is no build's; give the build other another name"},
+        {"nosuch", 2, "ci/matrix.toml has 2.14.1, 2.15.0, cuda12, cuda13, nightly, exact, wheel,"}}) {
+    const Said said = libtorch(name);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+}
+
+}  // namespace
+}  // namespace recapture
