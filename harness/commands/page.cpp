@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
@@ -32,9 +33,12 @@ PageInput read(const Places& places, const Options& options, Wrong& wrong) {
   const auto kind = fs::status(input.folder, error);
   if (!fs::exists(kind)) throw Stop(Exit::Usage, fmt::format("{}: {}", input.folder, std::strerror(ENOENT)));
   if (!fs::is_directory(kind)) throw Stop(Exit::Usage, input.folder + " is no folder; --records takes one");
+  std::set<std::string> counted;
   for (const std::string& path : records_below(input.folder)) {
     try {
-      const Break broken = break_of(text_at(environment_of(path), "break")).value_or(Break::Nothing);
+      const Json environment = environment_of(path);
+      if (!counts_first(environment, counted)) continue;  // Beside a gathered night lie its machines' own records.
+      const Break broken = break_of(text_at(environment, "break")).value_or(Break::Nothing);
       if (broken == Break::Nothing) {
         input.records.push_back(read_record(path));
       } else {

@@ -146,7 +146,7 @@ jobs:
             new=0
             build/recapture news nights --night nights/tonight --markdown >news.md || new=$?
             build/recapture news nights --night nights/tonight --issue >issues.json || true
-            build/recapture page --records tonight --output tonight/index.html || true
+            build/recapture page --records nights --output tonight/index.html || true
             cat news.md >>"$GITHUB_STEP_SUMMARY"
             [[ $code != 0 ]] || code=$new
           fi
@@ -244,7 +244,7 @@ gather:
     - code=0; night=nights/$(date -u +%Y%m%d)-$CI_PIPELINE_ID
     - mkdir -p record  # A night without a single record is one too.
     - build/recapture gather "$night" record --plan plan.json || code=$?
-    - build/recapture page --records "$night" --output page.html || true
+    - build/recapture page --records nights --output page.html || true
     - build/recapture news nights --night "$night" || { new=$?; [ "$code" != 0 ] || code=$new; }
     - ls -d nights/*/ | sort | head -n -14 | xargs -r rm -rf
     - exit "$code"
@@ -260,8 +260,8 @@ constexpr std::string_view kSlurm = R"FILE(#!/usr/bin/env bash
 #
 # NIGHT is a folder for this night alone, such as nights/2026-11-22, on a file system that all nodes share, as this tree
 # and $RECAPTURE_CACHE are; the cases are built (ci/suite --build). An array runs one task a release, kind of GPU and
-# shard. When all have ended, however they ended, one more job makes NIGHT/gathered, NIGHT/news.md and NIGHT/index.html of
-# them, and its exit status is the night's. The same line again runs what is left. What cannot end by
+# shard. When all have ended, however they ended, one more job makes NIGHT/gathered and NIGHT/news.md of them, and
+# NIGHT/index.html of them and the nights beside NIGHT. Its exit status is the night's. The same line again runs what is left. What cannot end by
 # $NIGHT_DEADLINE (now+10hours) within its $TASK_MINUTES (60) is not begun any more, and is missing from the night.
 # Exit status: 0 if the night is submitted.
 set -euo pipefail
@@ -306,7 +306,7 @@ gather() {  # NIGHT
   local code=0 new=0
   build/recapture gather "$1/gathered" "$1/records" --plan "$1/plan.json" || code=$?
   build/recapture news "$(dirname "$1")" --night "$1/gathered" --markdown >"$1/news.md" || new=$?
-  build/recapture page --records "$1/gathered" --output "$1/index.html" || true
+  build/recapture page --records "$(dirname "$1")" --output "$1/index.html" || true
   cat "$1/news.md"
   return $((code ? code : new))
 }

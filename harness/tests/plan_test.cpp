@@ -149,6 +149,18 @@ TEST_F(Builds, Run_NotBuilt_NamesWhatBuildsIt) {
   EXPECT_THAT(said.out, HasSubstr("`ci/suite nightly` gets it and builds them"));
 }
 
+// Under Slurm the machines' own records lie beside the night that was gathered of them.
+TEST_F(Builds, Page_OfNights_CountsARecordAndItsGatheredCopyOnce) {
+  for (const char* night : {"2026-01-01", "2026-01-02"}) {
+    const std::string path = folder + "/nights/" + night;
+    record(path + "/records/a.jsonl", "nightly", night);
+    ASSERT_EQ(gather(path + "/gathered", {path + "/records"}, {{"nightly", "none", 1, 1}}, {}).whole, 1U);
+  }
+  const Said said = recapture("page --records '" + folder + "/nights' --output -");
+  ASSERT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, ContainsRegex(R"("records":2[,}])"));
+}
+
 // ci/libtorch, with a folder as a package index, and wheels that have nothing but what it looks at.
 class LibtorchBuilds : public ::testing::Test {
  protected:
