@@ -158,16 +158,9 @@ jobs:
           path: tonight
           if-no-files-found: error
           overwrite: true
-      - name: issues, one for each cause; what occurs again is added to its issue
+      - name: issues, one for each cause; what occurs again reopens its issue, and what has healed closes it
         if: always()
-        run: |
-          [[ -s issues.json ]] || exit 0
-          jq -c '.[]' issues.json | while read -r issue; do
-            jq -r .body <<<"$issue" >body.md
-            known=$(gh issue list --state all --search "$(jq -r .fingerprint <<<"$issue") in:body" --json number --jq '.[0].number // empty')
-            if [[ $known ]]; then gh issue comment "$known" --body-file body.md
-            else gh issue create --title "$(jq -r .title <<<"$issue")" --body-file body.md; fi
-          done
+        run: "[[ ! -s issues.json ]] || ci/issues issues.json"
 )FILE";
 
 constexpr std::string_view kGitlab =

@@ -1,4 +1,4 @@
-// Builds of ci/matrix.toml that are no releases, from the plan to the night.
+// Builds of ci/matrix.toml that are no releases, from the plan to the night; and the issues that a night makes.
 #include "harness/night/plan.h"
 
 #include <fmt/format.h>
@@ -256,6 +256,127 @@ TEST_F(LibtorchBuilds, WhatIsWrong_GetsOneLineAndItsExitCode) {
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
   }
+}
+
+// ci/issues, with a gh that has the issues of a file and writes down what it is told.
+class Issues : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder + "/bin");
+    const std::string gh = folder + "/bin/gh";
+    std::ofstream(gh)
+        << "#!/usr/bin/env python3\n"
+           "import json, os, pathlib, sys\n"
+           "here = pathlib.Path(__file__).parent\n"
+           "words = sys.argv[1:]\n"
+           "if words[:2] == ['issue', 'list']: print((here / 'known.json').read_text())\n"
+           "elif words[:2] == ['label', 'list']: print('[{\"name\": \"old\"}]')\n"
+           "elif (here / 'broken').exists(): sys.exit('first\\nno network')\n"
+           "else:\n"
+           "  with open(here / 'log', 'a') as log: print(json.dumps([words, sys.stdin.read()]), file=log)\n";
+    fs::permissions(gh, fs::perms::owner_all);
+    known(Json::array());
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  void known(const Json& issues) const { std::ofstream(folder + "/bin/known.json") << issues.dump(); }
+  Said apply(const Json& issues, const std::string& option = "") const {
+    std::ofstream(folder + "/issues.json") << issues.dump();
+    fs::remove(folder + "/bin/log");
+    return shell("cd '" + folder + "' && PATH=\"$PWD/bin:$PATH\" '" RECAPTURE_ROOT "/ci/issues' issues.json " + option);
+  }
+  // What gh was told to change: its words, and what it got on standard input.
+  Json told() const {
+    Json all = Json::array();
+    std::ifstream log(folder + "/bin/log");
+    for (std::string line; std::getline(log, line);) all.push_back(parse_json(line));
+    return all;
+  }
+  static Json issue(const Json& more = Json::object()) {
+    Json one = {{"fingerprint", "f1"}, {"title", "T"}, {"body", "B f1"}, {"state", "open"}, {"labels", Json::array()}};
+    one.update(more);
+    return Json::array({one});
+  }
+  static Json found(int number, const std::string& state, const std::string& body = "x f1") {
+    return {{"number", number}, {"state", state}, {"body", body}};
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-issues-" + std::to_string(getpid());
+};
+
+TEST_F(Issues, OpenAndNew_IsCreatedWithItsLabels) {
+  EXPECT_EQ(apply(issue({{"labels", {"old", "new"}}})).code, 0);
+  EXPECT_EQ(told(), Json::parse(R"([[["label", "create", "--", "new"], ""],
+      [["issue", "create", "--title=T", "--body-file=-", "--label=old", "--label=new"], "B f1"]])"));
+}
+
+TEST_F(Issues, OpenAndOpen_GetsAComment) {
+  known(Json::array({found(7, "OPEN")}));
+  EXPECT_EQ(apply(issue()).code, 0);
+  EXPECT_EQ(told(), Json::parse(R"([[["issue", "comment", "7", "--body-file=-"], "B f1"]])"));
+}
+
+TEST_F(Issues, OpenAndClosed_IsReopened) {
+  known(Json::array({found(7, "CLOSED")}));
+  EXPECT_EQ(apply(issue()).code, 0);
+  EXPECT_EQ(told(), Json::parse(R"([[["issue", "reopen", "7"], ""],
+      [["issue", "comment", "7", "--body-file=-"], "B f1"]])"));
+}
+
+TEST_F(Issues, HealedAndOpen_IsClosed) {
+  known(Json::array({found(9, "CLOSED"), found(7, "OPEN")}));
+  EXPECT_EQ(apply(issue({{"state", "healed"}})).code, 0);
+  EXPECT_EQ(told(), Json::parse(R"([[["issue", "comment", "7", "--body-file=-"], "B f1"],
+      [["issue", "close", "7"], ""]])"));
+}
+
+TEST_F(Issues, HealedAndNotOpen_ChangesNothing) {
+  EXPECT_EQ(apply(issue({{"state", "healed"}})).code, 0);
+  known(Json::array({found(7, "CLOSED")}));
+  EXPECT_EQ(apply(issue({{"state", "healed"}})).code, 0);
+  EXPECT_EQ(told(), Json::array());
+}
+
+TEST_F(Issues, FoundByTheSearchButOfAnotherCause_IsNotIt) {
+  known(Json::array({found(7, "OPEN", "like it, and not the same")}));
+  EXPECT_EQ(apply(issue()).code, 0);
+  EXPECT_EQ(told().at(0).at(0).at(1), "create");
+}
+
+TEST_F(Issues, Hostile_ReachGhAsTheyAre) {
+  const std::string body = "--body $(touch made) `touch made` \"'; touch made #\n--title x\n f1";
+  EXPECT_EQ(apply(issue({{"title", "--repo=x $(touch made)\n`touch made`"}, {"body", body}})).code, 0);
+  ASSERT_EQ(told().size(), 1U);
+  EXPECT_EQ(told().at(0).at(0),
+            Json({"issue", "create", "--title=--repo=x $(touch made) `touch made`", "--body-file=-"}));
+  EXPECT_EQ(told().at(0).at(1), body);
+  EXPECT_FALSE(fs::exists(folder + "/made"));
+}
+
+TEST_F(Issues, DryRun_PrintsTheCommandsAndRunsNone) {
+  known(Json::array({found(7, "CLOSED")}));
+  const Said said = apply(issue(), "--dry-run");
+  EXPECT_EQ(said.code, 0);
+  EXPECT_EQ(said.out, "gh issue reopen 7\ngh issue comment 7 --body-file=-\n");
+  EXPECT_EQ(told(), Json::array());
+}
+
+TEST_F(Issues, WhatIsWrong_GetsOneLineAndItsExitCode) {
+  for (const auto& [json, words] :
+       {std::pair(Json::object(), "not what `recapture news --issue` prints"),
+        {Json::array({Json{{"title", "T"}}}), "not what `recapture news --issue` prints"},
+        {issue({{"state", "shut"}}), "issue 1: its state is neither open nor healed"},
+        {issue({{"labels", "x"}}), "issue 1: its labels are no list of texts"},
+        {issue({{"fingerprint", "a OR is:open"}}), "issue 1: its fingerprint is not of letters and digits alone"}}) {
+    const Said said = apply(json);
+    EXPECT_EQ(said.code, 2) << said.out;
+    EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(words));
+  }
+  std::ofstream(folder + "/bin/broken");
+  const Said broken = apply(issue());
+  EXPECT_EQ(broken.code, 7);
+  EXPECT_EQ(broken.out, "issues: f1: gh issue create failed: no network\n");
 }
 
 }  // namespace
