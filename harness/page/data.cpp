@@ -12,7 +12,7 @@
 
 #include "harness/case/events.h"
 #include "harness/compare/format.h"
-#include "harness/compare/policy.h"
+#include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
@@ -27,8 +27,7 @@ namespace {
 
 constexpr const char *kFrom = "\x01", *kTo = "\x02";  // No text that was shown before has them: see visible().
 
-constexpr int kHalf = 50;  // Percent. Where more is unknown, that is the first thing to say.
-constexpr size_t kConsequences = static_cast<size_t>(Consequence::Unknown) + 1;
+constexpr int kHalf = 50;  // Percent of the tests that may be unknown of the pair to begin with.
 constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
 
@@ -124,12 +123,13 @@ class Page {
                  {"first", first_ ? Json(taken_.at({first_->from, first_->to}).place) : Json()},
                  {"verdicts", words<Verdict>(kVerdicts)},
                  {"results", words<Result>(kResults)},
-                 {"consequences", words<Consequence>(kConsequences)},
+                 {"consequences", consequences()},
+                 {"same", Consequence::Same},
+                 {"unknown", Consequence::Unknown},
+                 {"most_unknown", kMostUnknown},
                  {"advice", words<Advice>(static_cast<size_t>(Advice::Try) + 1)},
-                 {"tones", Json::array()},
-                 {"blocking", Json::array()}};
+                 {"tones", Json::array()}};
     for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(tone_of(static_cast<Verdict>(i)));
-    for (const Consequence consequence : Policy().block) json["blocking"].push_back(consequence);
     json["sources"] = std::move(source_list_);
     json["cases"] = std::move(case_list_);
     json["tests"] = std::move(test_list_);
@@ -155,6 +155,31 @@ class Page {
     Json all = Json::array();
     for (size_t i = 0; i < count; ++i) all.push_back(word(static_cast<Enum>(i)));
     return all;
+  }
+
+  // [word, meaning, whether it hurts, tone] of each, the worst first.
+  static Json consequences() {
+    Json all = Json::array();
+    for (size_t i = 0; i < kConsequenceCount; ++i) {
+      const auto consequence = static_cast<Consequence>(i);
+      all.push_back({word(consequence), meaning(consequence), hurts(consequence), color_of(consequence)});
+    }
+    return all;
+  }
+
+  static const char* color_of(Consequence consequence) {
+    if (hurts(consequence)) return "red";
+    switch (consequence) {
+      case Consequence::ErrorChanged:
+        return "amber";
+      case Consequence::DamageRaises:
+        return "blue";
+      case Consequence::Same:
+      case Consequence::Unknown:
+        return "grey";
+      default:
+        return "green";
+    }
   }
 
   // "pytorch#1, pytorch#2": of those that are in cases/sources.toml.
@@ -280,12 +305,13 @@ class Page {
     for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
   }
 
-  // {"head", "exit", "little": is known, "counts", "tests", "groups": [[[change, run before, run after]…]…], "unknown":
+  // {"head", "exit", "prices": how many changed, if any, "counts", "tests", "groups": [[[change, run before, run
+  // after]…]…], "unknown":
   // [[why, tests]…]}
   Json pair(const Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
-    for (size_t i = 1; i < comparison.head.size(); ++i) head.push_back(text(comparison.head[i]));
-    std::array<size_t, kConsequences> counts{};
+    for (const std::string& line : comparison.head) head.push_back(text(line));
+    std::array<size_t, kConsequenceCount> counts{};
     std::vector<std::string> all;
     std::map<std::string, std::vector<std::string>> reasons;
     std::unordered_map<std::string, const ComparedTest*> by_test;
@@ -307,9 +333,11 @@ class Page {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
     for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason), tests(ids)});
-    return {{"head", head},      {"exit", exit_for(comparison)}, {"little", too_much_unknown(comparison, kHalf)},
-            {"counts", counts},  {"tests", tests(all)},          {"groups", groups},
-            {"unknown", unknown}};
+    Json json = {{"head", head},     {"exit", exit_for(comparison)},
+                 {"counts", counts}, {"tests", tests(all)},
+                 {"groups", groups}, {"unknown", unknown}};
+    if (!comparison.prices.empty()) json["prices"] = comparison.prices.size();
+    return json;
   }
 
   size_t change(const CaseChange& change) {
@@ -344,7 +372,12 @@ class Page {
         }
         sides[from].name = kFrom;
         sides[to].name = kTo;
-        const Comparison comparison = compare(sides[from], sides[to], input_.background);
+        Comparison comparison = compare(sides[from], sides[to], input_.background);
+        try {
+          compare_prices(sides[from], sides[to], comparison);
+        } catch (const Stop& stop) {  // A file of prices that is none keeps nothing else from the page.
+          comparison.head.push_back("prices: " + visible(stop.what()));
+        }
         pairs.back().push_back(pair(comparison));
         const Taken here{standing_of(sides[from], sides[to]), {number, from, to}};
         const auto [known, is_new] = taken_.emplace(std::pair(names[from], names[to]), here);

@@ -49,6 +49,8 @@ const columns = data.columns.map((one, number) => {
 });
 const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
+const consequences = data.consequences.map(([word, meaning, hurts, tone]) => ({word, meaning, hurts, tone}));
+const consequenceTag = number => make('span', {class: `tag ${consequences[number].tone}`}, consequences[number].word);
 const dateOf = run => run.started.slice(0, 10) || 'no date';
 const timeOf = run => run.started.replace('T', ' ').slice(0, 16) || 'no date';
 const titleOf = column => `${/^\d/.test(column.release) ? 'LibTorch ' : ''}${column.release}, ${column.machine}`;
@@ -126,13 +128,16 @@ function show() {
   showDetail();
 }
 
+// ---- Only what mentions ----
+
+function filterOf(words) {
+  const wanted = (words || '').trim().toLowerCase();
+  return {isOn: wanted !== '', has: (one, more = () => []) => one.words.includes(wanted) || more().some(other => other.toLowerCase().includes(wanted))};
+}
+
 // ---- Compare ----
 
 const comparable = machines.filter(one => one.releases.length > 1);
-const kUnknown = data.consequences.length - 1, kSame = kUnknown - 1;
-const kFigureTones = ['red', 'red', 'red', 'amber', 'blue', 'green', 'grey', 'grey'];
-const kAnswers = {0: 'Nothing changes.', 1: 'Something hurts.', 5: 'It only gets better.', 6: 'Too much is unknown to say that nothing hurts.'};
-
 function changeOf([number, before, after]) {
   const [consequence, of, changed, sentence, fixes, advices, upstream] = data.changes[number];
   return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: text(sentence),
@@ -170,9 +175,40 @@ function options(select, words, chosen) {
   select.value = chosen;
 }
 
+// "1 new damage, 2 new errors": of tests, the worst first.
+const countWords = (counts, numbers) => numbers.filter(n => counts[n]).map(n => `${counts[n]} ${consequences[n].word}`).join(', ');
+const isChange = n => n !== data.same && n !== data.unknown;
+const kAll = consequences.map((_, n) => n), kHurting = kAll.filter(n => consequences[n].hurts), kHarmless = kAll.filter(n => !consequences[n].hurts && isChange(n));
+
+// The answer to what the filter leaves. It is green only where nothing hurts outside of it either.
+function headlineOf(pair, counts, filter) {
+  const all = counts.reduce((sum, count) => sum + count, 0), hurting = countWords(counts, kHurting), harmless = countWords(counts, kHarmless);
+  const where = filter.isOn ? 'In this filter ' : '', begun = words => where ? where + words : words[0].toUpperCase() + words.slice(1);
+  const isUnknown = counts[data.unknown] === all || counts[data.unknown] * 100 > all * data.most_unknown;
+  const prices = !filter.isOn && pair.prices ? counted(pair.prices, 'price of a remedy changed', 'prices of remedies changed') : '';
+  const rest = [harmless, prices].filter(Boolean).join(', ');
+  if (!all) return {words: 'There is nothing in this filter.', tone: pair.outside ? 'amber' : 'grey'};
+  if (hurting) return {words: `${filter.isOn ? 'In this filter: ' : ''}${hurting}.`, tone: consequences[kHurting.find(n => counts[n])].tone, isUnknown};
+  if (isUnknown) return {words: `${begun('too much is unknown to tell what breaks')}${rest ? '; ' + rest : ''}.`, tone: 'amber', isUnknown};
+  return {words: `${begun('nothing that runs today breaks')}; ${rest || 'no change'}.`, tone: pair.outside ? 'amber' : 'green'};
+}
+
+// What hurts and is not shown: "outside this filter: 1 new damage (…)".
+function outsideWords(changes) {
+  return kHurting.flatMap(n => {
+    const some = changes.filter(change => change.consequence === n);
+    if (!some.length) return [];
+    const names = [...new Set(some.map(change => change.of))].flatMap((one, at) => [at ? ', ' : '', caseButton(one)]);
+    return [['; ', `${some.reduce((sum, change) => sum + change.tests.length, 0)} `, consequenceTag(n), ' (', names, ')']];
+  }).flat(2).slice(1);
+}
+
 function showCompare() {
-  const pair = chosenPair();
+  const pair = chosenPair(), focused = document.activeElement && document.activeElement.dataset.word;
   byId('compare-text').value = state.text || '';
+  for (const id of ['outside', 'figures', 'head', 'changes']) byId(id).replaceChildren();
+  byId('legend').hidden = !pair;
+  byId('answer').className = '';
   if (!pair) {
     for (const id of ['from', 'to', 'machine', 'swap']) byId(id).disabled = true;
     byId('answer').replaceChildren('No two releases on record ran on the same machine, so there is nothing to compare.');
@@ -181,31 +217,34 @@ function showCompare() {
   options(byId('machine'), comparable.map(one => one.name), pair.machine.name);
   options(byId('from'), pair.machine.releases, pair.from);
   options(byId('to'), pair.machine.releases, pair.to);
-  const wanted = (state.text || '').trim().toLowerCase();
-  const speaksOf = one => !wanted || one.words.includes(wanted);
-  const groups = pair.groups.map(group => group.map(changeOf).filter(change => speaksOf(change.of) ||
-    [named(change.sentence, pair), ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)].some(words => words.toLowerCase().includes(wanted))))
-    .filter(group => group.length);
-  const unknown = pair.unknown.map(([why, which]) => ({why: named(text(why), pair), tests: list(which).map(n => tests[n]).filter(t => speaksOf(t.of))}))
+  const filter = filterOf(state.text);
+  const fits = change => filter.has(change.of, () => [named(change.sentence, pair), ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
+  const whole = pair.groups.map(group => group.map(changeOf)), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
+  const unknown = pair.unknown.map(([why, which]) => ({why: named(text(why), pair), tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
     .filter(one => one.tests.length);
   const differ = new Set([...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])), ...pair.unknown.flatMap(([, which]) => list(which))]);
-  const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => speaksOf(t.of));
-  const counts = data.consequences.map(() => 0);
+  const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => filter.has(t.of));
+  const counts = consequences.map(() => 0);
   for (const change of groups.flat()) counts[change.consequence] += change.tests.length;
-  counts[kSame] = same.length;
-  for (const one of unknown) counts[kUnknown] += one.tests.length;
+  counts[data.same] = same.length;
+  for (const one of unknown) counts[data.unknown] += one.tests.length;
 
-  const all = list(pair.tests).length, judged = all - pair.counts[kUnknown];
-  byId('answer').replaceChildren(make('b', {}, kAnswers[pair.exit]), `${judged} of ${all} tests judged. `,
-    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machineOption(pair.machine.name)}`), ` ends with exit status ${pair.exit}.`));
+  const all = counts.reduce((sum, count) => sum + count, 0), machine = machineOption(pair.machine.name);
+  const outside = outsideWords(whole.flat().filter(change => consequences[change.consequence].hurts && !fits(change)));
+  const {words, tone, isUnknown} = headlineOf({...pair, outside: outside.length > 0}, counts, filter);
+  byId('answer').className = tone;
+  byId('answer').replaceChildren(make('b', {}, words), `${all - counts[data.unknown]} of ${all} tests judged. `,
+    make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`), ` ends with exit status ${pair.exit}.`));
+  byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', named(text(line), pair)]));
-  const focused = document.activeElement && document.activeElement.dataset.word;
-  byId('figures').replaceChildren(...data.consequences.map((word, n) => make('button', {type: 'button', 'data-word': word,
-    class: `figure ${kFigureTones[n]}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),
+  byId('figures').replaceChildren(...consequences.map(({word, meaning, tone}, n) => make('button', {type: 'button', 'data-word': word, title: meaning,
+    class: `figure ${tone}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),
     click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])), make('span', {}, word))));
   if (focused) for (const figure of byId('figures').children) if (figure.dataset.word === focused) figure.focus();
 
-  const shown = data.consequences.includes(state.show) ? [data.consequences.indexOf(state.show)] : data.blocking;
+  // At first all that hurts; where nothing does, the worst of what changed.
+  const pressed = kAll.filter(n => consequences[n].word === state.show), worst = kAll.find(n => isChange(n) && counts[n]);
+  const shown = pressed.length ? pressed : [...new Set([...kHurting, ...worst === undefined ? [] : [worst]])];
   const rows = [];
   let last = null;
   for (const group of groups) {
@@ -214,16 +253,11 @@ function showCompare() {
     if (isMore) rows.pop();
     const before = rows[rows.length - 1];
     last = [...isMore ? last : [], ...group];
-    rows.push(changeRow(last, pair, Boolean(before) && before.dataset.word === data.consequences[last[0].consequence]));
+    rows.push(changeRow(last, pair, Boolean(before) && before.dataset.word === consequences[last[0].consequence].word));
   }
-  if (shown.includes(kSame)) rows.push(...sameRows(same));
-  if (!rows.length && shown === data.blocking) {
-    const words = shown.map(n => data.consequences[n]);
-    rows.push(make('p', {}, `No ${words.slice(0, -1).join(', no ')} and no ${words[words.length - 1]}${wanted ? ' in what mentions “' + state.text + '”' : ''}, as far as both sides are known.`));
-  } else if (!rows.length && !shown.includes(kUnknown)) {
-    rows.push(make('p', {}, `None${wanted ? ' in what mentions “' + state.text + '”' : ''}.`));
-  }
-  if (shown.includes(kUnknown) || (shown === data.blocking && pair.little)) {
+  if (shown.includes(data.same)) rows.push(...sameRows(same));
+  if (!rows.length && !shown.includes(data.unknown)) rows.push(make('p', {}, `${pressed.length ? 'None' : 'No change'}${filter.isOn ? ' in this filter' : ''}, as far as both sides are known.`));
+  if (shown.includes(data.unknown) || (!pressed.length && isUnknown)) {
     if (unknown.length) rows.push(make('p', {}, 'Why tests are unknown:'));
     rows.push(...unknown.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
       make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
@@ -279,8 +313,8 @@ function changeRow(group, pair, again) {
     }
   }
   where.append(...few.map((one, at) => make('p', {class: 'faint'}, upstreamWords(one, isChange && at === 0), at === few.length - 1 && left > 0 ? `, and ${counted(left, 'other thread')}` : '')));
-  return make('div', {class: 'change' + (again ? ' again' : ''), 'data-word': data.consequences[first.consequence]},
-    make('span', {class: `tag ${kFigureTones[first.consequence]}`}, data.consequences[first.consequence]), what, where);
+  return make('div', {class: 'change' + (again ? ' again' : ''), 'data-word': consequences[first.consequence].word},
+    consequenceTag(first.consequence), what, where);
 }
 
 // ---- Matrix ----
@@ -428,13 +462,12 @@ function showMatrix() {
   if (!matrix.rows.length) drawMatrix();
   byId('matrix-text').value = state.text || '';
   byId('family').value = state.family || 'all';
-  const wanted = (state.text || '').trim().toLowerCase();
-  const fitting = [];
+  const filter = filterOf(state.text), fitting = [];
   let count = 0;
   for (const {family, title, rows} of matrix.families) {
     let some = false;
     for (const {one, row, verdicts, tests: opened} of rows) {
-      const fits = (!state.family || family === state.family) && (!state.verdict || verdicts.has(state.verdict)) && (!wanted || one.words.includes(wanted));
+      const fits = (!state.family || family === state.family) && (!state.verdict || verdicts.has(state.verdict)) && filter.has(one);
       if (fits) fitting.push(...some ? [] : [title], row, ...opened);
       else for (const each of [row, ...opened]) each.hidden = true;
       some = some || fits;
@@ -496,10 +529,10 @@ function verdictCounts(run) {
 function changedSince(run) {
   if (!run.changed) return make('span', {class: 'faint'}, 'the first run of its kind');
   const pair = {...run.changed, from: timeOf(runs[run.changed.before]), to: timeOf(run)};
-  const parts = data.consequences.flatMap((word, n) => pair.counts[n] && n < kSame ? [make('span', {class: `tag ${kFigureTones[n]}`}, `${pair.counts[n]} ${word}`), ' '] : []);
-  const unknown = pair.counts[kUnknown] ? `, ${pair.counts[kUnknown]} unknown` : '';
+  const parts = consequences.flatMap(({word, tone}, n) => pair.counts[n] && isChange(n) ? [make('span', {class: `tag ${tone}`}, `${pair.counts[n]} ${word}`), ' '] : []);
+  const unknown = pair.counts[data.unknown] ? `, ${pair.counts[data.unknown]} unknown` : '';
   if (!parts.length) parts.push('no change');
-  const rest = make('span', {class: 'faint'}, `${parts.length === 1 && typeof parts[0] === 'string' ? '; ' : ' '}${pair.counts[kSame]} the same${unknown}`);
+  const rest = make('span', {class: 'faint'}, `${parts.length === 1 && typeof parts[0] === 'string' ? '; ' : ' '}${pair.counts[data.same]} the same${unknown}`);
   if (!pair.groups.length && !pair.unknown.length) return make('span', {}, parts, rest);
   return make('details', {}, make('summary', {}, parts, rest),
     make('ul', {}, pair.groups.map(group => group.map(changeOf)).map(group => make('li', {}, named(group[0].sentence, pair), ': ',
@@ -584,7 +617,7 @@ function showDetail() {
   dialog.replaceChildren(
     make('div', {class: 'top'}, make('div', {}, make('h2', {id: 'detail-name', class: 'mono'}, one.id), make('p', {}, one.title || '')),
       make('button', {type: 'button', click: () => dialog.close()}, 'Close')),
-    ...sentences.map(change => make('p', {style: 'padding-top:10px'}, make('span', {class: `tag ${kFigureTones[change.consequence]}`}, data.consequences[change.consequence]), ' ', change.sentence,
+    ...sentences.map(change => make('p', {style: 'padding-top:10px'}, consequenceTag(change.consequence), ' ', change.sentence,
       change.upstream.map((up, at) => make('div', {class: 'faint'}, upstreamWords(up, change.upstream[0].what !== '' && at === 0))))),
     ...(tables.length ? tables.flatMap(places => resultTable(one, places, sentences)) : [make('p', {style: 'padding-top:14px'}, 'Nobody has run it here.')]),
     ...ratesOf(one), ...aboutCase(one));
@@ -610,9 +643,9 @@ function resultTable(one, places, changes) {
         used[at].map(run => make('details', {class: 'faint'}, make('summary', {}, make('span', {}, `${timeOf(run)}, CUDA runtime ${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`)), machineOf(run))))))),
       make('tbody', {}, shown.map(({test, found}) => {
         const change = changeOfTest(test);
-        return make('tr', {class: change ? `changed ${kFigureTones[change.consequence]}` : null},
+        return make('tr', {class: change ? `changed ${consequences[change.consequence].tone}` : null},
           make('th', {scope: 'row'}, make('button', {type: 'button', class: 'name mono', title: 'Its history', click: () => choose({view: 'history', test: test.id, case: '', at: ''})}, test.name),
-            change ? make('div', {}, make('span', {class: `tag ${kFigureTones[change.consequence]}`}, data.consequences[change.consequence])) : '',
+            change ? make('div', {}, consequenceTag(change.consequence)) : '',
             test.fix ? make('div', {}, test.fix) : '', !test.fix && test.effect ? make('div', {class: 'faint'}, test.effect) : ''),
           found.map((each, at) => make('td', {'data-side': hasTwo ? places[at].title : null}, each ? resultOf(each.seen, hasTwo, at > 0 && found[0] ? found[0].seen : null) : make('span', {class: 'faint'}, 'not run'))));
       })))].filter(Boolean);
@@ -710,6 +743,7 @@ byId('detail').addEventListener('close', () => { if (state.case) choose({case: '
 byId('detail').addEventListener('click', event => { if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left) byId('detail').close(); });
 for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
 
+byId('legend').append(...consequences.map(({word, meaning, tone}) => make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)));
 const {newest, records, broken, unreadable} = data.made;
 byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
   (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') + (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';

@@ -71,6 +71,7 @@ class Page : public ::testing::Test {
                                 {"healthy", "ok"}},
                                {{"end", "complete"}}};
     std::string path = folder + "/" + name + ".jsonl";
+    fs::create_directories(fs::path(path).parent_path());
     std::ofstream file(path);
     for (const Json& line : lines) file << line.dump() << "\n";
     return path;
@@ -122,7 +123,7 @@ TEST_F(Page, HasOfEachPairWhatCompareSays) {
         const Json expected = parse_json(said.out);
         EXPECT_EQ(list_of(data, pair.at("tests")).size(),
                   expected.at("judged").get<size_t>() + expected.at("unknown").get<size_t>());
-        EXPECT_EQ(pair.at("counts").back(), expected.at("unknown"));
+        EXPECT_EQ(pair.at("counts").at(data.at("unknown").get<size_t>()), expected.at("unknown"));
         std::set<std::string> theirs, ours;
         for (const Json& change : expected.at("changes")) {
           std::string fixes;
@@ -143,7 +144,7 @@ TEST_F(Page, HasOfEachPairWhatCompareSays) {
               const size_t advice = advices.at(i).get<size_t>();
               fixes += "; " + data.at("advice").at(advice).get<std::string>() + ": " + text_of(data, words.at(i));
             }
-            ours.insert(data.at("consequences").at(change.at(0).get<size_t>()).get<std::string>() +
+            ours.insert(data.at("consequences").at(change.at(0).get<size_t>()).at(0).get<std::string>() +
                         text_of(data, data.at("cases").at(change.at(1).get<size_t>()).at("id")) + tests.dump() +
                         with_names(text_of(data, change.at(3)), before, now) + fixes);
           }
@@ -154,6 +155,84 @@ TEST_F(Page, HasOfEachPairWhatCompareSays) {
     }
   }
   EXPECT_GE(pairs, 6U);
+}
+
+// What is green on the page, and what ends with something else than 1, is told by these.
+TEST_F(Page, HurtingChange_IsRedAndEndsWithOne) {
+  const Json& data = committed();
+  size_t pairs = 0, hurting = 0;
+  for (const Json& machine : data.at("compared")) {
+    for (const Json& row : machine.at("pairs")) {
+      for (const Json& pair : row) {
+        if (pair.is_null()) continue;
+        bool is_hurting = false;
+        for (const Json& group : pair.at("groups")) {
+          for (const Json& one : group) {
+            const size_t number = data.at("changes").at(one.at(0).get<size_t>()).at(0);
+            const Json& consequence = data.at("consequences").at(number);
+            ASSERT_EQ(consequence.at(2), hurts(static_cast<Consequence>(number)));
+            if (consequence.at(2) != true) continue;
+            is_hurting = true;
+            EXPECT_EQ(consequence.at(3), "red");
+            EXPECT_GT(pair.at("counts").at(number), 0);
+          }
+        }
+        EXPECT_EQ(pair.at("exit") == static_cast<int>(Exit::Changed), is_hurting);
+        hurting += is_hurting ? 1 : 0;
+        ++pairs;
+      }
+    }
+  }
+  EXPECT_GT(hurting, 0U);
+  EXPECT_GT(pairs, hurting);
+}
+
+TEST_F(Page, Consequences_AreThoseOfTheTableWorstFirst) {
+  run("1", "2026-01-01", "D");
+  const Json data = this->data();
+  ASSERT_EQ(data.at("consequences").size(), kConsequenceCount);
+  for (size_t i = 0; i < kConsequenceCount; ++i) {
+    const auto consequence = static_cast<Consequence>(i);
+    const Json& told = data.at("consequences").at(i);
+    EXPECT_EQ(told.at(0), word(consequence));
+    EXPECT_EQ(told.at(1), meaning(consequence));
+    EXPECT_EQ(told.at(2), hurts(consequence));
+  }
+  EXPECT_EQ(data.at("consequences").at(data.at("same").get<size_t>()).at(0), word(Consequence::Same));
+  EXPECT_EQ(data.at("consequences").at(data.at("unknown").get<size_t>()).at(0), word(Consequence::Unknown));
+}
+
+TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
+  run("2.6.0/g", "2026-01-01", "D");
+  run("2.15.0/g", "2026-01-02", "D", {{"release", "2.15.0"}});
+  const auto price = [&](const std::string& release, double with) {
+    std::ofstream file(folder + "/" + release + "/g.prices");
+    const Json environment = fake_environment(Json::object());
+    file << Json{{"prices", 1},
+                 {"release", release},
+                 {"gpu", environment.at("gpu")},
+                 {"driver", environment.at("driver")},
+                 {"cuda_runtime", environment.at("cuda_runtime")},
+                 {"hash", "h"},
+                 {"volatile", {{"started", "2026-01-01T00:00:00Z"}}}}
+                .dump()
+         << "\n"
+         << Json{{"price", Json::array({"c.Fix"})},
+                 {"what", "a replay"},
+                 {"clock", "gpu"},
+                 {"without", std::vector<double>(12, 10.0)},
+                 {"with", std::vector<double>(12, with)}}
+                .dump()
+         << "\n";
+  };
+  price("2.6.0", 10);
+  price("2.15.0", 20);
+  const auto pair = [&] { return data().at("compared").at(0).at("pairs").at(0).at(1); };
+  EXPECT_EQ(shell(kRecapture + " compare 2.6.0 2.15.0 --records '" + folder + "'").code, 3);
+  EXPECT_EQ(pair().at("exit"), 3);
+  EXPECT_EQ(pair().at("prices"), 1);
+  std::ofstream(folder + "/2.15.0/g.prices") << "bad\n";
+  EXPECT_EQ(pair().at("exit"), 0) << "the page keeps all else";
 }
 
 TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
