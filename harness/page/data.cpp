@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "harness/case/events.h"
+#include "harness/case/tags.h"
 #include "harness/compare/format.h"
 #include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
@@ -127,6 +128,8 @@ class Page {
                  {"same", Consequence::Same},
                  {"unknown", Consequence::Unknown},
                  {"most_unknown", kMostUnknown},
+                 {"tags", tags()},
+                 {"any_program", number_of(kAnyProgram)},
                  {"advice", words<Advice>(static_cast<size_t>(Advice::Try) + 1)},
                  {"tones", Json::array()}};
     for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(tone_of(static_cast<Verdict>(i)));
@@ -182,6 +185,21 @@ class Page {
     }
   }
 
+  // [name, meaning, the words that mean it as folded_tag() leaves them] of each.
+  static Json tags() {
+    Json all = Json::array();
+    for (const Tag& tag : kTags) {
+      Json words = {folded_tag(tag.name)};
+      for (const std::string_view alias : tag.aliases) {
+        if (!alias.empty()) words.push_back(folded_tag(alias));
+      }
+      all.push_back({tag.name, tag.meaning, words});
+    }
+    return all;
+  }
+
+  static size_t number_of(std::string_view tag) { return static_cast<size_t>(tag_of(tag) - kTags.data()); }
+
   // "pytorch#1, pytorch#2": of those that are in cases/sources.toml.
   size_t cited(const std::string& ids) {
     Json list = Json::array();
@@ -223,6 +241,10 @@ class Page {
       const bool is_upstream = document == "upstream";
       cites.push_back({text(is_upstream ? "" : heading), cited(is_upstream ? heading : document)});
     }
+    Json tags = Json::array();
+    for (const std::string& tag : one.tags) {
+      if (tag_of(tag) != nullptr) tags.push_back(number_of(tag));
+    }
     const size_t number = case_list_.size();
     cases_.emplace(one.id, number);
     case_list_.push_back({{"id", text(one.id)},
@@ -234,7 +256,8 @@ class Page {
                           {"fidelity", text(one.fidelity)},
                           {"needs", text(one.needs)},
                           {"file", text(fmt::format("cases/{}/{}.cpp", one.family, one.id))},
-                          {"cites", cites}});
+                          {"cites", cites},
+                          {"tags", lists_.add(tags)}});
     for (const CatalogueTest& test : one.tests) {
       tests_.emplace(one.id + "." + test.name, test_list_.size());
       test_list_.push_back({number, text(test.name), text(test.effect), text(test.fix)});

@@ -27,7 +27,7 @@ function link(url, words) {
 
 const cases = data.cases.map((one, number) => {
   const all = {number, tests: []};
-  for (const [key, value] of Object.entries(one)) all[key] = key === 'cites' ? value : text(value);
+  for (const [key, value] of Object.entries(one)) all[key] = key === 'cites' ? value : key === 'tags' ? list(value) : text(value);
   return all;
 });
 const tests = data.tests.map(([of, name, effect, fix], number) => {
@@ -130,9 +130,18 @@ function show() {
 
 // ---- Only what mentions ----
 
+const tagByWord = new Map(data.tags.flatMap(([, , words], number) => words.map(word => [word, number])));
+const tagOf = word => tagByWord.get(word.toLowerCase().replace(/[ _-]/g, '').replace(/(.)s$/, '$1'));
+byId('tags').append(...data.tags.map(([name, meaning]) => make('option', {value: name, label: meaning})));
+
+// Tags choose the cases that a gate with that scope has; any other word is looked for in texts. Of several, between
+// commas, one is enough.
 function filterOf(words) {
-  const wanted = (words || '').trim().toLowerCase();
-  return {isOn: wanted !== '', has: (one, more = () => []) => one.words.includes(wanted) || more().some(other => other.toLowerCase().includes(wanted))};
+  const wanted = (words || '').split(',').map(word => word.trim()).filter(Boolean), tags = wanted.map(tagOf).filter(tag => tag !== undefined);
+  const scope = new Set(tags.length ? [...tags, data.any_program] : []), looked = wanted.filter(word => tagOf(word) === undefined).map(word => word.toLowerCase());
+  return {isOn: wanted.length > 0, scope: looked.length ? [] : [...new Set(tags)].map(tag => data.tags[tag][0]),
+    has: (one, more = () => []) => !wanted.length || (one.tags || []).some(tag => scope.has(tag)) ||
+      looked.some(word => one.words.includes(word) || more().some(other => other.toLowerCase().includes(word)))};
 }
 
 // ---- Compare ----
@@ -206,7 +215,7 @@ function outsideWords(changes) {
 function showCompare() {
   const pair = chosenPair(), focused = document.activeElement && document.activeElement.dataset.word;
   byId('compare-text').value = state.text || '';
-  for (const id of ['outside', 'figures', 'head', 'changes']) byId(id).replaceChildren();
+  for (const id of ['outside', 'gate', 'figures', 'head', 'changes']) byId(id).replaceChildren();
   byId('legend').hidden = !pair;
   byId('answer').className = '';
   if (!pair) {
@@ -236,6 +245,8 @@ function showCompare() {
   byId('answer').replaceChildren(make('b', {}, words), `${all - counts[data.unknown]} of ${all} tests judged. `,
     make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`), ` ends with exit status ${pair.exit}.`));
   byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
+  byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
+    ' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', named(text(line), pair)]));
   byId('figures').replaceChildren(...consequences.map(({word, meaning, tone}, n) => make('button', {type: 'button', 'data-word': word, title: meaning,
     class: `figure ${tone}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),

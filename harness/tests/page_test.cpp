@@ -16,7 +16,9 @@
 #include <sstream>
 
 #include "harness/judge/board.h"
+#include "harness/judge/catalogue.h"
 #include "harness/judge/index.h"
+#include "harness/judge/scope.h"
 #include "harness/page/data.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/shell.h"
@@ -200,6 +202,30 @@ TEST_F(Page, Consequences_AreThoseOfTheTableWorstFirst) {
   }
   EXPECT_EQ(data.at("consequences").at(data.at("same").get<size_t>()).at(0), word(Consequence::Same));
   EXPECT_EQ(data.at("consequences").at(data.at("unknown").get<size_t>()).at(0), word(Consequence::Unknown));
+}
+
+TEST_F(Page, Tags_ChooseTheCasesOfAGateWithThatScope) {
+  const Json& data = committed();
+  const Catalogue catalogue = read_catalogue(kRoot);
+  const Json& tags = data.at("tags");
+  ASSERT_EQ(tags.size(), kTags.size());
+  for (size_t number = 0; number < tags.size(); ++number) {
+    for (const Json& folded : tags.at(number).at(2)) {
+      std::set<std::string> chosen;
+      for (const Json& one : data.at("cases")) {
+        if (!one.contains("tags")) continue;
+        const Json list = list_of(data, one.at("tags"));
+        if (std::find(list.begin(), list.end(), Json(number)) == list.end() &&
+            std::find(list.begin(), list.end(), data.at("any_program")) == list.end()) {
+          continue;
+        }
+        chosen.insert(text_of(data, one.at("id")));
+      }
+      EXPECT_EQ(chosen, cases_in_scope({folded.get<std::string>()}, catalogue)) << folded;
+      EXPECT_GT(chosen.size(), 0U);
+      EXPECT_LT(chosen.size(), catalogue.size());
+    }
+  }
 }
 
 TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
