@@ -130,6 +130,7 @@ class Page {
                  {"most_unknown", kMostUnknown},
                  {"tags", tags()},
                  {"any_program", number_of(kAnyProgram)},
+                 {"releases", releases(machines)},
                  {"advice", words<Advice>(static_cast<size_t>(Advice::Try) + 1)},
                  {"tones", Json::array()}};
     for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(tone_of(static_cast<Verdict>(i)));
@@ -199,6 +200,20 @@ class Page {
   }
 
   static size_t number_of(std::string_view tag) { return static_cast<size_t>(tag_of(tag) - kTags.data()); }
+
+  // Of all machines, the oldest first: what a short name is looked for among.
+  Json releases(const std::vector<MachineSides>& machines) {
+    std::set<std::string> names;
+    for (const MachineSides& machine : machines) {
+      for (const Side& side : machine.releases) names.insert(side.name);
+    }
+    std::vector<std::string> sorted(names.begin(), names.end());
+    const auto end = std::stable_partition(sorted.begin(), sorted.end(), is_version);
+    std::sort(sorted.begin(), end, older);
+    Json all = Json::array();
+    for (const std::string& name : sorted) all.push_back(from_outside(name));
+    return all;
+  }
 
   // "pytorch#1, pytorch#2": of those that are in cases/sources.toml.
   size_t cited(const std::string& ids) {

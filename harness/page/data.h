@@ -20,7 +20,7 @@ struct PageInput {
 // {"texts": […], "lists": [[number]…], "observations": […], "changes": […], "upstream": […], "reasons": […],
 //  "verdicts", "results": the words, "consequences": [word, meaning, whether it hurts, tone] each, the worst first,
 //  "same", "unknown": two of these, "most_unknown": percent, "tags": [name, meaning, words] each, "any_program": the
-//  tag of every scope, "sources": what is cited, "cases", "tests": the
+//  tag of every scope, "releases": of all machines, the oldest first, "sources": what is cited, "cases", "tests": the
 //  catalogue and what else was run, "columns": of each kind of machine the newest result of each test, "runs": all,
 //  "compared": all pairs of releases, "first": the pair to begin with, "rates", "made": of what}
 // In sentences of comparisons \x01 and \x02 stand for the names of the two sides.

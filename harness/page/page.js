@@ -49,6 +49,7 @@ const columns = data.columns.map((one, number) => {
 });
 const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
+const releases = data.releases.map(text);
 const consequences = data.consequences.map(([word, meaning, hurts, tone]) => ({word, meaning, hurts, tone}));
 const consequenceTag = number => make('span', {class: `tag ${consequences[number].tone}`}, consequences[number].word);
 const dateOf = run => run.started.slice(0, 10) || 'no date';
@@ -95,8 +96,8 @@ function fragment(chosen) {
 
 function fromFragment() {
   const [path, query] = location.hash.slice(1).split('?');
-  let places;
-  try { places = path.split('/').map(decodeURIComponent); } catch (error) { places = []; }
+  const decoded = part => { try { return decodeURIComponent(part); } catch (error) { return part; } };
+  const places = path.split('/').map(decoded);
   const chosen = {view: Object.hasOwn(kPlaces, places[0]) ? places[0] : 'compare'};
   kPlaces[chosen.view].forEach((key, at) => { chosen[key] = places[at + 1] || ''; });
   for (const [key, value] of new URLSearchParams(query || '')) if (kQuery[chosen.view].includes(key)) chosen[key] = value;
@@ -155,18 +156,41 @@ function changeOf([number, before, after]) {
     before: runs[before], after: runs[after]};
 }
 
-// The pair that is chosen, or the nearest to that which there is; of several machines that which `compare` takes.
+// What a name stands for, as for `compare`: "2.6" for the newest release that begins so.
+function meantRelease(word) {
+  const wanted = (word || '').split('+')[0];
+  if (!wanted || releases.includes(word)) return word;
+  return releases.filter(one => /^\d/.test(one) && (one === wanted || one.startsWith(wanted + '.'))).pop() || word;
+}
+
+// The pair that is chosen; of several machines that which `compare` takes. Where it is not on record, `absent` has words
+// for that, and there is no other in its place.
 function chosenPair() {
-  const [first, firstFrom, firstTo] = data.first || [];
-  const isTaken = ({releases, pairs}) => pairs[releases.indexOf(state.from)]?.[releases.indexOf(state.to)]?.taken;
-  const machine = comparable.find(one => one.name === state.on) || comparable.find(isTaken) || machines[first] || comparable[0];
-  if (!machine) return null;
-  const {releases} = machine, isFirst = machine === machines[first];
-  let from = releases.indexOf(state.from), next = releases.indexOf(state.to);
-  if (from < 0 && next < 0) [from, next] = isFirst ? [firstFrom, firstTo] : [0, releases.length - 1];
-  if (from < 0) from = next === 0 ? 1 : 0;
-  if (next < 0 || next === from) next = from === releases.length - 1 ? 0 : releases.length - 1;
-  return {machine, from: releases[from], to: releases[next], ...machine.pairs[from][next]};
+  if (!comparable.length) return null;
+  const [first, firstFrom, firstTo] = data.first || [], from = meantRelease(state.from), to = meantRelease(state.to);
+  const ran = (one, name) => !name || one.releases.includes(name), has = one => ran(one, from) && ran(one, to);
+  const isTaken = one => one.pairs[one.releases.indexOf(from)]?.[one.releases.indexOf(to)]?.taken;
+  const begin = machines[first] || comparable[0];
+  const machine = state.on ? comparable.find(one => one.name === state.on) : comparable.find(isTaken) || [begin, ...comparable].find(has);
+  const absent = absentWords(from, to, machine, ran);
+  if (absent) return {absent, machine: machine || begin, from, to};
+  let at = machine.releases.indexOf(from), next = machine.releases.indexOf(to);
+  const last = machine.releases.length - 1;
+  if (at < 0 && next < 0) [at, next] = machine === machines[first] ? [firstFrom, firstTo] : [0, last];
+  if (at < 0) at = next === 0 ? 1 : 0;
+  if (next < 0) next = at === last ? 0 : last;
+  return {machine, from: machine.releases[at], to: machine.releases[next], ...machine.pairs[at][next]};
+}
+
+function absentWords(from, to, machine, ran) {
+  const nowhere = [from, to].filter(name => name && !releases.includes(name));
+  if (nowhere.length) return `There are no records of ${nowhere.join(' or of ')}, but of ${releases.join(', ')}.`;
+  if (state.on && !machine) return `No machine that ran two releases is called ${state.on}; there are: ${comparable.map(one => one.name).join('; ')}.`;
+  if (from && from === to) return `${from} is both sides; choose two releases.`;
+  const names = [from, to].filter(Boolean), ranOn = name => machines.filter(one => one.releases.includes(name)).map(one => one.name).join('; ');
+  if (!machine) return `No machine ran ${names.length > 1 ? 'both ' : ''}${names.join(' and ')}${names.length > 1 ? '' : ' and another release'}; ${names.map(name => `${name} ran on ${ranOn(name)}`).join(', and ')}.`;
+  const lacking = [from, to].filter(name => !ran(machine, name));
+  return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.` : '';
 }
 
 const named = (words, pair) => words.replace(/[\x01\x02]/g, mark => mark === '\x01' ? pair.from : pair.to);
@@ -216,7 +240,7 @@ function showCompare() {
   const pair = chosenPair(), focused = document.activeElement && document.activeElement.dataset.word;
   byId('compare-text').value = state.text || '';
   for (const id of ['outside', 'gate', 'figures', 'head', 'changes']) byId(id).replaceChildren();
-  byId('legend').hidden = !pair;
+  byId('legend').hidden = !pair || Boolean(pair.absent);
   byId('answer').className = '';
   if (!pair) {
     for (const id of ['from', 'to', 'machine', 'swap']) byId(id).disabled = true;
@@ -226,6 +250,10 @@ function showCompare() {
   options(byId('machine'), comparable.map(one => one.name), pair.machine.name);
   options(byId('from'), pair.machine.releases, pair.from);
   options(byId('to'), pair.machine.releases, pair.to);
+  if (pair.absent) {
+    byId('answer').replaceChildren(pair.absent);
+    return;
+  }
   const filter = filterOf(state.text);
   const fits = change => filter.has(change.of, () => [named(change.sentence, pair), ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
   const whole = pair.groups.map(group => group.map(changeOf)), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
@@ -612,7 +640,7 @@ function showDetail() {
   }
   let tables, sentences = [];
   const pair = state.view === 'compare' && chosenPair();
-  if (pair) {
+  if (pair && !pair.absent) {
     const changes = pair.groups.flat().map(changeOf).filter(change => change.of === one);
     sentences = changes.map(change => ({...change, sentence: named(change.sentence, pair)}));
     tables = [[['from', 'before'], ['to', 'after']].map(([side, which]) => {
@@ -745,7 +773,12 @@ function side(chosen, other) {
 }
 side('from', 'to');
 side('to', 'from');
-byId('machine').addEventListener('change', () => choose({on: byId('machine').value}));
+// A machine that lacks a side begins with a pair of its own.
+byId('machine').addEventListener('change', () => {
+  const on = byId('machine').value, ran = machines.find(one => one.name === on).releases;
+  const hasBoth = [state.from, state.to].every(name => !name || ran.includes(meantRelease(name)));
+  choose({on, ...hasBoth ? {} : {from: '', to: ''}});
+});
 byId('swap').addEventListener('click', () => { const pair = chosenPair(); choose({on: pair.machine.name, from: pair.to, to: pair.from}); });
 for (const view of ['compare', 'matrix']) byId(view + '-text').addEventListener('input', event => choose({text: event.target.value}, 'replaceState'));
 byId('family').addEventListener('change', event => choose({family: event.target.value === 'all' ? '' : event.target.value}));
