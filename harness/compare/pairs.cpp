@@ -100,6 +100,7 @@ enum class Tense { Past, Present };
 // "raised CUDA error 900" and "raises CUDA error 900".
 std::string failing(const Seen& seen, Tense tense, const std::string& words) {
   const bool is_past = tense == Tense::Past;
+  if (seen.row->result == Result::Broken) return (is_past ? "ended early with " : "ends early with ") + words;
   if (seen.state() == State::Warns) return (is_past ? "warned of " : "warns of ") + words;
   constexpr std::string_view kRaised = "raised ";  // A few tests see that as their whole text.
   const std::string object = words.rfind(kRaised, 0) == 0 ? words.substr(kRaised.size()) : words;
@@ -298,7 +299,9 @@ class Comparer {
   // Two failures that do the same to a program.
   void compare_errors(Pair& pair, State state) const {
     const TestRecord &then = pair.from.test(), now = pair.to.test();
-    const Aftermath aftermath = state == State::Works ? Aftermath::Same : compare_aftermath(then, now);
+    // A test that ended before it saw its failure left behind what its own end did.
+    const bool is_comparable = state != State::Works && then.has(key::seen) && now.has(key::seen);
+    const Aftermath aftermath = is_comparable ? compare_aftermath(then, now) : Aftermath::Same;
     if (aftermath == Aftermath::Worse) {
       tell(pair, Consequence::BrokenHandlers, "left " + describe_aftermath(now, then, true),
            "leaves " + describe_aftermath(then, now, false));
@@ -415,7 +418,8 @@ class Comparer {
     };
     const auto is_silent = [](State state) { return state == State::SilentlyWrong || state == State::Leaks; };
     const auto still_silent = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
-      return fails_now(pair) && pair.compared.consequence == Consequence::Same && is_silent(pair.to.state());
+      return fails_now(pair) && is_silent(pair.to.state()) && is_silent(pair.from.state()) &&
+             !hurts(pair.compared.consequence);
     });
     const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
     const bool is_healed = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {

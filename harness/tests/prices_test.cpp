@@ -154,7 +154,9 @@ TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
 
 TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHurtsOrIsUnknown) {
   Comparison comparison;
-  comparison.tests = {{"c.Reproduces", Consequence::Healed, ""}};
+  comparison.tests.emplace_back();
+  comparison.tests[0].test = "c.Reproduces";
+  comparison.tests[0].consequence = Consequence::Healed;
   comparison.changes.emplace_back();
   comparison.changes[0].consequence = Consequence::Healed;
   EXPECT_EQ(exit_for(comparison), Exit::NewlyFixed);
