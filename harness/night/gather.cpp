@@ -124,11 +124,14 @@ class Night {
     }
     // A night of which nothing is left is not the oldest of all.
     if (started_.empty()) started_ = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-    write_file(
-        staging.path() + "/" + kNightFile,
-        Json{{"night", 1}, {"started", started_}, {"plan", as_json(plan_)}, {"lacks", lacks_}, {"notes", notes_}}.dump(
-            1, ' ', false, Json::error_handler_t::replace) +
-            "\n");
+    write_file(staging.path() + "/" + kNightFile, Json{{"night", 1},
+                                                       {"started", started_},
+                                                       {"plan", as_json(plan_)},
+                                                       {"lacks", lacks_},
+                                                       {"lacking", lacking_},
+                                                       {"notes", notes_}}
+                                                          .dump(1, ' ', false, Json::error_handler_t::replace) +
+                                                      "\n");
     staging.put_in_place();
     gathered.lacks = lacks_;
     gathered.notes = notes_;
@@ -157,31 +160,40 @@ class Night {
   // Keeps what there is of a run, and gives the number of its tasks that are whole.
   size_t gather_run(const std::string& folder, const std::vector<size_t>& tasks) {
     std::vector<const Found*> found;
-    std::vector<std::string> missing;
+    std::vector<size_t> missing;
     size_t whole = 0;
     for (const size_t task : tasks) {
       const Found* one = choose(task);
       if (one == nullptr) {
-        missing.push_back(plan_[task].name() + " is missing: no record of it");
+        missing.push_back(task);
         continue;
       }
       found.push_back(one);
       if (one->flaw.empty()) {
         ++whole;
       } else {
-        lacks_.push_back(fmt::format("{} is not whole: {}: {}", plan_[task].name(), visible(one->path), one->flaw));
+        add_lack(plan_[task], kIncomplete, fmt::format(" is not whole: {}: {}", visible(one->path), one->flaw));
       }
     }
     if (is_covered(found)) {
       whole += missing.size();
     } else {
-      lacks_.insert(lacks_.end(), missing.begin(), missing.end());
+      for (const size_t task : missing) add_lack(plan_[task], kMissing, " is missing: no record of it");
     }
     if (found.empty()) return whole;
     const std::vector<std::string> lacks = keep(folder, found);
     if (whole < tasks.size()) return whole;  // And what is lacking has been said.
-    for (const std::string& lack : lacks) lacks_.push_back(fmt::format("{}: {}", plan_[tasks.front()].name(), lack));
+    for (const std::string& lack : lacks) add_lack(plan_[tasks.front()], kIncomplete, ": " + lack);
     return whole;
+  }
+
+  void add_lack(const NightTask& task, const char* state, const std::string& what) {
+    lacking_.push_back({{"release", task.release},
+                        {"gpu", task.gpu},
+                        {"shard", task.shard_words()},
+                        {"state", state},
+                        {"lack", lacks_.size()}});
+    lacks_.push_back(task.name() + what);
   }
 
   // Where there are more shards than cases, some have nothing to run and leave no record.
@@ -322,6 +334,7 @@ class Night {
   const Catalogue& catalogue_;
   std::vector<std::vector<Found>> runs_;  // By task.
   std::vector<std::string> lacks_, notes_;
+  Json lacking_ = Json::array();
   std::string started_;  // When the last of the runs began.
 };
 

@@ -8,8 +8,11 @@
 
 namespace recapture {
 
-// Beside the records of a gathered night: {"night":1, "plan", "lacks", "notes"}.
+// Beside the records of a gathered night: {"night":1, "started", "plan", "lacks", "lacking", "notes"}. "lacking" is
+// which tasks those of the lacks are that are of a task: [{"release","gpu","shard","state","lack"}], "lack" its index.
 inline constexpr const char* kNightFile = "night.json";
+inline constexpr const char* kMissing = "missing";        // The task left no record,
+inline constexpr const char* kIncomplete = "incomplete";  // or one that is not the whole run.
 // Behind the name of a night: what is being gathered, and what was there before it. Left only by one that was killed.
 inline constexpr const char* kPartial = ".partial";
 inline constexpr const char* kBefore = ".before";

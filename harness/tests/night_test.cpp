@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include "harness/night/gather.h"
-#include "harness/night/news.h"
+#include "harness/night/nights.h"
 #include "harness/night/plan.h"
+#include "harness/night/report.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
 
@@ -27,6 +28,7 @@ struct FakeTask {
   std::vector<std::string> plan = {}, whole = {};  // Where it is another than what was seen.
   std::vector<std::string> again = {};             // What Reproduces saw when it was run again.
   std::map<std::string, int> rates = {};           // Hits of a race, of ten tries.
+  double seconds = 0;                              // Of each test.
   Json more = Json::object();                      // Of the environment.
 
   std::vector<Json> lines() const {
@@ -54,6 +56,7 @@ struct FakeTask {
             {"test", id + "." + name}, {"ending", "exited"}, {"code", hits->second > 0 ? 0 : 1},
             {"hits", hits->second},    {"tries", 10},        {"ended", hits->second > 0 ? "passed" : "failed"}};
       }
+      all.back()["volatile"] = {{"seconds", seconds}};
       if (name != "Reproduces") continue;
       for (size_t i = 0; i < again.size(); ++i) {
         all.push_back(line_of(id, name, again[i]));
@@ -77,6 +80,10 @@ struct FakeTask {
   static Json line_of(const std::string& id, const std::string& name, const std::string& what) {
     const bool good = what == "D";
     if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // Not a word.
+    if (what.rfind("Not applicable: ", 0) == 0) {
+      return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 77},
+              {"ended", "skipped"},      {"skipped", what},    {"inapplicable", what.substr(what.find(':') + 2)}};
+    }
     if (what == "SIGSEGV") return {{"test", id + "." + name}, {"ending", "signal"}, {"code", 11}};
     if (name.rfind("Fix", 0) == 0) {
       return {{"test", id + "." + name},
@@ -116,24 +123,47 @@ class Nights : public FakeTree {
     task.release = "2.15.0";
     return task;
   }
-  // Gathers a night of both releases.
-  void night(const std::string& name, FakeTask old, FakeTask now) const {
+  // Gathers a night of these records.
+  int night_of(const std::string& name, std::vector<FakeTask> tasks) const {
     fs::remove_all(from);
-    now.release = "2.15.0";
-    for (FakeTask* task : {&old, &now}) {
-      task->started = name + "T00:00:00Z";
-      task->run = name + task->release;
-      task->write(from + "/" + task->release + ".jsonl");
+    fs::create_directories(from);
+    for (FakeTask& task : tasks) {
+      task.started = name + "T00:00:00Z";
+      task.run = name + task.release;
+      task.write(from + "/" + task.release + ".jsonl");
     }
-    const Said said = gather("nights/" + name);
-    EXPECT_EQ(said.code, 0) << said.out;
+    return gather("nights/" + name).code;
+  }
+  // Of both releases.
+  void night(const std::string& name, const FakeTask& old, FakeTask now) const {
+    now.release = "2.15.0";
+    EXPECT_EQ(night_of(name, {old, now}), 0);
   }
   void night(const std::string& name, const FakeTask& old = {}) const { night(name, old, {}); }
   Said news(const std::string& more = "") const { return recapture("news '" + folder + "/nights' " + more); }
+  Json issues(const std::string& more = "") const { return parse_json(news("--issue " + more).out); }
+  void mark_good(const std::string& name) const {
+    EXPECT_EQ(
+        recapture("good '" + folder + "/nights/" + name + "/2.6.0/nvidia-h200.jsonl' --records '" + folder + "/nights'")
+            .code,
+        0);
+  }
   static FakeTask that_saw(const std::string& what) {
     FakeTask task;
     task.seen["Reproduces"] = what;
     return task;
+  }
+  // Its fix holds, or fails with this.
+  static FakeTask with_fix(const std::string& what = "D") {
+    FakeTask task;
+    task.seen["FixIt"] = what;
+    return task;
+  }
+  static std::string line(const std::string& text, size_t number = 0) {
+    std::istringstream lines(text);
+    std::string found;
+    for (size_t i = 0; i <= number; ++i) std::getline(lines, found);
+    return found;
   }
 
   const std::string plan = folder + "/plan.json", from = folder + "/from", out = folder + "/night";
@@ -405,138 +435,322 @@ TEST_F(Nights, AFullDiskLeavesWhatWasThere) {
   shell("umount '" + folder + "/small'");
 }
 
-TEST_F(Nights, NewsAreSaidOnce) {
-  night("2026-01-01");
+TEST_F(Nights, FirstNight_IsABaselineAndGreen) {
+  night("2026-01-01", that_saw("ok"));
   const Said first = news();
-  EXPECT_EQ(first.code, 6);
-  EXPECT_THAT(first.out, HasSubstr("there is no night before it"));
-  night("2026-01-02");
+  EXPECT_EQ(first.code, 0) << first.out;
+  EXPECT_EQ(line(first.out),
+            "2026-01-01: green: 0 red, 2 machines of 2; it is the first night, and the baseline of those to come");
+  EXPECT_THAT(first.out, HasSubstr("  not as documented or expected in the baseline\n    c1.Reproduces: newly fixed"));
+  EXPECT_THAT(issues(), SizeIs(0));
+  night("2026-01-02", that_saw("ok"));
   const Said quiet = news();
   EXPECT_EQ(quiet.code, 0) << quiet.out;
-  EXPECT_THAT(quiet.out, HasSubstr("nothing new on 2 of 2 machines"));
-  night("2026-01-03", that_saw("E"));
+  EXPECT_EQ(quiet.out,
+            "2026-01-02: green: 0 red, 2 machines of 2\n\n"
+            "LibTorch 2.15.0 on NVIDIA H200: 0 red, 2 tests judged\n"
+            "LibTorch 2.6.0 on NVIDIA H200: 0 red, 2 tests judged\n");
+}
+
+TEST_F(Nights, SecondNightOfARegression_IsStillRed) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix("it is wrong"));
   const Said said = news();
   EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_EQ(line(said.out), "2026-01-02: red: 1 red (1 new), 2 machines of 2");
   EXPECT_THAT(said.out,
-              AllOf(HasSubstr("2.6.0, NVIDIA H200"), HasSubstr("c1 (Reproduces)"), HasSubstr("nothing new on 1 of 2")));
-  night("2026-01-04", that_saw("E"));
+              AllOf(HasSubstr("\nLibTorch 2.6.0 on NVIDIA H200: 1 red (1 new), 3 tests judged\n  new\n"
+                              "    c1 (FixIt): stopped holding: held in 2026-01-01; in 2026-01-02 it fails: "),
+                    HasSubstr("LibTorch 2.15.0 on NVIDIA H200: 0 red, 2 tests judged\n")));
+  night("2026-01-03", with_fix("it is wrong"));
   const Said again = news();
-  EXPECT_EQ(again.code, 0) << again.out;
-  EXPECT_EQ(news("--since good").code, 0) << "the night before is whole";
-  EXPECT_EQ(
-      recapture("good '" + folder + "/nights/2026-01-01/2.6.0/nvidia-h200.jsonl' --records '" + folder + "/nights'")
-          .code,
-      0);
-  EXPECT_EQ(news("--since good").code, 1) << "of what was good it has changed";
-  night("2026-01-05");
-  EXPECT_EQ(news("--night '" + folder + "/nights/2026-01-03'").out, said.out) << "an earlier night as it was";
-  EXPECT_EQ(news("--night 2026-01-03").out, said.out) << "as news itself calls it";
+  EXPECT_EQ(again.code, 1) << again.out;
+  EXPECT_EQ(line(again.out), "2026-01-03: red: 1 red (1 still), 2 machines of 2");
+  EXPECT_THAT(again.out, AllOf(HasSubstr("on NVIDIA H200: 1 red (1 still since 2026-01-02), 3 tests judged\n"),
+                               HasSubstr("(since 2026-01-02, red on 2 of 3 nights: 2026-01-02, 03)")));
+  EXPECT_THAT(news("--markdown").out,
+              HasSubstr("\n## LibTorch 2.6.0 on NVIDIA H200: 1 red (1 still since 2026-01-02), 3 tests judged\n"));
+  EXPECT_EQ(news("--night '" + folder + "/nights/2026-01-02'").out, said.out) << "an earlier night as it was";
+  EXPECT_EQ(news("--night 2026-01-02").out, said.out) << "as the report itself calls it";
+  const Json machine = parse_json(news("--json").out).at("machines")[1];
+  EXPECT_EQ(machine.at("machine"), "LibTorch 2.6.0 on NVIDIA H200");
+  ASSERT_THAT(machine.at("red"), SizeIs(1));
+  EXPECT_EQ(machine.at("red")[0].at("state"), "still");
+  EXPECT_EQ(machine.at("red")[0].at("since"), "2026-01-02");
+  EXPECT_EQ(machine.at("red")[0].at("nights"), Json({"2026-01-02", "2026-01-03"}));
 }
 
-TEST_F(Nights, WhatCannotBeComparedIsSaidOnceAndItsFailuresAreNews) {
-  FakeTask task;
-  task.seen["FixIt"] = "D";
+// A regression on night 2 that heals on night 5 and is back on night 6; of night 4 a machine is dead.
+TEST_F(Nights, Week_IsToldEveryMorning) {
+  struct Morning {
+    std::string fix;
+    bool is_dead;
+    int code;
+    std::string first_line, issues;
+  };
+  const std::vector<Morning> week = {
+      {"D", false, 0, "green: 0 red, 2 machines of 2; it is the first night, and the baseline of those to come", ""},
+      {"it is wrong", false, 1, "red: 1 red (1 new), 2 machines of 2", "open"},
+      {"it is wrong", false, 1, "red: 1 red (1 still), 2 machines of 2", "open"},
+      {"it is wrong", true, 1,
+       "red: 1 red (1 still), 1 task without a complete record, 2 tests not judged, 1 machine of 2", "open open"},
+      {"D", false, 5, "green: 0 red, 1 healed, 2 machines of 2", "healed healed"},
+      {"it is wrong", false, 1, "red: 1 red (1 flaky), 2 machines of 2", "open"},
+      {"D", false, 0, "green: 0 red, 1 flaky, 2 machines of 2", "open"}};
+  std::set<std::string> fingerprints;
+  for (size_t i = 0; i < week.size(); ++i) {
+    const Morning& morning = week[i];
+    const std::string name = fmt::format("2026-01-0{}", i + 1);
+    std::vector<FakeTask> tasks = {with_fix(morning.fix)};
+    if (!morning.is_dead) tasks.push_back(newest());
+    EXPECT_EQ(night_of(name, tasks), morning.is_dead ? 6 : 0);
+    const Said said = news();
+    EXPECT_EQ(said.code, morning.code) << said.out;
+    EXPECT_EQ(line(said.out), name + ": " + morning.first_line) << said.out;
+    std::string states;
+    for (const Json& issue : issues()) {
+      states += (states.empty() ? "" : " ") + issue.at("state").get<std::string>();
+      fingerprints.insert(issue.at("fingerprint").get<std::string>());
+    }
+    EXPECT_EQ(states, morning.issues) << name;
+  }
+  EXPECT_THAT(fingerprints, SizeIs(2)) << "one of the regression, one of the dead machine";
+  EXPECT_THAT(news("--night 2026-01-06").out, HasSubstr("red on 4 of 6 nights: 2026-01-02, 03, 04, 06, red tonight"));
+  EXPECT_THAT(news("--night 2026-01-05").out, HasSubstr("healed; it was red since 2026-01-02"));
+  const Said dead = news("--night 2026-01-04");
+  EXPECT_THAT(dead.out, AllOf(HasSubstr("2.15.0-h200-1of1 is missing: no record of it; new\n"),
+                              HasSubstr("LibTorch 2.15.0 on NVIDIA H200: no record tonight; 0 red\n"
+                                        "  not judged tonight\n    2 tests of c1: no run of it\n")));
+  for (const Json& issue : issues("--night 2026-01-04")) {
+    const bool is_missing = issue.at("title") == "[2.15.0 H200] missing: 2.15.0-h200-1of1";
+    EXPECT_EQ(issue.at("labels"), is_missing ? Json({"recapture", "missing"}) : Json({"recapture", "stopped-holding"}));
+    EXPECT_TRUE(is_missing || issue.at("title") == "[2.6.0 H200] c1: stopped holding") << issue;
+  }
+  EXPECT_EQ(issues()[0].at("labels"), Json({"recapture", "stopped-holding", "flaky"}));
+}
+
+TEST_F(Nights, FlakyTest_IsSteadyWhenItsWindowIsFine) {
+  const std::string pattern = "frfrffffff";  // Fine and red.
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    night(fmt::format("2026-01-{:02}", i + 1), with_fix(pattern[i] == 'r' ? "it is wrong" : "D"));
+  }
+  EXPECT_EQ(news("--night 2026-01-08").code, 0);
+  EXPECT_THAT(news("--night 2026-01-08").out, HasSubstr("red on 2 of 7 nights: 2026-01-02, 04, not red tonight"));
+  const Said said = news("--night 2026-01-09");
+  EXPECT_EQ(said.code, 5) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("c1 (FixIt): no longer flaky; "));
+  EXPECT_EQ(issues("--night 2026-01-09")[0].at("state"), "healed");
+  EXPECT_EQ(news().code, 0);
+  EXPECT_THAT(issues(), SizeIs(0));
+}
+
+TEST_F(Nights, ChangedCase_StartsANewBaseline) {
+  FakeTask task = with_fix();
   night("2026-01-01", task);
   task.hash = "i";
+  task.seen["FixIt"] = "it is wrong";
   night("2026-01-02", task);
   const Said edited = news();
-  EXPECT_EQ(edited.code, 6) << edited.out;
-  EXPECT_THAT(edited.out, AllOf(HasSubstr("nothing to compare with\n  3 tests of c1: the code of the case has changed"),
-                                HasSubstr("nothing new on 1 of 2 machines")));
-  EXPECT_THAT(news("--markdown").out,
-              AllOf(HasSubstr("## nothing to compare with\n\n* `3 tests of c1: the code"), Not(HasSubstr("0 judged"))));
+  EXPECT_EQ(edited.code, 5) << edited.out;
+  EXPECT_THAT(edited.out,
+              AllOf(HasSubstr("a new baseline tonight\n    3 tests of c1: the code of the case has changed"),
+                    HasSubstr("the baseline\n    c1.FixIt: fix fails: c.cpp:1: it is wrong\n")));
+  EXPECT_THAT(issues(), SizeIs(0)) << "the edit may have broken it";
+  EXPECT_EQ(parse_json(news("--json").out).at("machines")[1].at("not_compared")[0].at("tests").size(), 3);
   night("2026-01-03", task);
   EXPECT_EQ(news().code, 0);
-  task.hash = "j";
-  task.seen["FixIt"] = "it is wrong";
+  task.seen["FixIt"] = "D";
   night("2026-01-04", task);
-  const Said broken = news();
-  EXPECT_EQ(broken.code, 1) << broken.out;
-  EXPECT_THAT(broken.out, HasSubstr("and nothing to compare with\n  c1.FixIt: fix fails: c.cpp:1: it is wrong\n"));
-  const Json issues = parse_json(news("--issue").out);
-  ASSERT_THAT(issues, SizeIs(1));
-  EXPECT_EQ(issues[0].at("title"), "c1: fix fails");
-  EXPECT_EQ(parse_json(news("--json").out).at("machines")[1].at("not_compared"),
-            Json({"3 tests of c1: the code of the case has changed"}));
+  EXPECT_EQ(news().code, 5) << "it holds again";
+  task.seen["FixIt"] = "it is wrong";
   night("2026-01-05", task);
-  EXPECT_EQ(news().code, 0) << "once";
-  task.seen["ReproducesLate"] = "D";
+  EXPECT_EQ(news().code, 1);
+  task.hash = "j";
   night("2026-01-06", task);
-  const Said added = news();
-  EXPECT_EQ(added.code, 6) << added.out;
-  EXPECT_THAT(added.out, HasSubstr("  1 test of c1: no clear result before\n"));
-  task.seen.erase("ReproducesLate");
-  night("2026-01-07", task);
+  const Said closed = news();
+  EXPECT_EQ(closed.code, 5) << closed.out;
+  EXPECT_THAT(closed.out,
+              HasSubstr("cannot be compared with its baseline any more, and tonight is the new one; it was red"));
+  ASSERT_THAT(issues(), SizeIs(1));
+  EXPECT_EQ(issues()[0].at("state"), "healed");
+}
+
+TEST_F(Nights, TestThatIsNew_HasItsBaselineAndOneThatWentIsNamed) {
+  FakeTask task;
+  night("2026-01-01", task);
+  task.seen["FixLate"] = "D";
+  night("2026-01-02", task);
+  EXPECT_EQ(news().code, 5);
+  EXPECT_THAT(news().out, HasSubstr("    1 test of c1: no clear result before\n"));
+  task.seen["FixLate"] = "it is wrong";
+  night("2026-01-03", task);
+  EXPECT_EQ(news().code, 1);
+  task.seen.erase("FixLate");
+  night("2026-01-04", task);
   const Said removed = news();
   EXPECT_EQ(removed.code, 6) << removed.out;
-  EXPECT_THAT(removed.out, HasSubstr("  1 test of c1: not part of tonight's run\n"));
-  night("2026-01-08", task);
+  EXPECT_THAT(removed.out, AllOf(HasSubstr("    1 test of c1: not part of this run\n"),
+                                 HasSubstr("c1 (FixLate): it is not part of the run any more; it was red since")));
+  EXPECT_EQ(issues()[0].at("state"), "healed");
+  night("2026-01-05", task);
   EXPECT_EQ(news().code, 0);
 }
 
-TEST_F(Nights, ARaceThatCrashesIsNewsAndOneThatIsNotSeenIsNone) {
-  const auto race = [&](const std::string& name, int hits) {
+TEST_F(Nights, IncompleteRun_ForgetsNoTestThatItLacks) {
+  night("2026-01-01", with_fix());
+  FakeTask cut;
+  cut.end = "";
+  cut.plan = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late"};
+  EXPECT_EQ(night_of("2026-01-02", {cut, newest()}), 6);
+  EXPECT_THAT(news().out, HasSubstr("1 test of c1: not part of this run"));
+  night("2026-01-03", with_fix("it is wrong"));
+  EXPECT_EQ(news().code, 1) << news().out;
+}
+
+TEST_F(Nights, RecordMarkedGood_IsTheNewBaseline) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix("it is wrong"));
+  EXPECT_EQ(news().code, 1);
+  mark_good("2026-01-02");
+  const Said accepted = news();
+  EXPECT_EQ(accepted.code, 5) << accepted.out;
+  EXPECT_THAT(accepted.out, HasSubstr("tonight's record is marked good, and is the new baseline"));
+  EXPECT_EQ(issues()[0].at("state"), "healed");
+  night("2026-01-03", with_fix("it is wrong"));
+  EXPECT_EQ(news().code, 0) << news().out;
+  night("2026-01-04", with_fix());
+  EXPECT_EQ(news().code, 5) << "it holds again";
+}
+
+TEST_F(Nights, BaselineFolder_IsTheNightBeforeTheFirst) {
+  with_fix().write(folder + "/reports/2.6.0/nvidia-h200.jsonl");
+  night("2026-01-01", with_fix("it is wrong"));
+  EXPECT_EQ(news().code, 0);
+  const Said said = news("--baseline '" + folder + "/reports'");
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("c1 (FixIt): stopped holding: held in reports; in 2026-01-01 it fails"));
+  EXPECT_EQ(news("--baseline /nowhere").code, 2);
+}
+
+TEST_F(Nights, Race_HealsOnlyByManyNights) {
+  const auto race = [&](int day, int hits) {
     FakeTask task;
     task.seen["ReproducesAtRate"] = "SIGSEGV";
     if (hits >= 0) task.rates["ReproducesAtRate"] = hits;
-    night(name, task);
+    night(fmt::format("2026-01-{:02}", day), task);
     return news();
   };
-  race("2026-01-01", 3);
-  EXPECT_EQ(race("2026-01-02", 0).code, 0);
-  const Said crashed = race("2026-01-03", -1);
+  race(1, 3);
+  EXPECT_EQ(race(2, 0).code, 0);
+  const Said crashed = race(3, -1);
   EXPECT_EQ(crashed.code, 1) << crashed.out;
-  EXPECT_THAT(crashed.out, AllOf(HasSubstr("new failures"), HasSubstr("it crashes\n    c1 (ReproducesAtRate)")));
-  EXPECT_EQ(race("2026-01-04", -1).code, 0) << "once";
-  EXPECT_EQ(race("2026-01-05", 2).code, 0);
+  EXPECT_THAT(crashed.out, HasSubstr("c1 (ReproducesAtRate): "));
+  EXPECT_EQ(race(4, -1).code, 1) << "still";
+  const Said unseen = race(5, 0);
+  EXPECT_EQ(unseen.code, 6) << "one night without it shows nothing";
+  EXPECT_THAT(unseen.out, HasSubstr("still open, not judged tonight"));
+  const Said healed = race(6, 2);
+  EXPECT_EQ(healed.code, 5) << healed.out;
+  EXPECT_EQ(race(7, 0).code, 0);
 }
 
-TEST_F(Nights, AFlakyTestThatShowsSomethingElseIsNews) {
+TEST_F(Nights, NewRace_IsRedUntilFiveNightsDoNotShowIt) {
+  const auto race = [&](int day, int hits) {
+    FakeTask task;
+    task.seen["ReproducesAtRate"] = "D";
+    task.rates["ReproducesAtRate"] = hits;
+    night(fmt::format("2026-01-{:02}", day), task);
+    return news().code;
+  };
+  for (int day = 1; day <= 5; ++day) EXPECT_EQ(race(day, 0), 0);
+  EXPECT_EQ(race(6, 1), 1);
+  EXPECT_EQ(race(7, 2), 1) << "its own night is not part of its baseline";
+  for (int day = 8; day <= 11; ++day) EXPECT_EQ(race(day, 0), 6) << day;
+  EXPECT_EQ(race(12, 0), 5) << "healed";
+  EXPECT_EQ(race(13, 0), 0);
+}
+
+TEST_F(Nights, ChangeThatBreaksNothing_IsToldOnce) {
   night("2026-01-01");
-  night("2026-01-02", that_saw("E"));
-  night("2026-01-03");
-  night("2026-01-04");
-  night("2026-01-05", that_saw("SIGSEGV"));
+  night("2026-01-02", that_saw("ok"));
   const Said said = news();
-  EXPECT_EQ(said.code, 1) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("new failures"), HasSubstr("c1 (Reproduces)")));
-  night("2026-01-06", that_saw("SIGSEGV"));
-  EXPECT_EQ(news().code, 0) << "once";
-  night("2026-01-07", that_saw("E"));
-  EXPECT_EQ(news().code, 0) << "which it has shown before";
-  FakeTask unclear = that_saw("E");
-  unclear.again = {"E", "F"};
-  night("2026-01-08", unclear);
-  EXPECT_THAT(news().out, HasSubstr("c1.Reproduces: another run of it tonight")) << "F is something else";
+  EXPECT_EQ(said.code, 5) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("changed, and breaks nothing\n    c1 (Reproduces): healed: "));
+  night("2026-01-03", that_saw("ok"));
+  EXPECT_EQ(news().code, 0) << "it is the new baseline";
+  night("2026-01-04");
+  EXPECT_EQ(news().code, 1) << "and what fails again is red";
 }
 
-TEST_F(Nights, ANightInWhichEverythingDiedIsTheNewest) {
-  night("2026-01-01");
-  night("2026-01-02");
-  fs::remove_all(from);
-  fs::create_directories(from);
-  EXPECT_EQ(gather("nights/dead").code, 6);
+TEST_F(Nights, NightInWhichEverythingDied_IsTheNewest) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix("it is wrong"));
+  EXPECT_EQ(night_of("dead", {}), 6);
   const Said said = news();
   EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("dead, since 2026-01-02\n2.6.0-h200-1of1 is missing: no record of it\n"),
-                              HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-02 and not tonight")));
+  EXPECT_EQ(line(said.out),
+            "dead: incomplete: 0 red, 1 still open and not judged, 2 tasks without a complete record, "
+            "5 tests not judged, 0 machines of 2");
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing: no record of it; new\n"),
+                              HasSubstr("still open, not judged tonight\n    c1 (FixIt): stopped holding")));
+  EXPECT_THAT(issues(), SizeIs(2)) << "of the machines; that of the regression is neither red nor healed";
 }
 
-TEST_F(Nights, AReleaseThatDoesNotRunAnyMoreIsNoGreenNight) {
+TEST_F(Nights, DeadMachine_IsMissingSinceItsFirstNight) {
   night("2026-01-01");
+  for (const char* name : {"2026-01-02", "2026-01-03"}) EXPECT_EQ(night_of(name, {newest()}), 6);
+  const Said said = news();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("2.6.0-h200-1of1 is missing: no record of it; still since 2026-01-02\n"));
+  const Json open = issues();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].at("title"), "[2.6.0 H200] missing: 2.6.0-h200-1of1");
+  EXPECT_THAT(open[0].at("body").get<std::string>(), HasSubstr("2 tests of LibTorch 2.6.0 on NVIDIA H200 are not"));
+  EXPECT_EQ(parse_json(news("--json").out).at("missing")[0].at("state"), "still");
+  FakeTask half;
+  half.end = "";
+  half.plan = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late"};
+  EXPECT_EQ(night_of("2026-01-04", {half, newest()}), 6);
+  EXPECT_EQ(issues()[0].at("fingerprint"), open[0].at("fingerprint")) << "an incomplete record is no other cause";
+  night("2026-01-05");
+  EXPECT_EQ(news().code, 5);
+  ASSERT_THAT(issues(), SizeIs(1));
+  EXPECT_EQ(issues()[0].at("state"), "healed");
+  EXPECT_EQ(issues()[0].at("fingerprint"), open[0].at("fingerprint"));
+}
+
+TEST_F(Nights, IncompleteFirstNight_IsNotGreen) {
+  EXPECT_EQ(night_of("2026-01-01", {newest()}), 6);
+  const Said said = news();
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(line(said.out),
+              HasSubstr("2026-01-01: incomplete: 0 red, 1 task without a complete record, 1 machine of 2"));
+}
+
+TEST_F(Nights, FirstNightWithoutAnyResult_IsNotGreen) {
+  FakeTask silent;
+  silent.seen = {{"Reproduces", ""}};
+  night("2026-01-01", silent);
+  EXPECT_EQ(news().code, 6) << news().out;
+}
+
+TEST_F(Nights, ReleaseThatIsNotPlannedAnyMore_IsNamedOnce) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix("it is wrong"));
   matrix("[tier.night]\nreleases = ['2.15.0']\ngpus = { H200 = 'sm_90' }\n");
   ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
-  night("2026-01-02");
+  night("2026-01-03");
   const Said said = news();
   EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-01 and not tonight"));
-  night("2026-01-03");
+  EXPECT_THAT(said.out, HasSubstr("LibTorch 2.6.0 on NVIDIA H200 ran the last night, and is not planned any more\n"));
+  EXPECT_EQ(issues()[0].at("state"), "healed") << "of what nobody runs any more no issue stays open";
+  night("2026-01-04");
   EXPECT_EQ(news().code, 0) << "once";
 }
 
-TEST_F(Nights, WhatAGatheringLeftBehindIsNoNight) {
-  night("2026-01-01");
-  night("2026-01-02", that_saw("E"));
+TEST_F(Nights, WhatAGatheringLeftBehind_IsNoNight) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix("it is wrong"));
   const Said right = news();
   EXPECT_EQ(right.code, 1);
   const std::string last = folder + "/nights/2026-01-02";
@@ -546,13 +760,14 @@ TEST_F(Nights, WhatAGatheringLeftBehindIsNoNight) {
   fs::remove_all(last + ".partial");
   const Said gone = news();
   EXPECT_EQ(gone.code, 6) << gone.out;
-  EXPECT_THAT(gone.out, AllOf(HasSubstr("2026-01-01\n"), HasSubstr("2026-01-02 is not there: `recapture gather` was"),
-                              HasSubstr("2026-01-02.before is left; gather it again")));
+  EXPECT_THAT(gone.out,
+              AllOf(HasSubstr("2026-01-01: incomplete"), HasSubstr("2026-01-02 is not there: `recapture gather` was"),
+                    HasSubstr("2026-01-02.before is left; gather it again")));
 }
 
-TEST_F(Nights, AFolderThatMayNotBeReadHidesNoNight) {
-  night("2026-01-01");
-  night("2026-01-02", that_saw("E"));
+TEST_F(Nights, FolderThatMayNotBeRead_HidesNoNight) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix("it is wrong"));
   const std::string other = geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups " : "";
   if (shell(other + command("--version")).code != 0) GTEST_SKIP() << "another user cannot start this program";
   std::vector<std::string> closed;
@@ -564,67 +779,74 @@ TEST_F(Nights, AFolderThatMayNotBeReadHidesNoNight) {
   const Said said = shell(other + command("news '" + folder + "/nights' --night 2026-01-02"));
   for (const std::string& one : closed) fs::permissions(one, fs::perms::owner_all);
   EXPECT_EQ(said.code, 1) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("2026-01-02, since 2026-01-01"), HasSubstr("c1 (Reproduces)"),
+  EXPECT_THAT(said.out, AllOf(HasSubstr("2026-01-02: red"), HasSubstr("c1 (FixIt)"),
                               HasSubstr("/nights/7: cannot read it: Permission denied")));
 }
 
-TEST_F(Nights, ARunWithAnotherRuntimeIsNotComparedWithThoseWithoutOne) {
-  night("2026-01-01");
-  night("2026-01-02");
-  FakeTask chosen = that_saw("E");
+TEST_F(Nights, RunWithAnotherRuntime_IsAPlaceOfItsOwn) {
+  night("2026-01-01", with_fix());
+  night("2026-01-02", with_fix());
+  FakeTask chosen = with_fix("it is wrong");
   chosen.more = {{"cuda_runtime_by", "preload"}};
   chosen.started = "2026-01-02T12:00:00Z";
   chosen.write(folder + "/nights/2026-01-02/2.6.0/nvidia-h200.cuda-12.jsonl");
   const Said said = news();
-  EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0, NVIDIA H200, CUDA runtime 12: its first night"),
-                              Not(HasSubstr("c1 (Reproduces)"))));
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("LibTorch 2.6.0 on NVIDIA H200, CUDA runtime 12: 0 red, 3 tests judged; its first "
+                                  "night, and its baseline\n"));
 }
 
-TEST_F(Nights, ATestThatWasNotJudgedForANightIsComparedWithTheOneBefore) {
-  night("2026-01-01");
-  FakeTask unclear;
-  unclear.seen["Reproduces"] = "E";
-  unclear.again = {"E", "F"};
-  night("2026-01-02", unclear);
-  const Said flaky = news();
-  EXPECT_EQ(flaky.code, 1) << flaky.out;
-  EXPECT_THAT(flaky.out, AllOf(HasSubstr("flaky now"), HasSubstr("c1.Reproduces: another run of it tonight")));
-  night("2026-01-03", unclear);
-  EXPECT_THAT(news().out, Not(HasSubstr("flaky now"))) << "once";
-}
-
-TEST_F(Nights, ATestThatIsNotJudgedAnyMoreIsNoGreenNight) {
-  night("2026-01-01");
-  night("2026-01-02", that_saw(""));
-  const Said said = news();
-  EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("not judged tonight"), HasSubstr("c1.Reproduces: inconclusive")));
-  night("2026-01-03", that_saw("E"));
-  EXPECT_EQ(news().code, 1) << "against the night that had a result of it";
-}
-
-TEST_F(Nights, ATestThatChangesToAndFroIsFlakyOnce) {
-  night("2026-01-01");
-  night("2026-01-02", that_saw("E"));
-  EXPECT_EQ(news().code, 1);
-  night("2026-01-03");
+TEST_F(Nights, NightlyBuilds_AreOnePlace) {
+  const auto build = [&](const std::string& day, const std::string& fix) {
+    FakeTask task = with_fix(fix);
+    task.release = "2.16.0.dev202601" + day;
+    std::ofstream(plan) << Json::array({{{"release", task.release}, {"gpu", "H200"}, {"shard", "1/1"}}});
+    EXPECT_EQ(night_of("2026-01-" + day, {task}), 0);
+  };
+  build("01", "D");
+  build("02", "it is wrong");
   const Said said = news();
   EXPECT_EQ(said.code, 1) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("c1.Reproduces: this result, another, and this one again"));
-  night("2026-01-04", that_saw("E"));
-  const Said again = news();
-  EXPECT_EQ(again.code, 0) << again.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("LibTorch 2.16.0.dev20260102 on NVIDIA H200: 1 red (1 new)"),
+                              HasSubstr("LibTorch 2.16.0.dev20260101 -> 2.16.0.dev20260102\n")));
+  EXPECT_EQ(release_line("2.16.0.dev20260102+cu132"), "2.16.0.dev");
+  EXPECT_EQ(release_line("2.16.0"), "2.16.0");
 }
 
-TEST_F(Nights, NewsThatHurtNobodyHaveAnExitCodeOfTheirOwn) {
-  night("2026-01-01", that_saw("E"));
-  night("2026-01-02", that_saw("ok"));
-  const Said said = news();
-  EXPECT_EQ(said.code, 5) << said.out;
+TEST_F(Nights, RepetitionThatDiffers_IsFlakyAndNotJudged) {
+  night("2026-01-01");
+  FakeTask unclear = that_saw("E");
+  unclear.again = {"E", "F"};
+  for (const char* name : {"2026-01-02", "2026-01-03"}) {
+    night(name, unclear);
+    const Said flaky = news();
+    EXPECT_EQ(flaky.code, 6) << flaky.out;
+    EXPECT_THAT(flaky.out, AllOf(HasSubstr("  flaky\n    c1 (Reproduces): red or not confirmed on "),
+                                 HasSubstr("1 test of c1: a repetition gave another result")));
+  }
+  const Json open = issues();
+  ASSERT_THAT(open, SizeIs(1));
+  EXPECT_EQ(open[0].at("title"), "[2.6.0 H200] c1: flaky");
+  EXPECT_EQ(open[0].at("labels"), Json({"recapture", "flaky"}));
 }
 
-TEST_F(Nights, NewsOfWhatNobodyGatheredAreALineAndACode) {
+TEST_F(Nights, TestThatIsNotJudgedAnyMore_IsNoGreenNight) {
+  night("2026-01-01", that_saw("ok"));
+  for (const char* name : {"2026-01-02", "2026-01-03"}) {
+    night(name, that_saw(""));
+    const Said said = news();
+    EXPECT_EQ(said.code, 6) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("  not judged tonight\n    1 test of c1: inconclusive\n"));
+  }
+  night("2026-01-04", that_saw("D"));
+  EXPECT_EQ(news().code, 1) << "against the night that had a result of it";
+  night("2026-01-05", that_saw(""));
+  EXPECT_THAT(news().out, HasSubstr("still open, not judged tonight\n    c1 (Reproduces): new errors"));
+  night("2026-01-06", that_saw("D"));
+  EXPECT_THAT(news().out, HasSubstr("1 red (1 still since 2026-01-04)"));
+}
+
+TEST_F(Nights, NightsThatNobodyGathered_AreALineAndACode) {
   night("2026-01-01");
   const Said elsewhere = news("--night '" + folder + "'");
   EXPECT_EQ(elsewhere.code, 2);
@@ -645,60 +867,98 @@ TEST_F(Nights, NewsOfWhatNobodyGatheredAreALineAndACode) {
   EXPECT_EQ(nowhere.code, 7) << nowhere.out;
 }
 
-TEST_F(Nights, NewsNameWhatChangedOfTheMachineFirst) {
-  night("2026-01-01");
-  FakeTask moved = that_saw("E");
+TEST_F(Nights, MovedDriver_StandsFirstAndWhatChangedWithIt) {
+  night("2026-01-01", with_fix());
+  FakeTask moved = with_fix("it is wrong");
   moved.driver = "2";
   night("2026-01-02", moved);
   const Said said = news();
   EXPECT_EQ(said.code, 1) << said.out;
-  EXPECT_LT(said.out.find("driver 1 -> 2"), said.out.find("c1 (Reproduces)")) << said.out;
+  EXPECT_LT(said.out.find("driver 1 -> 2\n"), said.out.find("c1 (FixIt)")) << said.out;
+  EXPECT_THAT(issues()[0].at("body").get<std::string>(),
+              HasSubstr("* `LibTorch 2.6.0 on NVIDIA H200, driver 1 -> 2, CUDA runtime 12, night 2026-01-02: new`"));
+  moved.driver = "3";
+  night("2026-01-03", moved);
+  EXPECT_THAT(news().out, HasSubstr("driver 2 -> 3: nothing changed with it\n"));
 }
 
-TEST_F(Nights, ANightThatIsNotWholeIsNeverNoNews) {
-  night("2026-01-01");
-  fs::remove_all(from);
-  FakeTask late = newest();
-  late.started = "2026-01-02T00:00:00Z";
-  late.write(from + "/a.jsonl");
-  EXPECT_EQ(gather("nights/2026-01-02").code, 6);
-  const Said said = news();
-  EXPECT_EQ(said.code, 6) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("\n2.6.0-h200-1of1 is missing: no record of it\n"),
-                              HasSubstr("2.6.0, NVIDIA H200 ran in 2026-01-01 and not tonight")));
-}
-
-TEST_F(Nights, NewsStayBelowGitHubsLimitAndCountWhatTheyLeaveOut) {
-  News news;
-  for (int i = 0; i < 3; ++i) {
-    MachineNews machine;
-    machine.comparison.head = {fmt::format("machine {}", i)};
-    machine.flaky.assign(4000, std::string(100, 'x'));
-    news.machines.push_back(machine);
+TEST_F(Nights, SlowTest_IsNamedAndNotRed) {
+  FakeTask task;
+  for (int day = 1; day <= 4; ++day) {
+    task.seconds = day == 4 ? 78 : 2.2 + 0.1 * day;
+    night(fmt::format("2026-01-0{}", day), task);
   }
-  const std::string text = as_markdown(news);
+  const Said said = news();
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("  slower\n    c1.Reproduces 2.5 -> 78.0 s (3 nights 2.3 to 2.5)\n"),
+                              HasSubstr("    all tests together 5.0 -> 156.0 s (3 nights 4.6 to 5.0)\n")));
+  EXPECT_THAT(news("--night 2026-01-03").out, Not(HasSubstr("slower")));
+}
+
+TEST_F(Nights, Markdown_StaysBelowGitHubsLimitAndCountsWhatItLeavesOut) {
+  NightReport report;
+  for (int i = 0; i < 3; ++i) {
+    PlaceState place;
+    place.name = fmt::format("machine {}", i);
+    place.slower.assign(4000, std::string(100, 'x'));
+    report.places.push_back(place);
+  }
+  const std::string text = render_markdown(report);
   EXPECT_LT(text.size(), 1U << 20);
   EXPECT_THAT(text, AllOf(HasSubstr("machine 1"), Not(HasSubstr("machine 2")), HasSubstr("1 more are left out here")));
 }
 
-TEST_F(Nights, AnIssueHasAFingerprintOfItsCause) {
-  night("2026-01-01");
-  night("2026-01-02", that_saw("E at 0x7f00 in /opt/a/b.so"), that_saw("E at 0x7f01 in /opt/c/d.so"));
-  const Json issues = parse_json(news("--issue").out);
-  ASSERT_THAT(issues, SizeIs(1)) << "one cause on two releases";
-  const std::string fingerprint = issues[0].at("fingerprint"), body = issues[0].at("body");
-  EXPECT_THAT(body, AllOf(HasSubstr("LibTorch 2.6.0"), HasSubstr("LibTorch 2.15.0"),
+TEST_F(Nights, Issue_HasAFingerprintOfItsCause) {
+  night("2026-01-01", with_fix(), with_fix());
+  night("2026-01-02", with_fix("E at 0x7f00 in /opt/a/b.so"), with_fix("E at 0x7f01 in /opt/c/d.so"));
+  const Json first = issues();
+  ASSERT_THAT(first, SizeIs(1)) << "one cause on two releases";
+  const std::string fingerprint = first[0].at("fingerprint"), body = first[0].at("body");
+  EXPECT_EQ(first[0].at("title"), "[2.15.0, 2.6.0 H200] c1: stopped holding");
+  EXPECT_THAT(body, AllOf(HasSubstr("LibTorch 2.6.0 on"), HasSubstr("LibTorch 2.15.0 on"),
+                          HasSubstr("    c.cpp:1: E at 0x7f00 in /opt/a/b.so\n"), HasSubstr("`ci/suite 2.15.0 -- c1`"),
                           HasSubstr("recapture-fingerprint: " + fingerprint)));
-  night("2026-01-03");
-  for (int day = 4; day < 12; ++day) night(fmt::format("2026-01-{:02}", day));
-  night("2026-01-12", that_saw("E at 0x7f99 in /opt/x/y.so"));
-  const Json later = parse_json(news("--issue").out);
-  ASSERT_THAT(later, SizeIs(1));
-  EXPECT_EQ(later[0].at("fingerprint"), fingerprint) << "a recurrence appends";
-  night("2026-01-13", that_saw("G"));
-  const Json other = parse_json(news("--issue").out);
-  ASSERT_THAT(other, SizeIs(1));
-  EXPECT_NE(other[0].at("fingerprint"), fingerprint);
+  night("2026-01-03", with_fix("G"), with_fix());
+  ASSERT_THAT(issues(), SizeIs(1)) << "open on one of two machines";
+  EXPECT_EQ(issues()[0].at("fingerprint"), fingerprint) << "another text within the streak is no other cause";
+  for (int day = 4; day < 12; ++day) night(fmt::format("2026-01-{:02}", day), with_fix(), with_fix());
+  night("2026-01-12", with_fix("E at 0x7f99 in /opt/x/y.so"), with_fix());
+  ASSERT_THAT(issues(), SizeIs(1));
+  EXPECT_EQ(issues()[0].at("fingerprint"), fingerprint) << "it is back";
+  night("2026-01-13", with_fix("E at 0x7f99 in /opt/x/y.so"), with_fix("G"));
+  ASSERT_THAT(issues(), SizeIs(2));
+}
+
+TEST_F(Nights, Issue_OfACauseThatADeadMachineHad_IsNotHealed) {
+  night("2026-01-01", with_fix(), with_fix());
+  night("2026-01-02", with_fix("E"), with_fix("E"));
+  EXPECT_EQ(night_of("2026-01-03", {with_fix()}), 6);
+  const Json dead = issues();
+  ASSERT_THAT(dead, SizeIs(1));
+  EXPECT_EQ(dead[0].at("labels"), Json({"recapture", "missing"}));
+  night("2026-01-04", with_fix(), with_fix());
+  EXPECT_THAT(issues(), SizeIs(2)) << "both have healed";
+}
+
+TEST_F(Nights, Issue_OfHostileText_StaysText) {
+  night("2026-01-01", that_saw("ok"));
+  night("2026-01-02", that_saw("a\n\n# Title @everyone `x` <img src=x>\n\x1b[31m"));
+  const Json all = issues();
+  ASSERT_THAT(all, SizeIs(1));
+  const std::string body = all[0].at("body");
+  EXPECT_THAT(body, AllOf(HasSubstr("    a\\n\\n# Title @everyone `x` <img src=x>\\n\\x1b[31m\n"),
+                          Not(HasSubstr("\n# Title")), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(news("--markdown").out, Not(HasSubstr("\n# Title")));
+}
+
+TEST_F(Nights, TestThatIsNotApplicable_IsNoOpenQuestion) {
+  for (const char* name : {"2026-01-01", "2026-01-02"}) {
+    night(name, that_saw("Not applicable: no such call"));
+    EXPECT_EQ(news().code, 0) << news().out;
+  }
+  night("2026-01-03", that_saw("ok"));
+  EXPECT_EQ(news().code, 5);
+  EXPECT_THAT(news().out, HasSubstr("1 test of c1: it was not applicable before"));
 }
 
 }  // namespace

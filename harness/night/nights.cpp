@@ -1,0 +1,181 @@
+#include "harness/night/nights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+
+#include "harness/judge/index.h"
+#include "harness/night/gather.h"
+#include "harness/record/file.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+namespace {
+
+// Puts the lacks of a night's file where they belong: those of a task, and all others.
+void read_lacks(const Json& json, Night& night) {
+  std::vector<std::string> lacks;
+  for (const Json& lack : json.at("lacks")) lacks.push_back(lack.is_string() ? visible(lack.get<std::string>()) : "");
+  std::set<size_t> of_tasks;
+  for (const Json& one : json.value("lacking", Json::array())) {
+    const int index = one.is_object() ? int_at(one, "lack").value_or(-1) : -1;
+    const auto task = std::find_if(night.plan.begin(), night.plan.end(), [&](const NightTask& each) {
+      return one.is_object() && each.release == text_at(one, "release") && each.gpu == text_at(one, "gpu") &&
+             each.shard_words() == text_at(one, "shard");
+    });
+    if (index < 0 || static_cast<size_t>(index) >= lacks.size() || task == night.plan.end()) continue;
+    const auto lack = static_cast<size_t>(index);
+    of_tasks.insert(lack);
+    night.lacking.push_back({*task, text_at(one, "state") == kIncomplete, lacks[lack]});
+  }
+  for (size_t i = 0; i < lacks.size(); ++i) {
+    if (of_tasks.count(i) == 0) night.flaws.push_back(lacks[i]);
+  }
+}
+
+Night night_in(const fs::path& folder, const std::string& nights) {
+  const std::string path = (folder / kNightFile).string();
+  const auto json = try_parse_json(contents_of(path));
+  const auto is_list = [&](const char* key) { return json->contains(key) && json->at(key).is_array(); };
+  if (!json || !json->is_object() || !json->contains("night") || !is_list("lacks") || !is_list("plan")) {
+    throw Stop(Exit::Usage, visible(path) + ": not what `recapture gather` writes");
+  }
+  const fs::path relative = folder.lexically_relative(nights);
+  Night night;
+  night.path = folder.string();
+  night.name = relative.empty() || relative == "." ? "tonight" : visible(relative.begin()->string());
+  night.started = text_at(*json, "started");
+  night.plan = plan_from(json->at("plan"), visible(path));
+  read_lacks(*json, night);
+  return night;
+}
+
+// The night that gather() was making or replacing when it left this folder; "" for any other folder.
+std::string night_behind(const fs::path& folder) {
+  const std::string extension = folder.extension().string();
+  return extension == kPartial || extension == kBefore ? (folder.parent_path() / folder.stem()).string() : "";
+}
+
+// The oldest first.
+Nights all_nights(const std::string& folder) {
+  Nights all;
+  std::map<std::string, std::string> lost;
+  std::error_code error;
+  const auto skip = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(folder, skip, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
+    std::error_code about;
+    if (!at->is_directory(about)) {
+      if (path.filename() == kNightFile) all.nights.push_back(night_in(path.parent_path(), folder));
+    } else if (const std::string night = night_behind(path); !night.empty()) {
+      at.disable_recursion_pending();
+      if (!fs::exists(fs::path(night) / kNightFile, about)) lost[night] = path.string();
+    } else if (!fs::is_empty(path, about) && about) {
+      all.flaws.push_back(fmt::format("{}: cannot read it: {}", visible(path.string()), about.message()));
+    }
+  }
+  if (error) all.flaws.push_back(fmt::format("{}: cannot read all of it: {}", visible(folder), error.message()));
+  for (const auto& [night, left] : lost) {
+    all.flaws.push_back(
+        fmt::format("{} is not there: `recapture gather` was ended while it made it, and {} is left; "
+                    "gather it again, or remove what is left",
+                    visible(night), visible(left)));
+  }
+  if (all.nights.empty()) {
+    throw Stop(Exit::NothingRan, fmt::format("no gathered night below {}{}{}", visible(folder),
+                                             all.flaws.empty() ? "" : ": ", fmt::join(all.flaws, "; ")));
+  }
+  std::sort(all.nights.begin(), all.nights.end(),
+            [](const Night& a, const Night& b) { return std::tie(a.started, a.path) < std::tie(b.started, b.path); });
+  return all;
+}
+
+// By its folder, or by what it is called in reports and below the folder of all nights.
+size_t index_of(const std::vector<Night>& nights, const std::string& folder, const std::string& choice) {
+  if (choice.empty()) return nights.size() - 1;
+  std::error_code error;
+  const std::string below = folder + "/" + choice;
+  const auto is_at = [&](const std::string& path) {
+    return fs::equivalent(path, choice, error) || fs::equivalent(path, below, error);
+  };
+  std::vector<size_t> named;
+  for (size_t i = 0; i < nights.size(); ++i) {
+    if (is_at(nights[i].path)) return i;
+    if (nights[i].name == choice || is_at(folder + "/" + nights[i].name)) named.push_back(i);
+  }
+  if (named.empty()) {
+    throw Stop(Exit::Usage, fmt::format("{} is no gathered night below {}; the newest is {}", visible(choice),
+                                        visible(folder), nights.back().name));
+  }
+  if (named.size() > 1) {
+    throw Stop(Exit::Usage, fmt::format("{} has more than one gathered night; name {} or {}", visible(choice),
+                                        visible(nights[named[0]].path), visible(nights[named[1]].path)));
+  }
+  return named.front();
+}
+
+std::vector<Judged> judged(std::vector<Record> records, const Background& background) {
+  sort_by_time(records);
+  std::vector<Judged> runs;
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    runs.push_back(judged_by_its_own_code(std::move(*record), background));
+  }
+  return runs;
+}
+
+}  // namespace
+
+Nights read_nights(const std::string& folder, const std::string& choice) {
+  Nights all = all_nights(folder);
+  all.nights.resize(index_of(all.nights, folder, choice) + 1);
+  return all;
+}
+
+std::string release_line(const std::string& release) {
+  constexpr std::string_view kNightly = ".dev";
+  const size_t at = release.find(kNightly);
+  return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
+}
+
+std::string place_key(const Json& environment) {
+  return release_line(text_at(environment, "release")) + "|" + text_at(environment, "gpu") + "|" +
+         given_variables(environment) + chosen_in_words(environment);
+}
+
+bool is_of_place(const NightTask& task, const Json& environment) {
+  const NightTask all_shards{release_line(task.release), task.gpu, 1, 1};
+  Json place = environment;
+  place["release"] = release_line(text_at(environment, "release"));
+  place["shard"] = all_shards.shard_words();
+  return all_shards.is_of(place);
+}
+
+bool is_planned(const NightPlan& plan, const Json& environment) {
+  return std::any_of(plan.begin(), plan.end(), [&](const NightTask& task) { return is_of_place(task, environment); });
+}
+
+RunsByPlace read_runs(const std::string& folder, const Background& background) {
+  std::map<std::string, std::vector<Record>> records;
+  for (Record& record : read_records_below(folder)) {
+    if (record.broken() == Break::Nothing) records[place_key(record.environment)].push_back(std::move(record));
+  }
+  RunsByPlace runs;
+  for (auto& [key, some] : records) runs[key] = judged(std::move(some), background);
+  return runs;
+}
+
+std::vector<Judged> read_runs(const std::string& folder, const std::string& key, const Background& background) {
+  std::vector<Record> records;
+  for (const std::string& path : records_below(folder)) {
+    if (place_key(environment_of(path)) != key) continue;
+    Record record = read_record(path);
+    if (record.broken() == Break::Nothing) records.push_back(std::move(record));
+  }
+  return judged(std::move(records), background);
+}
+
+}  // namespace recapture

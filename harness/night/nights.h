@@ -1,0 +1,56 @@
+// The gathered nights below a folder, and the runs of each by place.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/compare/compare.h"
+#include "harness/night/plan.h"
+
+namespace recapture {
+
+// A task of a night's plan without a complete record.
+struct LackingTask {
+  NightTask task;
+  bool is_incomplete = false;  // There is a record, and it is not the whole run.
+  std::string reason;          // A sentence that begins with the task's name.
+};
+
+struct Night {
+  std::string path, name, started;
+  NightPlan plan;
+  std::vector<LackingTask> lacking;
+  std::vector<std::string> flaws;  // What else is wrong with it, a sentence each.
+};
+
+// From the oldest to the one that was chosen.
+struct Nights {
+  std::vector<Night> nights;
+  std::vector<std::string> flaws;  // What cannot be read below the folder.
+
+  const Night& tonight() const { return nights.back(); }
+};
+
+// Of the nights below a folder that `recapture gather` made those up to `choice`: a gathered folder, or its name below
+// that of all nights; "" is the newest. Throws Stop: NothingRan where there is no night, Usage where `choice` is none.
+Nights read_nights(const std::string& folder, const std::string& choice);
+
+// "2.16.0.dev" of a nightly build, whose version changes every night; any other release as it is.
+std::string release_line(const std::string& release);
+
+// What stays the same where a driver or a library is updated: release, GPU, variables, and libraries that the run
+// chose.
+std::string place_key(const Json& environment);
+
+// Whether a plan has this place.
+bool is_planned(const NightPlan& plan, const Json& environment);
+bool is_of_place(const NightTask& task, const Json& environment);
+
+// The runs below a folder by place_key(), the newest first.
+using RunsByPlace = std::map<std::string, std::vector<Judged>>;
+RunsByPlace read_runs(const std::string& folder, const Background& background);
+
+// The runs of one place alone.
+std::vector<Judged> read_runs(const std::string& folder, const std::string& key, const Background& background);
+
+}  // namespace recapture
