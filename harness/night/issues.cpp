@@ -174,7 +174,7 @@ class IssueWriter {
     const std::string what = missing.lacking.is_incomplete ? "incomplete" : "missing";
     NightIssue issue;
     issue.fingerprint =
-        hash_of(fmt::format("missing|{}|{}|{}", release_line(task.release), task.gpu, task.shard_words()));
+        hash_of(fmt::format("missing|{}|{}|{}", without_nightly_date(task.release), task.gpu, task.shard_words()));
     issue.is_open = !missing.is_closed;
     issue.labels = {"recapture", "missing"};
     issue.title = title(fmt::format("{} {}: {}", places_in_title({{task.release, task.gpu}}), what, task.name()));

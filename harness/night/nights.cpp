@@ -135,21 +135,21 @@ Nights read_nights(const std::string& folder, const std::string& choice) {
   return all;
 }
 
-std::string release_line(const std::string& release) {
+std::string without_nightly_date(const std::string& release) {
   constexpr std::string_view kNightly = ".dev";
   const size_t at = release.find(kNightly);
   return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
 }
 
 std::string place_key(const Json& environment) {
-  return release_line(text_at(environment, "release")) + "|" + text_at(environment, "gpu") + "|" +
+  return without_nightly_date(name_in_matrix(environment)) + "|" + text_at(environment, "gpu") + "|" +
          given_variables(environment) + chosen_in_words(environment);
 }
 
 bool is_of_place(const NightTask& task, const Json& environment) {
-  const NightTask all_shards{release_line(task.release), task.gpu, 1, 1};
+  const NightTask all_shards{without_nightly_date(task.release), task.gpu, 1, 1};
   Json place = environment;
-  place["release"] = release_line(text_at(environment, "release"));
+  place["release"] = without_nightly_date(text_at(environment, "release"));
   place["shard"] = all_shards.shard_words();
   return all_shards.is_of(place);
 }

@@ -35,7 +35,8 @@ std::string counted(const std::vector<std::string>& tests) {
 // Which tasks lack a record, since when, and which have one again.
 std::vector<MissingTask> missing_of(const std::vector<Night>& nights) {
   const auto same = [](const NightTask& a, const NightTask& b) {
-    return release_line(a.release) == release_line(b.release) && a.gpu == b.gpu && a.shard == b.shard && a.of == b.of;
+    return without_nightly_date(a.release) == without_nightly_date(b.release) && a.gpu == b.gpu && a.shard == b.shard &&
+           a.of == b.of;
   };
   const auto lacking_in = [&](const Night& night, const NightTask& task) {
     return std::any_of(night.lacking.begin(), night.lacking.end(),
@@ -137,7 +138,7 @@ size_t unseen_machines(const NightReport& report) {
     const NightTask& task = missing.lacking.task;
     const bool is_seen = std::any_of(report.places.begin(), report.places.end(),
                                      [&](const PlaceState& place) { return is_of_place(task, place.environment); });
-    if (!missing.is_closed && !is_seen) machines.insert({release_line(task.release), task.gpu});
+    if (!missing.is_closed && !is_seen) machines.insert({without_nightly_date(task.release), task.gpu});
   }
   return machines.size();
 }
