@@ -122,7 +122,7 @@ bool came_between(const Change& change, const std::string& one, const std::strin
 // "NVIDIA H200, driver 580.159.04", and the variables that the runs were given.
 std::string machine_of(const Record& record) {
   const std::string gpu = record.where("gpu"), variables = visible(given_variables(record.environment));
-  return fmt::format("{}{}{}", gpu.empty() ? "no GPU" : gpu + ", driver " + record.where("driver"),
+  return fmt::format("{}{}{}", gpu.empty() ? "a machine without a GPU" : gpu + ", driver " + record.where("driver"),
                      variables.empty() ? "" : ", ", variables);
 }
 

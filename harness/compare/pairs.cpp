@@ -88,11 +88,14 @@ std::pair<std::string, std::string> different_errors(const Seen& before, const S
   return {cut_where(earlier, later), cut_where(later, earlier)};
 }
 
-// Whether something was raised, and not just seen: a capture's errors, an exception or an error code.
+// Whether something was raised, and not just seen: a capture's errors, an exception or an error code. A program in
+// Python writes what it raised as "TypeOfTheError: message".
 bool has_raised(const Seen& seen) {
+  static const std::regex kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re");
   const TestRecord& test = seen.test();
-  return Signature::read(test.text(key::seen)) || test.has(key::exception) || test.error() != 0 ||
-         code_of_failure(test.text(key::seen)) != 0 || seen.row->result == Result::Reproduced;
+  const std::string text = test.text(key::seen);
+  return Signature::read(text) || test.has(key::exception) || test.error() != 0 || code_of_failure(text) != 0 ||
+         std::regex_search(text.substr(0, text.find('\n')), kPythonError);
 }
 
 enum class Tense { Past, Present };

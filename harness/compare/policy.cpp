@@ -90,11 +90,21 @@ std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& c
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// The tests that a waiver names.
-std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue) {
+// The tests of the catalogue and of a comparison that a waiver names.
+std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue, const Comparison& comparison) {
+  Names names = names_in(catalogue);
+  for (const ComparedTest& test : comparison.tests) {  // Records have cases, too, that are not in the catalogue.
+    add_once(names.cases, case_of(test.test));
+    names.tests.push_back(test.test);
+  }
+  const std::vector<std::string> meant = named(waiver.test, names);
+  const std::set<std::string> words(meant.begin(), meant.end());
+  std::map<std::string, std::string> families;
+  for (const CatalogueCase& one : catalogue) families[one.id] = one.family;
   std::set<std::string> tests;
-  for (const CatalogueCase& one : selected(catalogue, {waiver.test})) {
-    for (const CatalogueTest& test : one.tests) tests.insert(one.id + "." + test.name);
+  for (const std::string& test : names.tests) {
+    const std::string id = case_of(test);
+    if (words.count(test) + words.count(id) + words.count(families[id]) != 0) tests.insert(test);
   }
   return tests;
 }
@@ -163,10 +173,10 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
                 const Catalogue& catalogue, const std::string& today) {
   Decision decision;
   std::set<std::string> waived;
-  std::vector<std::set<std::string>> named;
+  std::vector<std::set<std::string>> named_tests;
   for (const Waiver& waiver : policy.waivers) {
-    named.push_back(waived_tests(waiver, catalogue));
-    if (!is_expired(waiver, all.to, today)) waived.insert(named.back().begin(), named.back().end());
+    named_tests.push_back(waived_tests(waiver, catalogue, all));
+    if (!is_expired(waiver, all.to, today)) waived.insert(named_tests.back().begin(), named_tests.back().end());
   }
   const auto can_be_waived = [&](Consequence consequence) {
     return hurts(consequence) || policy.block.count(consequence) > 0;
@@ -187,7 +197,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
   }
   for (size_t i = 0; i < policy.waivers.size(); ++i) {
     WaiverState state{WaiverState::Kind::WithoutEffect, policy.waivers[i], {}};
-    std::set_intersection(named[i].begin(), named[i].end(), hurting.begin(), hurting.end(),
+    std::set_intersection(named_tests[i].begin(), named_tests[i].end(), hurting.begin(), hurting.end(),
                           std::back_inserter(state.tests));
     if (is_expired(state.waiver, all.to, today)) {
       state.kind = WaiverState::Kind::Expired;

@@ -112,7 +112,7 @@ TEST_F(Bisect, NamesTheReleaseBetweenTwoNeighbours) {
             "c.Reproduces: A title\n\n"
             "G, driver 1\n"
             "  2.5.1: reproduced  D > active > ok\n"
-            "    showed D in 2.5.1; in 2.6.0 it works\n"
+            "    raised D in 2.5.1; in 2.6.0 it works\n"
             "    it was mended: pytorch#1, since 2.6\n"
             "    bounded by records on both sides\n"
             "  2.6.0, 2.9.1: healthy  ok > active > ok\n"
@@ -149,13 +149,13 @@ TEST_F(Bisect, FindsWhatVanishedAndCameBack) {
   record("2.7.1", {saw("900 > invalidated > 901"), line("FixIt", {{"code", 1}, {"ended", "failed"}})});
   const Said said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("showed D in 2.5.1; in 2.6.0 it works"),
+  EXPECT_THAT(said.out, AllOf(HasSubstr("raised D in 2.5.1; in 2.6.0 it works"),
                               HasSubstr("worked in 2.6.0; in 2.7.1 it raises CUDA error 900, invalidating the capture"),
                               HasSubstr("2.6.0 changed it; 2.7.1 changed it")));
   const Said fix = recapture("bisect c.FixIt");
   EXPECT_EQ(fix.code, 0) << fix.out;
-  EXPECT_THAT(fix.out, AllOf(HasSubstr("did not hold in 2.5.1; in 2.6.0 it holds"),
-                             HasSubstr("the remedy \"Do it.\" held in 2.6.0, and does not in 2.7.1")));
+  EXPECT_THAT(fix.out, AllOf(HasSubstr("the fix \"Do it.\" failed in 2.5.1; in 2.6.0 it holds"),
+                             HasSubstr("the fix \"Do it.\" held in 2.6.0; in 2.7.1 it fails")));
 }
 
 TEST_F(Bisect, AnotherResultIsAChangeThoughItHarmsNobody) {
@@ -205,7 +205,7 @@ TEST_F(Bisect, OfARaceNeedsAHitOrFiveRuns) {
   record("2.6.0", {rate(0, 10)});
   said = recapture("bisect c.ReproducesAtRate");
   EXPECT_EQ(said.code, 0) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("a race that occurred in 1 of 1 runs of 2.5.1, and in 0 of 5 of 2.6.0"));
+  EXPECT_THAT(said.out, HasSubstr("was a race that occurred in 1 of 1 runs in 2.5.1; in 2.6.0 it occurs in 0 of 5"));
 }
 
 TEST_F(Bisect, TheNewestRunOfARaceTakesNothingBack) {

@@ -178,9 +178,9 @@ TEST_F(ChosenNccl, IsComparedWhereItIsAskedFor) {
   const std::string line = "compare 2.6.0 2.15.0 --records " + folder + "/reports";
   const Said own = recapture(line);
   EXPECT_THAT(own.out, HasSubstr("2.15.0 also ran with another NCCL than its own; --nccl chooses of 2.27.7, its own"));
-  EXPECT_THAT(own.out, Not(HasSubstr("1 new failure")));
+  EXPECT_THAT(own.out, Not(HasSubstr("1 new errors")));
   const Said other = recapture(line + " --nccl 2.27.7");
-  EXPECT_THAT(other.out, HasSubstr("1 new failure"));
+  EXPECT_THAT(other.out, HasSubstr("1 new errors"));
   const Said none = recapture(line + " --nccl 2.31.2");
   EXPECT_EQ(none.code, 4);
   EXPECT_THAT(none.out, HasSubstr("neither side ran with NCCL 2.31.2"));

@@ -154,7 +154,7 @@ TEST_F(Tables, BoundEachRangeByRecordsAndCallTheRestAGuess) {
   const std::string text = failures_as_markdown(all);
   EXPECT_THAT(text,
               HasSubstr("| [c](../cases/f/c.cpp) (Reproduces) | reproduced in 2.6.0 (older: a guess); 2.7.1: a guess; "
-                        "healthy in 2.8.0 (newer: a guess) | showed D in 2.6.0; in 2.8.0 it works | "
+                        "healthy in 2.8.0 (newer: a guess) | raised D in 2.6.0; in 2.8.0 it works | "
                         "[pytorch#1](https://x/1) since 2.7 | G |\n"));
   EXPECT_THAT(text, HasSubstr("* G: 2.6.0, 2.8.0\n"));
 }
