@@ -16,9 +16,9 @@
 #include "harness/compare/compare.h"
 #include "harness/compare/format.h"
 #include "harness/compare/policy.h"
-#include "harness/compare/sides.h"
 #include "harness/judge/scope.h"
 #include "harness/judge/toml.h"
+#include "harness/tests/committed_records.h"
 
 namespace recapture {
 namespace {
@@ -34,53 +34,6 @@ std::set<std::string> operator-(std::set<std::string> all, const std::set<std::s
   for (const std::string& each : some) all.erase(each);
   return all;
 }
-
-// Every release on record on each machine, read once for all tests of a process.
-struct Records {
-  Background background = background_of(RECAPTURE_ROOT);
-  std::vector<MachineSides> machines;
-
-  Records() {
-    std::vector<Record> all;
-    for (Record& record : read_records_below(RECAPTURE_ROOT "/reports")) {
-      if (record.broken() == Break::Nothing) all.push_back(std::move(record));
-    }
-    machines = sides_by_machine(std::move(all), background);
-  }
-
-  static const Records& get() {
-    static const Records records;
-    return records;
-  }
-
-  Comparison compared(const std::string& from, const std::string& to) const {
-    for (const MachineSides& machine : machines) {
-      if (machine.name.rfind("NVIDIA H200", 0) != 0 || machine.name.find("CUDA runtime") != std::string::npos) continue;
-      const auto side = [&](const std::string& release) {
-        return std::find_if(machine.releases.begin(), machine.releases.end(),
-                            [&](const Side& each) { return each.name == release; });
-      };
-      const auto before = side(from), after = side(to);
-      if (before == machine.releases.end() || after == machine.releases.end()) continue;
-      Comparison comparison = compare(*before, *after, background);
-      if (comparison.tests.size() > 500) return comparison;
-    }
-    ADD_FAILURE() << "no records of " << from << " and " << to;
-    return {};
-  }
-
-  // Calls `check(from, to, comparison)` for each two releases of each machine, both ways.
-  template <class Check>
-  void for_each_pair(const Check& check) const {
-    for (const MachineSides& machine : machines) {
-      for (const Side& from : machine.releases) {
-        for (const Side& to : machine.releases) {
-          if (&from != &to) check(from, to, compare(from, to, background));
-        }
-      }
-    }
-  }
-};
 
 std::map<Consequence, std::set<std::string>> tests_by_consequence(const Comparison& comparison) {
   std::map<Consequence, std::set<std::string>> tests;
@@ -108,7 +61,7 @@ TEST(Upgrades, FourPairs_ReportWhatWasWrittenDownBefore) {
   for (const auto& node : *pairs) {
     const toml::table& pair = *node.as_table();
     const std::string from = text_in(pair, "from", path), to = text_in(pair, "to", path);
-    auto tests = tests_by_consequence(Records::get().compared(from, to));
+    auto tests = tests_by_consequence(CommittedRecords::get().compared(from, to));
     const auto disputed = texts_of(pair, "disputed", path);
     for (const auto& [key, consequence] : complete) {
       const auto expected = texts_of(pair, key, path);
@@ -129,12 +82,12 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
   const auto* upgrades = tables_in(file, "upgrade", path, "[[upgrade]]");
   ASSERT_NE(upgrades, nullptr);
   ASSERT_EQ(upgrades->size(), 12U);
-  const Background& background = Records::get().background;
+  const Background& background = CommittedRecords::get().background;
   for (const auto& node : *upgrades) {
     const toml::table& upgrade = *node.as_table();
     const std::string from = text_in(upgrade, "from", path), to = text_in(upgrade, "to", path);
     const std::string name = fmt::format("{} -> {} for {}", from, to, text_in(upgrade, "team", path));
-    const Comparison comparison = Records::get().compared(from, to);
+    const Comparison comparison = CommittedRecords::get().compared(from, to);
     Policy policy;
     policy.scope = texts_in(upgrade, "scope", path);
     const auto scope = cases_in_scope(policy.scope, background.catalogue);
@@ -174,7 +127,7 @@ const Row* row_in(const Judged* run, const std::string& test) {
 }
 
 TEST(Upgrades, WorksToDamage_IsNeverPassedWhateverTheScope) {
-  const Records& records = Records::get();
+  const CommittedRecords& records = CommittedRecords::get();
   std::vector<std::vector<std::string>> scopes = {{}, {"DDP", "graphed callables", "generators"}, {"sync"}};
   for (const Tag& tag : kTags) scopes.push_back({std::string(tag.name)});
   ASSERT_GE(scopes.size(), 20U);
@@ -221,7 +174,7 @@ std::string in_present(const std::string& text) {
 
 TEST(Upgrades, Sentences_HaveTwoHalvesThatDiffer) {
   std::set<std::string> checked;
-  Records::get().for_each_pair([&](const Side& from, const Side& to, const Comparison& comparison) {
+  CommittedRecords::get().for_each_pair([&](const Side& from, const Side& to, const Comparison& comparison) {
     for (const CaseChange& change : comparison.changes) {
       if (!checked.insert(change.was + "|" + change.is).second) continue;
       EXPECT_NE(change.was, "") << change.sentence;
@@ -238,7 +191,7 @@ TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
                                              "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0"};
   std::string failing;
   for (size_t i = 0; i + 1 < releases.size(); ++i) {
-    const Comparison comparison = Records::get().compared(releases[i], releases[i + 1]);
+    const Comparison comparison = CommittedRecords::get().compared(releases[i], releases[i + 1]);
     const bool breaks = std::any_of(comparison.changes.begin(), comparison.changes.end(),
                                     [](const CaseChange& change) { return hurts(change.consequence); });
     EXPECT_EQ(exit_for(comparison) == Exit::Changed, breaks) << releases[i];

@@ -1,0 +1,87 @@
+// What the program answers of the committed records, line by line: a change of the code that is to change no answer is
+// held to it. An answer that changes for a reason changes in a commit of its own:
+//   RECAPTURE_RENEW=1 build/harness/tests/tree_test --gtest_filter='Kept.*'
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "harness/record/file.h"
+#include "harness/tests/committed_records.h"
+#include "harness/tests/shell.h"
+
+namespace recapture {
+namespace {
+
+const std::string kFile = RECAPTURE_ROOT "/harness/tests/data/kept.tsv.gz";
+
+// "verdict TEST RECORD RESULT VERDICT", and of each record "exit show RECORD CODE".
+void add_verdicts(std::vector<std::string>& lines) {
+  const Rules rules = rules_of(RECAPTURE_ROOT);
+  const std::string reports = RECAPTURE_ROOT "/reports/";
+  for (const std::string& path : records_below(RECAPTURE_ROOT "/reports")) {
+    const Record record = read_record(path);
+    const std::string name = path.substr(reports.size());
+    const std::vector<Row> rows = judge_record(record, rules);
+    for (const Row& row : rows) {
+      lines.push_back(fmt::format("verdict\t{}\t{}\t{}\t{}", row.test, name, row.ran ? word(row.result) : "not run",
+                                  word(row.verdict)));
+    }
+    lines.push_back(fmt::format("exit\tshow\t{}\t{}", name, static_cast<int>(exit_for(verdicts_of(rows)))));
+  }
+}
+
+// "pair TEST MACHINE FROM TO CONSEQUENCE" of all that is not the same, and "exit compare MACHINE FROM TO CODE".
+void add_consequences(std::vector<std::string>& lines) {
+  for (const MachineSides& machine : CommittedRecords::get().machines) {
+    for (const Side& from : machine.releases) {
+      for (const Side& to : machine.releases) {
+        if (&from == &to) continue;
+        const Comparison comparison = compare(from, to, CommittedRecords::get().background);
+        const std::string pair = fmt::format("{}\t{}\t{}", machine.name, from.name, to.name);
+        for (const ComparedTest& test : comparison.tests) {
+          if (test.consequence == Consequence::Same) continue;
+          lines.push_back(fmt::format("pair\t{}\t{}\t{}", test.test, pair, word(test.consequence)));
+        }
+        lines.push_back(fmt::format("exit\tcompare\t{}\t{}", pair, static_cast<int>(exit_for(comparison))));
+      }
+    }
+  }
+}
+
+std::vector<std::string> lines_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Kept, AnswersOfTheCommittedRecords_AreUnchanged) {
+  std::vector<std::string> lines;
+  add_verdicts(lines);
+  add_consequences(lines);
+  std::sort(lines.begin(), lines.end());
+  if (std::getenv("RECAPTURE_RENEW") != nullptr) {
+    const std::string plain = kFile.substr(0, kFile.size() - 3);
+    std::ofstream file(plain);
+    for (const std::string& line : lines) file << line << "\n";
+    file.close();
+    ASSERT_EQ(shell("gzip -n -9 -f '" + plain + "'").code, 0);
+  }
+  const std::vector<std::string> kept = lines_in(shell("gzip -dc '" + kFile + "'").out);
+  ASSERT_GT(kept.size(), 100'000U);
+  std::vector<std::string> gone, added;
+  std::set_difference(kept.begin(), kept.end(), lines.begin(), lines.end(), std::back_inserter(gone));
+  std::set_difference(lines.begin(), lines.end(), kept.begin(), kept.end(), std::back_inserter(added));
+  EXPECT_EQ(gone.size() + added.size(), 0U)
+      << "gone: " << (gone.empty() ? "" : gone.front()) << "\nnew: " << (added.empty() ? "" : added.front());
+}
+
+}  // namespace
+}  // namespace recapture
