@@ -12,6 +12,7 @@
 #include "harness/commands/commands.h"
 #include "harness/judge/version.h"
 #include "harness/record/output.h"
+#include "harness/record/visible.h"
 #include "harness/run/environment.h"
 #include "harness/show/junit.h"
 #include "harness/show/text.h"
@@ -96,15 +97,14 @@ RunOptions what_to_run(const Typed& typed) {
 
 // What was not as it should be, each with its reason, and what to do next.
 std::string surprises_of(const Finished& finished) {
-  constexpr size_t kMost = 20, kMostSeen = 160;
+  constexpr size_t kMost = 20;
   std::string text, next;
   size_t count = 0;
   bool stale = false, other = false;
   for (const Row& row : finished.rows) {
     if (!is_surprise(row.verdict)) continue;
     if (++count <= kMost) {
-      std::string seen = row.seen.substr(0, row.seen.find('\n'));
-      if (seen.size() > kMostSeen) seen = seen.substr(0, kMostSeen - 3) + "...";
+      const std::string seen = cut(row.seen);
       text += fmt::format("  {}: {}: {}{}{}\n", row.test, word(row.verdict), word(row.result), seen.empty() ? "" : ", ",
                           seen);
     }
@@ -120,7 +120,8 @@ std::string surprises_of(const Finished& finished) {
   }
   if (count == 0) return "";
   if (count > kMost) text += fmt::format("  and {} more\n", count - kMost);
-  return fmt::format("{} surprises:\n{}next: recapture show {}\n{}", count, text, finished.record.path, next);
+  return fmt::format("{} surprise{}:\n{}next: recapture show {}\n{}", count, count == 1 ? "" : "s", text,
+                     finished.record.path, next);
 }
 
 std::string words_of(const Pace& pace) {

@@ -234,6 +234,25 @@ TEST_F(Needy, ATestThatFindsNoGpuWhereThereIsOneIsMissing) {
   }
 }
 
+// What a test saw reaches the terminal in the list at a run's end, too.
+TEST_F(Processes, Surprises_AreListedWithoutControlCharacters) {
+  script("build/2.15.0/cases/lies/evil", R"sh(for word; do
+  case $word in
+    --describe) echo '{"title":"t","sources":[],"documented":"d","nature":"defect","fidelity":"modelled",' \
+                     '"needs":"host","deadline_s":5,"effect":"raises","hash":"0","tests":["E.Reproduces"]}'; exit ;;
+    --environment) echo '{"libtorch":"0","cuda_runtime":"0","library":"/"}'; exit ;;
+    --serve=*) exit 1 ;;
+  esac
+done
+printf 'seen=\033]52;c;cm0=\007\033[31mPWNED\ndocumented=900\nhealthy=ok\nended=failed\n' >&9
+exit 1)sh");
+  const Said said = run("evil");
+  EXPECT_EQ(said.code, 1) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("\n1 surprise:\n  evil.Reproduces: changed: different, \\x1b]52;c;cm0="));
+  EXPECT_EQ(said.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(said.out.find('\x07'), std::string::npos);
+}
+
 TEST_F(Processes, AServerMayPrintWhileItLoadsAndOneThatEndsIsSaid) {
   const std::string otherwise = "\nexec '" RECAPTURE_BUILD "/harness/tests/rude' \"$@\"";
   script("build/2.15.0/cases/lies/noisy", "case $2 in --serve=*) seq 100000 ;; esac" + otherwise);
