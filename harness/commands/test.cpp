@@ -1,8 +1,12 @@
 // recapture test: one test for CTest, judged as every other, with an exit code that CTest understands.
+#include <algorithm>
 #include <memory>
 
 #include "harness/commands/commands.h"
+#include "harness/judge/catalogue.h"
+#include "harness/judge/suggest.h"
 #include "harness/judge/verdict.h"
+#include "harness/record/output.h"
 #include "harness/run/run.h"
 
 namespace recapture {
@@ -12,6 +16,13 @@ struct Options {
   std::string id, release;
 };
 
+// CTest has the tests of the catalogue, and a build without LibTorch leaves some of them out.
+bool is_left_out(const Places& places, const Options& options) {
+  if (!is_without_libtorch(options.release)) return false;
+  const std::vector<std::string> tests = names_in(read_catalogue(places.root)).tests;
+  return std::find(tests.begin(), tests.end(), options.id) != tests.end();
+}
+
 Exit test(const Places& places, const Options& options) {
   RunOptions run_options;
   run_options.release = options.release;
@@ -20,8 +31,14 @@ Exit test(const Places& places, const Options& options) {
   // Below the build folder, and only the last one: what CTest ran is no report.
   run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
   run_options.replace = true;
-  const Exit exit = exit_for(verdicts_of(run(places, run_options).rows));
-  return exit == Exit::NothingRan ? Exit::Skipped : exit;
+  try {
+    const Exit exit = exit_for(verdicts_of(run(places, run_options).rows));
+    return exit == Exit::NothingRan ? Exit::Skipped : exit;
+  } catch (const Stop& stop) {
+    if (stop.code != Exit::Usage || !is_left_out(places, options)) throw;
+    print("{} needs LibTorch, and is not part of {}\n", options.id, options.release);
+    return Exit::Skipped;
+  }
 }
 
 }  // namespace

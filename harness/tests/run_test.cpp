@@ -692,6 +692,19 @@ TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
   EXPECT_EQ(read_record(folder + "/build/2.15.0/ctest/liar.FixIsSkipped.jsonl").end, "complete");
 }
 
+TEST_F(Program, ForCTestATestThatABuildWithoutLibTorchLeavesOutIs77) {
+  Json catalogue = Json::parse(recapture("catalogue --release 2.15.0").out);
+  for (Json& one : catalogue) {
+    if (one.at("id") == "liar") one["tests"].push_back({{"name", "FixNeedsLibTorch"}, {"kind", "fix"}});
+  }
+  fs::create_directories(folder + "/cases");
+  std::ofstream(folder + "/cases/catalogue.json") << catalogue.dump();
+  fs::copy(folder + "/build/2.15.0", folder + "/build/cuda13", fs::copy_options::recursive);
+  EXPECT_EQ(recapture("test --release cuda13 liar.ControlHolds").code, 0);
+  EXPECT_EQ(recapture("test --release cuda13 liar.FixNeedsLibTorch").code, 77);
+  EXPECT_EQ(recapture("test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
+}
+
 TEST_F(Program, WithoutAGpuHostCasesRunAndTheRestSaysWhy) {
   const Said said = recapture("run liar.ControlHolds --record " + record());
   EXPECT_EQ(said.code, 0);
