@@ -43,7 +43,7 @@ std::vector<Record> records_of(const std::string& case_id, const std::string& fo
   ask(folder, places_for_index(folder), [&](Index& index) {
     records.clear();
     bad = index.bad();
-    for (const Part& part : index.parts_of(case_id)) {
+    for (const CaseLines& part : index.parts_of(case_id)) {
       Record record = index.record_of(part).with(part.rates);
       if (record.broken() != Break::Nothing) continue;
       record.environment["volatile"] = {{"started", part.run->started}};

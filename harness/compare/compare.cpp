@@ -188,10 +188,6 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
 
 }  // namespace
 
-void add_once(std::vector<std::string>& lines, const std::string& line) {
-  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
-}
-
 std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
   const Record &from = pair.from.run->record, &to = pair.to.run->record;
   const Change* found = nullptr;

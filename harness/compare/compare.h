@@ -14,6 +14,7 @@
 #include "harness/judge/changes.h"
 #include "harness/judge/price.h"
 #include "harness/judge/rules.h"
+#include "harness/record/list.h"
 
 namespace recapture {
 
@@ -104,9 +105,6 @@ Background background_of(const std::string& root);
 Judged judged_by_its_own_code(Record record, const Background& background);
 
 Comparison compare(const Side& from, const Side& to, const Background& background);
-
-// Appends a line that is not there yet.
-void add_once(std::vector<std::string>& lines, const std::string& line);
 
 // The part of it that is about these cases.
 Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases);

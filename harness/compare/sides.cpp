@@ -389,12 +389,12 @@ class Finder {
   std::string shared_machine(const Runs& one, const Runs& other) {
     std::set<std::string> machines;
     for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
-    std::vector<std::pair<Standing, std::string>> shared;  // Of two alike the first by name.
+    std::vector<std::pair<MachineRank, std::string>> shared;  // Of two alike the first by name.
     for (const std::string& key : machines) {
       const auto its = that_count(of_machine(key, one.heads)), others = that_count(of_machine(key, other.heads));
       if (others.empty()) continue;
-      shared.emplace_back(standing(its.front().environment, others.front().environment,
-                                   std::min(its.size(), others.size()), choice_.libraries),
+      shared.emplace_back(rank_machine(its.front().environment, others.front().environment,
+                                       std::min(its.size(), others.size()), choice_.libraries),
                           key);
     }
     if (shared.empty()) {
@@ -505,7 +505,8 @@ std::string mark_good(const std::string& path, const std::string& records) {
   return name;
 }
 
-Standing standing(const Json& from, const Json& to, size_t runs, const std::map<std::string, std::string>& libraries) {
+MachineRank rank_machine(const Json& from, const Json& to, size_t runs,
+                         const std::map<std::string, std::string>& libraries) {
   size_t unwanted = 0;
   for (const Json* environment : {&from, &to}) {
     for (const Replaceable& library : kReplaceable) {

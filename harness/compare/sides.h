@@ -22,12 +22,12 @@ bool chosen(const MachineChoice& choice, const Json& environment);
 
 // Of several machines that ran both sides the one with the least is taken: with a GPU, with the libraries that were
 // asked for or else come with the releases, with most runs.
-using Standing = std::tuple<bool, size_t, size_t>;
+using MachineRank = std::tuple<bool, size_t, size_t>;
 
 // `from` and `to` are of a run of each side that counts, `runs` is how many the side with fewer has, and `libraries`
 // what was asked for.
-Standing standing(const Json& from, const Json& to, size_t runs,
-                  const std::map<std::string, std::string>& libraries = {});
+MachineRank rank_machine(const Json& from, const Json& to, size_t runs,
+                         const std::map<std::string, std::string>& libraries = {});
 
 struct BothSides {
   Side from, to;
@@ -37,7 +37,7 @@ struct BothSides {
 // A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it; "good":
 // the newest run that is marked good, or else whole and without anything missing, and older than the other side.
 // Releases and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and variables.
-// Of several it is the one of which standing() is the least.
+// Of several it is the one of which rank_machine() is the least.
 //
 // Runs are counted on one machine and in one release line, with the same libraries or each with its release's own:
 // those of the other side or, where both are counted, those of the newest run that `choice` allows.

@@ -420,13 +420,13 @@ std::vector<std::string> Index::cases() {
   return cases;
 }
 
-std::vector<Part> Index::parts_of(const std::string& case_id) {
+std::vector<CaseLines> Index::parts_of(const std::string& case_id) {
   const auto hash = hash_number(case_id);
   int64_t number = 0;
   for (Statement& find = statements_->find_text(hash); find.step();) {
     if (find.text(1) == case_id) number = find.number(0);
   }
-  std::vector<Part> parts;
+  std::vector<CaseLines> parts;
   for (Statement& seen = statements_->seen_of(number); seen.step();) {
     const auto run = run_at_.find(seen.number(0));
     if (run == run_at_.end()) throw damaged();
@@ -436,8 +436,8 @@ std::vector<Part> Index::parts_of(const std::string& case_id) {
 }
 
 std::vector<std::string> Index::tests_of(const std::string& case_id) {
-  std::map<int64_t, Part> distinct;
-  for (Part& part : parts_of(case_id)) distinct.emplace(part.lines, std::move(part));
+  std::map<int64_t, CaseLines> distinct;
+  for (CaseLines& part : parts_of(case_id)) distinct.emplace(part.lines, std::move(part));
   std::set<std::string> tests;
   for (const auto& [lines, part] : distinct) {
     const Record record = std::move(record_of(part).record_);
@@ -447,9 +447,9 @@ std::vector<std::string> Index::tests_of(const std::string& case_id) {
   return {tests.begin(), tests.end()};
 }
 
-size_t Index::size_of(const Part& part) { return numbers_in(text_of(part.lines)).size(); }
+size_t Index::size_of(const CaseLines& part) { return numbers_in(text_of(part.lines)).size(); }
 
-CaseRecord Index::record_of(const Part& part, const std::string& test) {
+CaseRecord Index::record_of(const CaseLines& part, const std::string& test) {
   const auto is_left_out = [&](const std::string& id) {
     return !test.empty() && id != test && kind_of_id(id) != Kind::Control;
   };

@@ -26,7 +26,7 @@ struct Run {
 };
 
 // What a run has of one case: of its plan, of what the case says about itself, and the tests' lines.
-struct Part {
+struct CaseLines {
   const Run* run = nullptr;
   int64_t lines = 0;  // Equal for two parts of a case if and only if all of that is,
   std::string rates;  // but for the hits and tries of races, which each run has its own of: "6:4115 5:22225".
@@ -75,14 +75,14 @@ class Index {
   // That any run has planned or run of a case, by name.
   std::vector<std::string> tests_of(const std::string& case_id);
   // Of those runs that planned or ran it.
-  std::vector<Part> parts_of(const std::string& case_id);
+  std::vector<CaseLines> parts_of(const std::string& case_id);
   // How many lines it has of the case.
-  size_t size_of(const Part& part);
+  size_t size_of(const CaseLines& part);
   // Without the revision.
   const Json& environment_of(const Run& run) { return json(run.environment); }
   // The case alone, or of it one test and all Controls. judge_record() gives the same rows of it as of the whole
   // record, but for their seconds.
-  CaseRecord record_of(const Part& part, const std::string& test = "");
+  CaseRecord record_of(const CaseLines& part, const std::string& test = "");
 
   // How many records were read to bring it up to date, and how many had gone.
   size_t read() const { return read_; }

@@ -81,9 +81,9 @@ bool comes_before(const Series& a, const Series& b) {
 }
 
 // What is on file twice: a copy, and a shard that a merged record has too. Of a copy that was cut the whole counts.
-void keep_one_of_each_run(Index& index, std::vector<Part>& parts, const std::map<int64_t, std::string>& kinds) {
+void keep_one_of_each_run(Index& index, std::vector<CaseLines>& parts, const std::map<int64_t, std::string>& kinds) {
   using Id = std::pair<std::string_view, std::string_view>;  // On a kind of machine.
-  const auto ids_of = [&](const Part& part) {
+  const auto ids_of = [&](const CaseLines& part) {
     const std::string& ids = part.run->ids;
     std::vector<Id> all;
     for (size_t at = 0; at < ids.size();) {
@@ -93,19 +93,19 @@ void keep_one_of_each_run(Index& index, std::vector<Part>& parts, const std::map
     }
     return all;
   };
-  std::map<Id, const Part*> owners;
-  for (const Part& part : parts) {
+  std::map<Id, const CaseLines*> owners;
+  for (const CaseLines& part : parts) {
     const auto ids = ids_of(part);
     for (const Id& id : ids) {
       const auto [owner, is_first] = owners.emplace(id, &part);
       if (is_first) continue;
-      const Part& other = *owner->second;
+      const CaseLines& other = *owner->second;
       const std::pair its(index.size_of(other), ids_of(other).size()), ours(index.size_of(part), ids.size());
       if (its < ours) owner->second = &part;
     }
   }
-  std::vector<Part> kept;
-  std::copy_if(parts.begin(), parts.end(), std::back_inserter(kept), [&](const Part& part) {
+  std::vector<CaseLines> kept;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(kept), [&](const CaseLines& part) {
     const auto ids = ids_of(part);
     return std::all_of(ids.begin(), ids.end(), [&](const Id& id) { return owners.at(id) == &part; });
   });
@@ -171,7 +171,7 @@ bool Histories::wants(const Run& run) {
   return known->second && (wanted_.since.empty() || run.started >= wanted_.since);
 }
 
-const Showing* Histories::judged(const Part& part, const std::string& test) {
+const Showing* Histories::judged(const CaseLines& part, const std::string& test) {
   const auto [known, is_new] = judged_.emplace(std::tuple(test, part.run->environment, part.lines), Judged());
   Judged& same = known->second;
   if (is_new) {
@@ -199,14 +199,14 @@ const Showing* Histories::judged(const Part& part, const std::string& test) {
 }
 
 std::vector<Series> Histories::of_case(const std::string& case_id, const std::vector<std::string>& tests) {
-  std::vector<Part> parts = index_.parts_of(case_id);
-  parts.erase(std::remove_if(parts.begin(), parts.end(), [&](const Part& part) { return !wants(*part.run); }),
+  std::vector<CaseLines> parts = index_.parts_of(case_id);
+  parts.erase(std::remove_if(parts.begin(), parts.end(), [&](const CaseLines& part) { return !wants(*part.run); }),
               parts.end());
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+  std::sort(parts.begin(), parts.end(), [](const CaseLines& a, const CaseLines& b) {
     return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
   });
   std::map<int64_t, std::string> kinds;  // By environment.
-  for (const Part& part : parts) {
+  for (const CaseLines& part : parts) {
     const auto [kind, is_new] = kinds.emplace(part.run->environment, "");
     if (is_new) kind->second = kind_of_machine(index_.environment_of(*part.run));
   }
@@ -214,7 +214,7 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
   std::vector<Series> all;
   for (const std::string& test : tests.empty() ? index_.tests_of(case_id) : tests) {
     std::map<std::string, Series> by_machine;
-    for (const Part& part : parts) {
+    for (const CaseLines& part : parts) {
       const Showing* showing = judged(part, test);
       if (showing == nullptr) continue;
       Series& series = by_machine[kinds.at(part.run->environment)];
@@ -239,7 +239,7 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
 std::map<std::string, int> available_in(Index& index, const std::string& case_id) {
   std::map<std::string, int> fewest;
   std::set<std::pair<int64_t, int64_t>> known;
-  for (const Part& part : index.parts_of(case_id)) {
+  for (const CaseLines& part : index.parts_of(case_id)) {
     if (!known.emplace(part.run->environment, part.lines).second) continue;
     for (const auto& [key, gpus] : available_in({index.record_of(part).with(part.rates)})) {
       const auto [its, is_new] = fewest.emplace(key, gpus);

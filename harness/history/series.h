@@ -20,7 +20,7 @@ namespace recapture {
 // Which runs are of interest; what is empty allows all.
 struct Wanted {
   std::string release, driver;
-  std::string gpu;    // Part of its name, whatever the case; "none" for runs without one.
+  std::string gpu;    // CaseLines of its name, whatever the case; "none" for runs without one.
   std::string since;  // A date, "2026-11-21": runs that began on it or later.
 };
 
@@ -83,7 +83,7 @@ class Histories {
     std::map<std::string, Showing> showings;
   };
   bool wants(const Run& run);
-  const Showing* judged(const Part& part, const std::string& test);
+  const Showing* judged(const CaseLines& part, const std::string& test);
 
   Index& index_;
   const Rules& rules_;

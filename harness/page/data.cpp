@@ -417,9 +417,9 @@ class Page {
           comparison.head.push_back("prices: " + visible(stop.what()));
         }
         pairs.back().push_back(pair(comparison));
-        const Taken here{standing_of(sides[from], sides[to]), {number, from, to}};
+        const Taken here{rank_of(sides[from], sides[to]), {number, from, to}};
         const auto [known, is_new] = taken_.emplace(std::pair(names[from], names[to]), here);
-        if (!is_new && here.standing < known->second.standing) known->second = here;
+        if (!is_new && here.rank < known->second.rank) known->second = here;
         if (from < to && is_version(names[from]) && is_version(names[to])) {
           consider({names[from], names[to], !too_much_unknown(comparison, kHalf), comparison.judged()});
         }
@@ -431,16 +431,16 @@ class Page {
 
   // Of the machines that ran two releases that which `compare` takes.
   struct Taken {
-    Standing standing;
+    MachineRank rank;
     std::array<size_t, 3> place{};  // The machine, and the two among its releases.
   };
-  static Standing standing_of(const Side& from, const Side& to) {
+  static MachineRank rank_of(const Side& from, const Side& to) {
     const Json &one = from.runs.front().record.environment, &other = to.runs.front().record.environment;
     const auto own = [&](const Side& side) {  // And not those without a GPU that stand in.
       return std::count_if(side.runs.begin(), side.runs.end(),
                            [&](const Judged& run) { return run.record.where("gpu") == text_at(one, "gpu"); });
     };
-    return standing(one, other, static_cast<size_t>(std::min(own(from), own(to))));
+    return rank_machine(one, other, static_cast<size_t>(std::min(own(from), own(to))));
   }
 
   // The pair to begin with: the newest upgrade of which at least half is known.

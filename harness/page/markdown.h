@@ -29,8 +29,4 @@ struct Line {
 // The lines that say most, and no two about the same.
 std::vector<const Line*> top_of(const std::vector<Line>& lines, size_t top);
 
-inline void add_once(std::vector<std::string>& words, const std::string& word) {
-  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
-}
-
 }  // namespace recapture

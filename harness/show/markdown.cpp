@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include "harness/record/list.h"
 #include "harness/record/visible.h"
 #include "harness/show/latest.h"
 
@@ -57,10 +58,6 @@ std::string short_reason(const std::string& seen) {
   std::string reason = seen.substr(0, seen.find_first_of(":/|;"));
   reason.erase(reason.find_last_not_of(' ') + 1);
   return reason;
-}
-
-void add_once(std::vector<std::string>& words, const std::string& found) {
-  if (std::find(words.begin(), words.end(), found) == words.end()) words.push_back(found);
 }
 
 // Why a case has no result on a machine, by its rows there.

@@ -127,7 +127,7 @@ Rows rows_of_records(const std::string& folder, const Rules& rules) {
 Rows rows_of_index(Index& index, const Rules& rules) {
   Rows rows;
   for (const std::string& id : index.cases()) {
-    for (const Part& part : index.parts_of(id)) {
+    for (const CaseLines& part : index.parts_of(id)) {
       for (const Row& row : judge_record(index.record_of(part).with(part.rates), rules)) {
         rows[part.run->path + " " + row.test] = row_text(row);
       }

@@ -682,6 +682,36 @@ TEST(Tree, StaysBelow16MiB) {
   EXPECT_LT(all, 16U << 20);
 }
 
+// "void add_once(vector&, string&)": what tells functions apart, without the names of parameters.
+std::string signature_of(const std::string& line) {
+  static const std::regex kParameter(R"(\s*\b\w+(?:\s*=[^,)]*)?(?=[,)]))");
+  return std::regex_replace(line, kParameter, "");
+}
+
+// A function that a header defines inline and a file defines, too, is two functions with one name, which the linker
+// does not report.
+TEST(Harness, InlineFunctions_AreDefinedInTheirHeaderAlone) {
+  static const std::regex kFunction(R"(^(inline )?([\w:<>,&*]+(?: [\w:<>,&*]+)* \w+\(.*\)) \{.*$)");
+  std::map<std::string, std::vector<std::string>> inlines, defined;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot + "/harness")) {
+    const std::string path = entry.path().lexically_relative(kRoot), extension = entry.path().extension();
+    if ((extension != ".h" && extension != ".cpp") || path.find("/tests/") != std::string::npos) continue;
+    std::istringstream lines(contents(entry.path()));
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch found;
+      if (!std::regex_match(line, found, kFunction)) continue;
+      (found[1].matched ? inlines : defined)[signature_of(found[2])].push_back(path);
+    }
+  }
+  EXPECT_GT(inlines.size(), 20U);
+  EXPECT_GT(defined.size(), 500U);
+  for (const auto& [signature, files] : inlines) {
+    EXPECT_EQ(files.size(), 1U) << signature << " of " << files.front();
+    if (defined.count(signature) != 0)
+      ADD_FAILURE() << signature << " of " << files.front() << " and " << defined[signature].front();
+  }
+}
+
 // Floors from the top down: each may use those below it, and none above it.
 TEST(Harness, UsesNothingAboveItself) {
   const std::vector<std::string> floors = {"case",  "recorder", "record", "judge",   "show",
