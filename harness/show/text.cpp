@@ -11,17 +11,8 @@
 
 namespace recapture {
 
-std::string brief(const std::string& text) {
-  constexpr size_t kMost = 160;
-  std::string line = visible(text.substr(0, text.find('\n')));
-  if (line.size() <= kMost) return line;
-  size_t end = kMost - 3;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;  // Not within a character.
-  return line.substr(0, end) + "...";
-}
-
 std::string as_line(const Row& row) {
-  const std::string seen = brief(row.seen);
+  const std::string seen = cut(row.seen);
   return fmt::format("{:<62} {:<12} {:<14} {}", row.test, row.ran ? word(row.result) : "-", word(row.verdict), seen);
 }
 

@@ -7,8 +7,6 @@
 
 namespace recapture {
 
-// The first line of a text from outside, as it may be shown, cut where it is long.
-std::string brief(const std::string& text);
 // One line a test: name, result, verdict, what was seen.
 std::string as_line(const Row& row);
 // What the run was on, and the record's notes, one line each.
