@@ -63,7 +63,7 @@ Exit explain_text(const Places& places, const Options& options) {
 std::vector<Row> telling_rows(const Places& places, const std::string& release) {
   std::vector<Row> rows;
   if (release.empty()) return rows;
-  const Board board(newest_records(places.reports()).records, rules_of(places.root));
+  const Board board(newest_records(places.reports(), {release, {}}).records, rules_of(places.root));
   for (const OnMachine& one : latest(board)) {
     if (one.broken != Break::Nothing || one.newest->record.where("release") != release) continue;
     for (const Latest& each : one.rows) {

@@ -60,9 +60,9 @@ std::vector<Record> readable(const std::vector<std::string>& paths, Wrong& wrong
   return records;
 }
 
-Newest read_below(const std::string& folder, bool all, Wrong& wrong) {
+Newest read_below(const std::string& folder, bool all, Wrong& wrong, const RecordFilter& filter = {}) {
   try {
-    return all ? all_records(folder) : newest_records(folder);
+    return all ? all_records(folder) : newest_records(folder, filter);
   } catch (const Stop&) {  // One by one, to know which.
     Newest read{readable(records_below(folder), wrong), 0};
     sort_by_time(read.records);
@@ -210,7 +210,9 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const auto changes = read_changes(places.root);
   Wrong wrong;
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  std::vector<Record> records = read_below(folder, false, wrong).records;
+  RecordFilter filter;
+  for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
+  std::vector<Record> records = read_below(folder, false, wrong, filter).records;
   const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
   const Board board(std::move(records), rules);
   const auto all = latest(board);

@@ -45,7 +45,7 @@ bool says_more(const std::string& path, const std::set<std::string>& tests, cons
 }
 
 // Reads those of one kind of machine that count, from the newest on.
-void take_newest(std::vector<Head> heads, Newest& newest) {
+void take_newest(std::vector<Head> heads, const RecordFilter& filter, Newest& newest) {
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
   std::unordered_set<std::string> known;  // Tests that no older record can have news of.
   Little little;
@@ -61,6 +61,7 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
     const auto has_line = [&](const Json& test) {
       if (!test.is_string()) return false;
       const auto id = test.get<std::string>();
+      if (!filter.cases.empty() && filter.cases.count(case_of(id)) == 0) return true;
       if (little.count(id) != 0) open.insert(id);
       return known.count(id) + little.count(id) != 0;
     };
@@ -71,7 +72,7 @@ void take_newest(std::vector<Head> heads, Newest& newest) {
       ++newest.left_out;
       continue;
     }
-    newest.records.push_back(read_record(head.path));
+    newest.records.push_back(filter.cases.empty() ? read_record(head.path) : read_cases(head.path, filter.cases));
     const Record& record = newest.records.back();
     for (const TestRecord& test : record.tests) {
       const std::string id = test.id();
@@ -142,16 +143,19 @@ void sort_by_time(std::vector<Record>& records) {
   });
 }
 
-Newest newest_records(const std::string& folder) {
+Newest newest_records(const std::string& folder) { return newest_records(folder, {}); }
+
+Newest newest_records(const std::string& folder, const RecordFilter& filter) {
   std::map<std::string, std::vector<Head>> kinds;
   auto paths = records_below(folder);
   std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
   for (const std::string& path : paths) {
     const Json environment = environment_of(path);
+    if (!filter.release.empty() && text_at(environment, "release") != filter.release) continue;
     kinds[kind_of(environment)].push_back({path, started(environment)});
   }
   Newest newest;
-  for (auto& [kind, heads] : kinds) take_newest(std::move(heads), newest);
+  for (auto& [kind, heads] : kinds) take_newest(std::move(heads), filter, newest);
   sort_by_time(newest.records);
   return newest;
 }

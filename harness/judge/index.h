@@ -37,6 +37,14 @@ struct Newest {
 // Without a date a record is older than all that have one. Throws Stop(Usage) as read_record() does.
 Newest newest_records(const std::string& folder);
 
+// The same for a question about one release, or about some cases, of which alone the records then know. What is empty
+// leaves nothing out. Reading takes most of the time of such a question.
+struct RecordFilter {
+  std::string release;
+  std::set<std::string> cases;
+};
+Newest newest_records(const std::string& folder, const RecordFilter& filter);
+
 // All of them.
 Newest all_records(const std::string& folder);
 

@@ -292,13 +292,15 @@ void require_short_texts(const Json& value) {
 
 bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
 
-// The test of a line of a record, and nothing of any other line, as the runner writes it.
-std::string test_of(std::string_view line) {
-  constexpr std::string_view kStart = R"({"test":")";
-  if (!starts(line, kStart)) return "";
-  const std::string_view rest = line.substr(kStart.size());
+// The text that a line begins with, after this start of it; "" of any other line.
+std::string text_after(std::string_view line, std::string_view start) {
+  if (!starts(line, start)) return "";
+  const std::string_view rest = line.substr(start.size());
   return std::string(rest.substr(0, rest.find('"')));
 }
+
+// The test of a line of a record, and nothing of any other line, as the runner writes it.
+std::string test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
 
 // Those lines of a record's text that `wanted` says are wanted.
 template <class Wanted>
@@ -345,6 +347,14 @@ Record read_tests(const std::string& path, const std::set<std::string>& tests) {
   return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
     const std::string test = test_of(line);
     return test.empty() || tests.count(test) != 0;
+  });
+}
+
+Record read_cases(const std::string& path, const std::set<std::string>& cases) {
+  return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
+    const std::string test = text_after(line, R"({"test":")");
+    const std::string id = test.empty() ? text_after(line, R"({"case":")") : case_of(test);
+    return id.empty() || cases.count(id) != 0;
   });
 }
 

@@ -144,6 +144,9 @@ struct Record {
 // Reads a record. Throws Stop(Usage) naming file and line where it is not one; a cut last line is a note, not an error.
 Record read_record(const std::string& path);
 
+// The same of some cases alone: without the lines of other cases and of their tests.
+Record read_cases(const std::string& path, const std::set<std::string>& cases);
+
 // All records below a folder, sorted by path.
 std::vector<std::string> records_below(const std::string& folder);
 std::vector<Record> read_records_below(const std::string& folder);
