@@ -24,7 +24,7 @@ std::string heading(const Record& record) {
   text +=
       fmt::format("{}, CUDA runtime {}, {}", e.value("packed", false) ? " (packed)" : "", record.where("cuda_runtime"),
                   gpu.empty() ? "no GPU" : gpu + ", driver " + record.where("driver"));
-  if (const std::string axis = axis_of(e); !axis.empty()) text += ", " + axis;
+  if (const std::string axis = axis_of(e); !axis.empty()) text += ", " + visible(axis);
   if (record.broken() != Break::Nothing) text += fmt::format(", broken on purpose: {}", word(record.broken()));
   text += "\n";
   for (const std::string& note : record.notes) text += "note: " + note + "\n";

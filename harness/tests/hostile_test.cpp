@@ -242,6 +242,7 @@ Record deceiver() {
   Record record;
   record.path = "r.jsonl";
   record.environment = {{"recapture", 2}, {"release", "2.15.0"}, {"gpu", evil}, {"driver", evil}, {"break", "nothing"}};
+  record.environment["env"] = {{"A", evil}};
   CaseInfo info;
   info.id = "c";
   info.family = "f";
