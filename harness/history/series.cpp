@@ -24,9 +24,8 @@ bool is_turn(const Showing& a, const Showing& b) {
 }
 
 // What the driver and the release's own runtime may differ by, and nothing else.
-std::string place_of(const Json& environment) {
-  return text_at(environment, "release") + "|" + text_at(environment, "gpu") + "|" + given_variables(environment) +
-         chosen_in_words(environment);
+MachineKind place_of(const Json& environment) {
+  return {text_at(environment, "release"), machine_of(environment).place()};
 }
 
 // "" for what has no words, or none that say anything.
@@ -81,8 +80,8 @@ bool comes_before(const Series& a, const Series& b) {
 }
 
 // What is on file twice: a copy, and a shard that a merged record has too. Of a copy that was cut the whole counts.
-void keep_one_of_each_run(Index& index, std::vector<CaseLines>& parts, const std::map<int64_t, std::string>& kinds) {
-  using Id = std::pair<std::string_view, std::string_view>;  // On a kind of machine.
+void keep_one_of_each_run(Index& index, std::vector<CaseLines>& parts, const std::map<int64_t, MachineKind>& kinds) {
+  using Id = std::pair<MachineKind, std::string_view>;
   const auto ids_of = [&](const CaseLines& part) {
     const std::string& ids = part.run->ids;
     std::vector<Id> all;
@@ -205,15 +204,15 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
   std::sort(parts.begin(), parts.end(), [](const CaseLines& a, const CaseLines& b) {
     return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
   });
-  std::map<int64_t, std::string> kinds;  // By environment.
+  std::map<int64_t, MachineKind> kinds;  // By environment.
   for (const CaseLines& part : parts) {
-    const auto [kind, is_new] = kinds.emplace(part.run->environment, "");
+    const auto [kind, is_new] = kinds.emplace(part.run->environment, MachineKind());
     if (is_new) kind->second = kind_of_machine(index_.environment_of(*part.run));
   }
   keep_one_of_each_run(index_, parts, kinds);
   std::vector<Series> all;
   for (const std::string& test : tests.empty() ? index_.tests_of(case_id) : tests) {
-    std::map<std::string, Series> by_machine;
+    std::map<MachineKind, Series> by_machine;
     for (const CaseLines& part : parts) {
       const Showing* showing = judged(part, test);
       if (showing == nullptr) continue;
@@ -236,8 +235,8 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
   return all;
 }
 
-std::map<std::string, int> available_in(Index& index, const std::string& case_id) {
-  std::map<std::string, int> fewest;
+Available available_in(Index& index, const std::string& case_id) {
+  Available fewest;
   std::set<std::pair<int64_t, int64_t>> known;
   for (const CaseLines& part : index.parts_of(case_id)) {
     if (!known.emplace(part.run->environment, part.lines).second) continue;

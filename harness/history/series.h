@@ -93,6 +93,6 @@ class Histories {
 };
 
 // What was available on such machines before, of one case, as available_in() finds it.
-std::map<std::string, int> available_in(Index& index, const std::string& case_id);
+Available available_in(Index& index, const std::string& case_id);
 
 }  // namespace recapture

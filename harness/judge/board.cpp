@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/judge/version.h"
+#include "harness/record/visible.h"
 
 namespace recapture {
 namespace {
@@ -15,25 +16,32 @@ bool comes_before(const std::string& a, const std::string& b) {
 }
 
 // By kind of machine its name, as short as it can be without two of the same.
-std::map<std::string, std::string> names_of(const std::vector<Record>& records) {
+std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) {
   struct Differences {
     std::set<std::string> drivers, runtimes;
     std::set<bool> packed;
   };
-  std::map<std::string, Differences> known;
+  const auto short_name = [](const Record& record) {
+    return MachineKind{record.where("release"), machine_of(record.environment).place()};
+  };
+  std::map<MachineKind, Differences> known;
   for (const Record& record : records) {
-    Differences& here = known[record.machine()];
-    here.drivers.insert(record.where("driver"));
-    here.runtimes.insert(record.where("cuda_runtime"));
-    here.packed.insert(record.environment.value("packed", false));
+    const MachineId machine = machine_of(record.environment);
+    Differences& here = known[short_name(record)];
+    here.drivers.insert(machine.driver);
+    here.runtimes.insert(machine.runtime);
+    here.packed.insert(machine.packed);
   }
-  std::map<std::string, std::string> names;
+  std::map<MachineKind, MachineName> names;
   for (const Record& record : records) {
-    const Differences& here = known.at(record.machine());
-    std::string name = record.machine();
-    if (here.drivers.size() > 1) name += ", driver " + record.where("driver");
-    if (here.runtimes.size() > 1) name += ", CUDA runtime " + record.where("cuda_runtime");
-    if (here.packed.size() > 1) name += record.environment.value("packed", false) ? ", packed" : ", not packed";
+    const MachineId machine = machine_of(record.environment);
+    const Differences& here = known.at(short_name(record));
+    const bool has_driver = here.drivers.size() > 1, has_runtime = here.runtimes.size() > 1;
+    MachineName name{record.machine(), record.where("release"), has_driver,
+                     has_runtime || machine.overrides.count("cuda_runtime") != 0};
+    if (has_driver) name.text += ", driver " + visible(machine.driver);
+    if (has_runtime) name.text += ", CUDA runtime " + visible(machine.runtime);
+    if (here.packed.size() > 1) name.text += machine.packed ? ", packed" : ", not packed";
     names[kind_of_machine(record.environment)] = name;
   }
   return names;
@@ -104,10 +112,11 @@ Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(
     records_.push_back({std::move(record), std::move(rows)});
   }
   drop_what_runs_without_gpu(records_);
+  std::map<std::string, std::string> releases;  // By machine.
   for (const Judged& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
     const std::string& machine = machine_of(judged.record);
-    if (std::find(machines_.begin(), machines_.end(), machine) == machines_.end()) machines_.push_back(machine);
+    if (releases.emplace(machine, machine_name(judged.record).release).second) machines_.push_back(machine);
     for (const auto& [id, info] : judged.record.cases) {
       cases_[id] = info;
       if (const auto now = rules.tree.find(id); now != rules.tree.end()) cases_[id].family = now->second.family;
@@ -123,7 +132,9 @@ Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(
       }
     }
   }
-  std::stable_sort(machines_.begin(), machines_.end(), comes_before);
+  std::stable_sort(machines_.begin(), machines_.end(), [&](const std::string& a, const std::string& b) {
+    return comes_before(releases.at(a), releases.at(b));
+  });
 }
 
 std::vector<Verdict> Board::verdicts() const {

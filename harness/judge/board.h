@@ -21,6 +21,13 @@ struct Judged {
 // less than any other. Nor where no try of the newer one showed a race: that is no evidence against a run that saw it.
 bool replaces(const Row& newer, const Row& older);
 
+// What a kind of machine is called on a board.
+struct MachineName {
+  std::string text;  // Begins with the release.
+  std::string release;
+  bool has_driver = false, has_runtime = false;  // Whether the text has them.
+};
+
 class Board {
  public:
   // Of two records of one kind of machine the later in the list is the newer one.
@@ -34,7 +41,8 @@ class Board {
   // names say what tells them apart: "2.11.0, NVIDIA H200, driver 575.57.08". Runs broken on purpose belong to none.
   const std::vector<std::string>& machines() const { return machines_; }
   // Of one of the board's records.
-  const std::string& machine_of(const Record& record) const { return names_.at(kind_of_machine(record.environment)); }
+  const MachineName& machine_name(const Record& record) const { return names_.at(kind_of_machine(record.environment)); }
+  const std::string& machine_of(const Record& record) const { return machine_name(record).text; }
   // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
   // The newest result of each test of a case there, as replaces() has it, in the tests' order. None of a test that did
@@ -44,7 +52,7 @@ class Board {
  private:
   std::vector<Judged> records_;
   std::vector<std::string> machines_;
-  std::map<std::string, std::string> names_;  // By kind of machine.
+  std::map<MachineKind, MachineName> names_;
   std::map<std::string, CaseInfo> cases_;
   std::map<std::string, std::map<std::string, std::vector<Row>>> newest_;  // By case, by machine.
 };

@@ -13,8 +13,8 @@ namespace recapture {
 namespace {
 
 // Runs that were broken on purpose are a kind of their own.
-std::string kind_of(const Json& environment) {
-  return kind_of_machine(environment) + "|" + text_at(environment, "break");
+std::pair<MachineKind, std::string> kind_of(const Json& environment) {
+  return {kind_of_machine(environment), text_at(environment, "break")};
 }
 
 struct Head {
@@ -131,8 +131,10 @@ bool counts_first(const Json& environment, std::set<std::string>& counted) {
 
 void sort_by_time(std::vector<Record>& records) {
   // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
-  const auto machine = [](const Record& record) { return record.machine() + "|" + record.where("break"); };
-  std::map<std::string, std::string> first;
+  const auto machine = [](const Record& record) {
+    return std::tuple(record.where("release"), machine_of(record.environment).place(), record.where("break"));
+  };
+  std::map<std::tuple<std::string, MachineId, std::string>, std::string> first;
   for (const Record& record : records) {
     const auto at = first.emplace(machine(record), record.path).first;
     at->second = std::min(at->second, record.path);
@@ -146,7 +148,7 @@ void sort_by_time(std::vector<Record>& records) {
 Newest newest_records(const std::string& folder) { return newest_records(folder, {}); }
 
 Newest newest_records(const std::string& folder, const RecordFilter& filter) {
-  std::map<std::string, std::vector<Head>> kinds;
+  std::map<std::pair<MachineKind, std::string>, std::vector<Head>> kinds;
   auto paths = records_below(folder);
   std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
   for (const std::string& path : paths) {

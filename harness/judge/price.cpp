@@ -27,8 +27,13 @@ std::string time_words(double us) {
   return fmt::format("{:.{}f} {}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, is_long ? "ms" : "µs");
 }
 
-auto machine_of(const Prices& prices) {
-  return std::tuple(prices.where("gpu"), prices.where("driver"), prices.where("cuda_runtime"));
+MachineId measured_on(const Prices& prices) {
+  const MachineId machine = machine_of(prices.environment);
+  MachineId id;
+  id.gpu = machine.gpu;
+  id.driver = machine.driver;
+  id.runtime = machine.runtime;
+  return id;
 }
 
 // Of the same work; what only the older run could measure, or tried, is kept as well.
@@ -101,15 +106,15 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
   std::sort(all.begin(), all.end(), [](const Prices& a, const Prices& b) {
     const std::string one = a.where("release"), other = b.where("release");
     if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
-    return std::tuple(machine_of(a), started(b.environment), b.path) <
-           std::tuple(machine_of(b), started(a.environment), a.path);
+    return std::tuple(measured_on(a), started(b.environment), b.path) <
+           std::tuple(measured_on(b), started(a.environment), a.path);
   });
   std::vector<Prices> machines;
   std::string last;  // A copy of a run tells nothing more.
   for (Prices& run : all) {
     const std::string began = started(run.environment);
     const bool is_another = machines.empty() || machines.back().where("release") != run.where("release") ||
-                            machine_of(machines.back()) != machine_of(run);
+                            measured_on(machines.back()) != measured_on(run);
     if (is_another) {
       machines.push_back(std::move(run));
     } else if (began != last && machines.back().where("hash") == run.where("hash")) {

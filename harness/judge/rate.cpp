@@ -170,10 +170,10 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
     std::vector<Found> found;
     std::set<std::string> ids;
   };
-  std::map<std::pair<std::string, std::string>, Counted> by_kind;  // Test and kind of machine.
-  std::map<std::string, std::string> names;
+  std::map<std::pair<std::string, MachineKind>, Counted> by_kind;  // Test and kind of machine.
+  std::map<MachineKind, std::string> names;
   for (const Record& record : records) {
-    const std::string kind = kind_of_machine(record.environment);
+    const MachineKind kind = kind_of_machine(record.environment);
     names[kind] = record.machine();
     for (const TestRecord& test : record.tests) {
       const auto run = rate_run(record, test, rules);
@@ -188,14 +188,14 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
   for (auto& [where, counted] : by_kind) {
     std::vector<Found>& found = counted.found;
     std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.started < b.started; });
-    RatePool pool{where.first, names.at(where.second), {}};
+    RatePool pool{where.first, where.second.release, names.at(where.second), {}};
     for (const Found& one : found) pool.runs.push_back(one.run);
     pools.push_back(std::move(pool));
   }
   std::stable_sort(pools.begin(), pools.end(), [](const RatePool& a, const RatePool& b) {
     if (a.test != b.test) return a.test < b.test;
-    const bool a_is = is_version(a.machine), b_is = is_version(b.machine);
-    return a_is && b_is ? older(a.machine, b.machine) : a_is && !b_is;
+    const bool a_is = is_version(a.release), b_is = is_version(b.release);
+    return a_is && b_is ? older(a.release, b.release) : a_is && !b_is;
   });
   return pools;
 }

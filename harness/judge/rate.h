@@ -31,8 +31,8 @@ struct RateRun {
 
 // One race on one kind of machine, of one code.
 struct RatePool {
-  std::string test, machine;
-  std::vector<RateRun> runs;  // In the order of time.
+  std::string test, release, machine;  // The machine's label begins with the release.
+  std::vector<RateRun> runs;           // In the order of time.
 };
 
 // Fewer runs say nothing of a rate. With two, t is 12.7 and with four 3.2, so that an interval shows little but its own

@@ -154,7 +154,7 @@ std::string why_missing(const Record& record, const Row& row, const TestRecord& 
     return "the machine has one";
   }
   if (row.result == Result::Unavailable && record.broken() == Break::Nothing) {
-    const auto before = rules.available.find(key_of(record, row.test));
+    const auto before = rules.available.find(availability_key(record, row.test));
     if (before != rules.available.end() && int_at(record.environment, "gpus").value_or(0) >= before->second)
       return "a record of such a machine has it";
   }

@@ -40,22 +40,31 @@ Rules rules_of(const std::string& root, const Demands& demands) {
   return rules;
 }
 
-std::string key_of(const Record& record, const std::string& test) {
-  std::string chosen;  // An older library may lack what the usual one has.
-  for (const Replaceable& library : kReplaceable) {
-    chosen += (was_chosen(record.environment, library) ? record.where(library.key) : "") + "|";
-  }
-  return fmt::format("{}|{}|{}|{}{}", record.where("release"), record.where("gpu"),
-                     record.environment.value("packed", false), chosen, test);
+namespace {
+
+MachineKind kind_of_availability(const Json& environment) {
+  MachineKind kind{text_at(environment, "release"), machine_of(environment)};
+  kind.machine.driver.clear();
+  kind.machine.runtime.clear();
+  kind.machine.variables.clear();
+  return kind;
 }
 
-std::map<std::string, int> available_in(const std::vector<Record>& records) {
-  std::map<std::string, int> fewest;
+}  // namespace
+
+AvailabilityKey availability_key(const Record& record, const std::string& test) {
+  return {kind_of_availability(record.environment), test};
+}
+
+Available available_in(const std::vector<Record>& records) {
+  Available fewest;
   for (const Record& record : records) {
     const int gpus = int_at(record.environment, "gpus").value_or(0);
+    AvailabilityKey key{kind_of_availability(record.environment), ""};
     for (const TestRecord& test : record.tests) {
       if (classify(kind_of_id(test.id()), test) == Result::Unavailable) continue;
-      const auto [its, is_new] = fewest.emplace(key_of(record, test.id()), gpus);
+      key.second = test.id();
+      const auto [its, is_new] = fewest.emplace(key, gpus);
       its->second = std::min(its->second, gpus);
     }
   }

@@ -18,12 +18,17 @@ struct Demands {
   bool as_before = false;  // What a committed record had on such a machine and is unavailable now is missing.
 };
 
+// A test that could once run, and the fewest GPUs that it had: by release, GPU, packed or not, libraries that the run
+// chose, and test.
+using AvailabilityKey = std::pair<MachineKind, std::string>;
+using Available = std::map<AvailabilityKey, int>;
+
 struct Rules {
   std::vector<Expectation> expectations;
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
   std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
   std::map<std::string, std::string> effects;     // Of documented outcomes, by test, from the catalogue.
-  std::map<std::string, int> available;           // key_of what was there before, and how many GPUs were.
+  Available available;                            // What was there before.
   Demands demands;
 
   // Whether a case's code is no longer what the record was made with.
@@ -33,8 +38,8 @@ struct Rules {
 // Reads them from Recapture's own tree.
 Rules rules_of(const std::string& root, const Demands& demands = {});
 
-// What says that a test could once run on a kind of machine: release, GPU, packed or not, a chosen CUDA runtime, test.
-std::string key_of(const Record& record, const std::string& test);
-std::map<std::string, int> available_in(const std::vector<Record>& records);
+// An older library may lack what the usual one has, so those that a run chose count as well.
+AvailabilityKey availability_key(const Record& record, const std::string& test);
+Available available_in(const std::vector<Record>& records);
 
 }  // namespace recapture

@@ -462,7 +462,7 @@ class Page {
 
   // Of each run what differs from those before it on the same kind of machine, by path; of a first run nothing.
   std::map<std::string, Json> changed_since_the_run_before(std::vector<MachineSides>& machines) {
-    std::map<std::string, std::vector<Judged*>> kinds;
+    std::map<MachineKind, std::vector<Judged*>> kinds;
     for (MachineSides& machine : machines) {
       for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
         for (Side& side : *sides) {
@@ -589,11 +589,12 @@ class Page {
       if (cell == Verdict::Unavailable && lacking < its.size()) partly.push_back({i, lacking, its.size()});
     }
     const std::string gpu = record.where("gpu");
+    const MachineId machine = machine_of(record.environment);
     return {{"name", from_outside(on.machine)},
             {"release", from_outside(record.where("release"))},
             {"gpu", from_outside(gpu.empty() ? "no GPU" : gpu)},
-            {"machine", from_outside(machine_words(record.environment))},
-            {"chosen", from_outside(chosen_in_words(record.environment))},
+            {"machine", from_outside(label(machine, {.driver = true, .variables = true}))},
+            {"chosen", from_outside(label_of_overrides(machine))},
             {"runtime", from_outside(record.where("cuda_runtime"))},
             {"packed", record.environment.value("packed", false)},
             {"tests", lists_.add(tests)},

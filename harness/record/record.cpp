@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <set>
 
-#include "harness/case/source_hash.h"
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
 #include "harness/record/visible.h"
@@ -167,10 +166,6 @@ std::string lacking_in(std::string_view output) {
   return "";
 }
 
-bool was_chosen(const Json& environment, const Replaceable& library) {
-  return environment.contains(std::string(library.key) + "_by");
-}
-
 CaseInfo CaseInfo::from(const Json& json) {
   CaseInfo info;
   if (!json.is_object()) throw std::runtime_error("a case that is no object");
@@ -274,10 +269,7 @@ bool Record::has_all() const {
 }
 
 std::string Record::machine() const {
-  const std::string gpu = where("gpu");
-  const std::string variables = visible(given_variables(environment));
-  return where("release") + (gpu.empty() ? ", no GPU" : ", " + gpu) + (variables.empty() ? "" : ", " + variables) +
-         chosen_in_words(environment);
+  return where("release") + ", " + label(machine_of(environment), {.variables = true, .overrides = true});
 }
 
 namespace {
@@ -401,51 +393,16 @@ std::vector<Record> read_rates_below(const std::string& folder) {
   return records;
 }
 
-std::string given_variables(const Json& environment) {
-  const auto env = environment.find("env");
-  std::string variables;
-  if (env == environment.end() || !env->is_object()) return variables;
-  for (const auto& [name, value] : env->items()) {
-    variables +=
-        (variables.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return variables;
-}
-
-std::string chosen_in_words(const Json& environment) {
-  std::string words;
-  for (const Replaceable& library : kReplaceable) {
-    if (!was_chosen(environment, library)) continue;
-    words += fmt::format(", {} {}", library.name, text_at(environment, library.key));
-  }
-  return visible(words);
-}
-
 bool stands_in(const Json& without_gpu, const Json& machine) {
-  return text_at(without_gpu, "gpu").empty() && !text_at(machine, "gpu").empty() &&
-         text_at(without_gpu, "release") == text_at(machine, "release") &&
-         given_variables(without_gpu) == given_variables(machine) && chosen_in_words(without_gpu).empty() &&
-         chosen_in_words(machine).empty();
-}
-
-std::string axis_of(const Json& environment) {
-  std::string axis = given_variables(environment);
-  for (const Replaceable& library : kReplaceable) {
-    if (library.key == std::string_view("cuda_runtime") || !was_chosen(environment, library)) continue;
-    axis += fmt::format("{}{} {}", axis.empty() ? "" : ", ", library.name, text_at(environment, library.key));
-  }
-  return axis;
+  if (!text_at(without_gpu, "gpu").empty() || text_at(machine, "gpu").empty()) return false;
+  if (text_at(without_gpu, "release") != text_at(machine, "release")) return false;
+  const MachineId host = machine_of(without_gpu), other = machine_of(machine);
+  return host.variables == other.variables && host.overrides.empty() && other.overrides.empty();
 }
 
 std::string name_in_matrix(const Json& environment) {
   const std::string build = text_at(environment, "build");
   return build.empty() ? text_at(environment, "release") : build;
-}
-
-std::string kind_of_machine(const Json& environment) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", text_at(environment, "release"), text_at(environment, "gpu"),
-                     text_at(environment, "driver"), text_at(environment, "cuda_runtime"),
-                     environment.value("packed", false), axis_of(environment));
 }
 
 std::set<std::string> differences(const Json& one, const Json& other) {
@@ -471,23 +428,11 @@ std::set<std::string> differences(const Json& one, const Json& other) {
 }
 
 std::string report_path(const Json& environment) {
-  const auto is_of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  std::string machine = text_at(environment, "gpu"), release = text_at(environment, "release");
-  for (char& c : machine) c = is_of_a_name(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
-  for (char& c : release) c = is_of_a_name(c) || c == '.' ? c : '-';
-  if (machine.empty()) machine = "host";
-  if (const std::string variables = given_variables(environment); !variables.empty()) {
-    machine += ".";
-    for (char c : variables.substr(0, 60)) machine += is_of_a_name(c) ? c : '-';
-    machine += "-" + hash_of(variables).substr(0, 4);
-  }
-  for (const Replaceable& library : kReplaceable) {
-    if (was_chosen(environment, library))
-      machine += fmt::format(".{}-{}", library.tag, text_at(environment, library.key));
-  }
+  std::string release = text_at(environment, "release");
+  for (char& c : release) c = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '-';
   const std::string broken = text_at(environment, "break");
   const bool is_broken = !broken.empty() && broken != word(Break::Nothing);
-  return fmt::format("{}/{}{}.jsonl", release, machine, is_broken ? "." + broken : "");
+  return fmt::format("{}/{}{}.jsonl", release, file_name(machine_of(environment)), is_broken ? "." + broken : "");
 }
 
 bool is_report_path(const std::string& name, const Json& environment) {

@@ -19,6 +19,7 @@
 
 #include "harness/case/types.h"
 #include "harness/record/json.h"
+#include "harness/record/machine_id.h"
 
 namespace recapture {
 
@@ -50,25 +51,6 @@ inline constexpr const char* kNotBuilt = "not built";
 // How a stub of ci/pack begins its last line, "left out of this pack: libcufft.so.11 (cufftPlan1d)". A test's line
 // keeps it as "stub".
 inline constexpr std::string_view kLeftOut = "left out of this pack: ";
-
-// A library that a run may load in the place of the one that comes with LibTorch. The environment has its version, as
-// `key`, and `key`_by if the run chose it.
-struct Replaceable {
-  const char* key;
-  const char* name;
-  const char* option;   // Of `run`, `compare` and ci/libtorch,
-  const char* example;  // and what that takes.
-  const char* file;     // How the name of its file begins.
-  const char* tag;      // In a report's name.
-};
-inline constexpr std::array<Replaceable, 2> kReplaceable = {
-    {{"cuda_runtime", "CUDA runtime", "--cuda-runtime", "12.9", "libcudart.so.", "cuda"},
-     {"nccl", "NCCL", "--nccl", "2.30.7", "libnccl.so.", "nccl"}}};
-
-bool was_chosen(const Json& environment, const Replaceable& library);
-
-// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
-std::string chosen_in_words(const Json& environment);
 
 // What the loader says of a function that a library which a run chose does not have, in words; "" if its output has no
 // such line. A test's line keeps it as "lacks". Such as
@@ -158,10 +140,17 @@ Record read_tests(const std::string& path, const std::set<std::string>& tests);
 std::vector<Record> read_rates_below(const std::string& folder);
 
 // The variables that tests had on purpose: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"; "" if none.
-std::string given_variables(const Json& environment);
+inline std::string given_variables(const Json& environment) { return machine_of(environment).variables; }
 
-// These, and the NCCL that the run chose: "NCCL 2.30.7". A CUDA runtime is told of every run.
-std::string axis_of(const Json& environment);
+// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
+inline std::string chosen_in_words(const Json& environment) { return label_of_overrides(machine_of(environment)); }
+
+// The variables, and the NCCL that the run chose: "NCCL 2.30.7". A CUDA runtime is told of every run.
+inline std::string axis_of(const Json& environment) {
+  const MachineId machine = kind_of_machine(environment).machine;
+  const std::string axis = (machine.variables.empty() ? "" : ", " + machine.variables) + label_of_overrides(machine);
+  return axis.empty() ? axis : axis.substr(2);
+}
 
 // Whether a run without a GPU says of the cases that need none what one on that machine would: of the same release with
 // its own libraries, and with the same variables. Both are environments.
@@ -170,10 +159,6 @@ bool stands_in(const Json& without_gpu, const Json& machine);
 // What ci/matrix.toml calls the LibTorch that ran: a build, such as "nightly", whose release is another one each night,
 // or else the release.
 std::string name_in_matrix(const Json& environment);
-
-// Equal for two records if and only if their results may be compared: release, GPU, driver, CUDA runtime, packed or
-// not, axis.
-std::string kind_of_machine(const Json& environment);
 
 // The names of what differs in two environments, other than by being volatile; of variables each one's: "driver",
 // "CUDA_VISIBLE_DEVICES", "--env TORCH_LOGS".

@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 class RecordFile : public ::testing::Test {
  protected:
@@ -263,6 +264,58 @@ TEST(Lacking, IsReadOffTheLoadersLine) {
   EXPECT_EQ(lacking_in("undefined symbol: ncclNew, version libnccl.so.2"), "") << "of another library";
   EXPECT_EQ(lacking_in(", version libcudart.so.13"), "");
   EXPECT_EQ(lacking_in("undefined symbol: other\na: undefined symbol: ncclNew\n"), "NCCL has no ncclNew");
+}
+
+Json on_a_gpu() {
+  return {{"release", "2.15.0"},     {"gpu", "NVIDIA H200"}, {"driver", "580.1"}, {"cuda_runtime", "12.9"},
+          {"cuda_runtime_by", "1a"}, {"nccl", "2.30.7"},     {"packed", true},    {"env", {{"A", "1"}, {"B", 2}}}};
+}
+
+TEST(MachineId, Environment_GivesWhatTheRunChoseAndItsVariables) {
+  const MachineId machine = machine_of(on_a_gpu());
+  EXPECT_EQ(machine.variables, "A=1, B=2");
+  EXPECT_EQ(machine.overrides, (std::map<std::string, std::string>{{"cuda_runtime", "12.9"}}));
+  EXPECT_FALSE(machine.is_plain());
+  EXPECT_TRUE(machine_of({{"gpu", "G"}, {"cuda_runtime", "13.0"}, {"nccl", "2.30.7"}}).is_plain());
+}
+
+TEST(MachineId, Label_HasTheDetailsThatAreAskedFor) {
+  const MachineId machine = machine_of(on_a_gpu()), host = machine_of({{"driver", "580.1"}, {"env", {{"A", "\x1b"}}}});
+  EXPECT_EQ(label(machine, {}), "NVIDIA H200");
+  EXPECT_EQ(label(machine, {.driver = true, .runtime = true, .packed = true}),
+            "NVIDIA H200, driver 580.1, CUDA runtime 12.9 (packed)");
+  EXPECT_EQ(label(machine, {.variables = true, .overrides = true}), "NVIDIA H200, A=1, B=2, CUDA runtime 12.9");
+  EXPECT_EQ(label(host, {.driver = true, .variables = true}), "no GPU, A=\\x1b");
+  EXPECT_EQ(label(host, {.no_gpu = "without a GPU"}), "without a GPU");
+}
+
+TEST(MachineId, Levels_DifferByWhatMayChange) {
+  Json updated = on_a_gpu(), plain = on_a_gpu();
+  updated["driver"] = "590.1";
+  plain.erase("cuda_runtime_by");
+  const MachineId machine = machine_of(on_a_gpu()), other = machine_of(plain);
+  EXPECT_EQ(machine.comparable(), other.comparable());
+  EXPECT_NE(machine.with_overrides(), other.with_overrides());
+  EXPECT_NE(machine.comparable(), machine_of(updated).comparable());
+  EXPECT_EQ(machine.place(), machine_of(updated).place());
+  EXPECT_NE(machine.place(), other.place());
+  EXPECT_EQ(kind_of_machine(on_a_gpu()), kind_of_machine(plain)) << "a chosen runtime counts by its version";
+  EXPECT_NE(kind_of_machine(on_a_gpu()), kind_of_machine(updated));
+}
+
+TEST(MachineId, Order_PutsNoGpuLast) {
+  std::set<MachineId> machines;
+  for (const char* gpu : {"", "NVIDIA H200", "NVIDIA H100", "NVIDIA H200 NVL"}) {
+    machines.insert(machine_of({{"gpu", gpu}, {"driver", "1"}}));
+  }
+  std::vector<std::string> gpus;
+  for (const MachineId& machine : machines) gpus.push_back(machine.gpu);
+  EXPECT_THAT(gpus, ElementsAre("NVIDIA H100", "NVIDIA H200 NVL", "NVIDIA H200", ""));
+}
+
+TEST(MachineId, FileName_HasVariablesAndWhatTheRunChose) {
+  EXPECT_THAT(file_name(machine_of(on_a_gpu())), MatchesRegex("nvidia-h200\\.A-1--B-2-[0-9a-f]{4}\\.cuda-12\\.9"));
+  EXPECT_EQ(file_name(machine_of({{"release", "2.15.0"}})), "host");
 }
 
 }  // namespace

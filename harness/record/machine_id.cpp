@@ -1,0 +1,129 @@
+#include "harness/record/machine_id.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <tuple>
+
+#include "harness/case/source_hash.h"
+#include "harness/record/visible.h"
+
+namespace recapture {
+namespace {
+
+std::string variables_of(const Json& environment) {
+  const auto env = environment.find("env");
+  std::string variables;
+  if (env == environment.end() || !env->is_object()) return variables;
+  for (const auto& [name, value] : env->items()) {
+    variables +=
+        (variables.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return variables;
+}
+
+bool is_packed(const Json& environment) {
+  const auto packed = environment.find("packed");
+  return packed != environment.end() && packed->is_boolean() && packed->get<bool>();
+}
+
+// A text comes after all that begin with it.
+std::strong_ordering compare_names(const std::string& a, const std::string& b) {
+  const size_t shared = std::min(a.size(), b.size());
+  const int order = a.compare(0, shared, b, 0, shared);
+  return order != 0 ? order <=> 0 : b.size() <=> a.size();
+}
+
+}  // namespace
+
+bool was_chosen(const Json& environment, const Replaceable& library) {
+  return environment.contains(std::string(library.key) + "_by");
+}
+
+std::strong_ordering MachineId::operator<=>(const MachineId& other) const {
+  for (const auto part : {&MachineId::gpu, &MachineId::driver, &MachineId::runtime}) {
+    if (const auto order = compare_names(this->*part, other.*part); order != 0) return order;
+  }
+  return std::tie(packed, variables, overrides) <=> std::tie(other.packed, other.variables, other.overrides);
+}
+
+std::strong_ordering MachineKind::operator<=>(const MachineKind& other) const {
+  const auto order = compare_names(release, other.release);
+  return order != 0 ? order : machine <=> other.machine;
+}
+
+MachineId MachineId::comparable() const {
+  MachineId id;
+  id.gpu = gpu;
+  id.driver = driver;
+  id.variables = variables;
+  return id;
+}
+
+MachineId MachineId::with_overrides() const {
+  MachineId id = comparable();
+  id.overrides = overrides;
+  return id;
+}
+
+MachineId MachineId::place() const {
+  MachineId id = with_overrides();
+  id.driver.clear();
+  return id;
+}
+
+MachineId machine_of(const Json& environment) {
+  MachineId id;
+  id.gpu = text_at(environment, "gpu");
+  id.driver = text_at(environment, "driver");
+  id.runtime = text_at(environment, "cuda_runtime");
+  id.packed = is_packed(environment);
+  id.variables = variables_of(environment);
+  for (const Replaceable& library : kReplaceable) {
+    if (was_chosen(environment, library)) id.overrides[library.key] = text_at(environment, library.key);
+  }
+  return id;
+}
+
+MachineKind kind_of_machine(const Json& environment) {
+  MachineKind kind{text_at(environment, "release"), machine_of(environment)};
+  kind.machine.overrides.erase("cuda_runtime");
+  return kind;
+}
+
+std::string label(const MachineId& machine, const Detail& detail) {
+  std::string text(machine.gpu.empty() ? detail.no_gpu : machine.gpu);
+  if (detail.driver && !machine.gpu.empty()) text += ", driver " + machine.driver;
+  if (detail.runtime) text += ", CUDA runtime " + machine.runtime;
+  if (detail.packed && machine.packed) text += " (packed)";
+  if (detail.variables && !machine.variables.empty()) text += ", " + machine.variables;
+  return visible(text) + (detail.overrides ? label_of_overrides(machine) : "");
+}
+
+std::string label_of_overrides(const MachineId& machine) {
+  std::string text;
+  for (const Replaceable& library : kReplaceable) {
+    const auto version = machine.overrides.find(library.key);
+    if (version != machine.overrides.end()) text += fmt::format(", {} {}", library.name, version->second);
+  }
+  return visible(text);
+}
+
+std::string file_name(const MachineId& machine) {
+  const auto is_of_a_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  std::string name = machine.gpu.empty() ? "host" : machine.gpu;
+  for (char& c : name) c = is_of_a_name(c) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
+  if (!machine.variables.empty()) {
+    name += ".";
+    for (const char c : machine.variables.substr(0, 60)) name += is_of_a_name(c) ? c : '-';
+    name += "-" + hash_of(machine.variables).substr(0, 4);
+  }
+  for (const Replaceable& library : kReplaceable) {
+    const auto version = machine.overrides.find(library.key);
+    if (version != machine.overrides.end()) name += fmt::format(".{}-{}", library.tag, version->second);
+  }
+  return name;
+}
+
+}  // namespace recapture
