@@ -218,7 +218,7 @@ class Question {
         return was_chosen(known.environment, library) && wanted(library).empty();
       });
       if (!is_wanted(known.environment) || !has_all_its_own) continue;
-      if (!given_variables(known.environment).empty()) continue;
+      if (!machine_of(known.environment).variables.empty()) continue;
       one.machine = known.name;
       one.sides = std::move(known.releases);
     }

@@ -119,13 +119,6 @@ bool came_between(const Change& change, const std::string& one, const std::strin
   return older(first, change.since) && !older(last, change.since);
 }
 
-// "NVIDIA H200, driver 580.159.04", and the variables that the runs were given.
-std::string machine_of(const Record& record) {
-  const std::string gpu = record.where("gpu"), variables = visible(given_variables(record.environment));
-  return fmt::format("{}{}{}", gpu.empty() ? "a machine without a GPU" : gpu + ", driver " + record.where("driver"),
-                     variables.empty() ? "" : ", ", variables);
-}
-
 constexpr std::array<std::pair<const char*, const char*>, 4> kLibraries = {
     {{"cuda_runtime", "CUDA runtime"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}, {"nvrtc", "NVRTC"}}};
 
@@ -146,7 +139,7 @@ std::string bundled(const Record& from, const Record& to) {
 Json facts_of(const Record& from, const Record& to) {
   Json facts = {{"gpu", to.where("gpu")},
                 {"driver", to.where("driver")},
-                {"variables", visible(given_variables(to.environment))},
+                {"variables", visible(machine_of(to.environment).variables)},
                 {"libraries", Json::object()}};
   for (const auto& [key, name] : kLibraries) {
     facts["libraries"][name] = {{"from", from.where(key)}, {"to", to.where(key)}};
@@ -272,7 +265,8 @@ Comparison compare(const Side& from, const Side& to, const Background& backgroun
   const auto pairs = pairs_of(from, to, background);
   Comparison comparison{from.name,
                         to.name,
-                        machine_of(to.runs.front().record),
+                        label(machine_of(to.runs.front().record.environment),
+                              {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
                         facts_of(from.runs.front().record, to.runs.front().record),
                         head_of(from, to, pairs, background),
                         {},

@@ -25,17 +25,13 @@
 namespace recapture {
 namespace fs = std::filesystem;
 
-std::string machine_words(const Json& environment) {
-  const std::string gpu = text_at(environment, "gpu"), variables = given_variables(environment);
-  std::string words = gpu.empty() ? "no GPU" : gpu + ", driver " + text_at(environment, "driver");
-  return visible(words + (variables.empty() ? "" : ", " + variables));
-}
-
 namespace {
 
-// What must be equal on both sides. The CUDA runtime and NCCL come with the release.
-std::string machine_key(const Json& environment) {
-  return text_at(environment, "gpu") + "|" + text_at(environment, "driver") + "|" + given_variables(environment);
+// What must be equal on both sides.
+MachineId machine_key(const Json& environment) { return machine_of(environment).comparable(); }
+
+std::string machine_words(const Json& environment) {
+  return label(machine_of(environment), {.driver = true, .variables = true});
 }
 
 // A release's own NCCL is not on record of older runs.
@@ -145,7 +141,7 @@ class Finder {
       if (one.counted && (from == "good") == good) one.heads = counted(one, other);
       if (other.counted && (to == "good") == good) other.heads = counted(other, one);
     }
-    const std::string machine = shared_machine(one, other);
+    const MachineId machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
     if (const auto libraries = chosen_in_vain(one.heads, other.heads); !libraries.empty()) {
       const Replaceable& library = *libraries.front();
@@ -210,10 +206,7 @@ class Finder {
     if (!fit.empty()) return fit;
     Tally machines;
     for (const Head& head : heads) {
-      const std::string gpu = text_at(head.environment, "gpu");
-      machines.add(gpu.empty()              ? "no GPU"
-                   : choice_.driver.empty() ? gpu
-                                            : gpu + ", driver " + text_at(head.environment, "driver"));
+      machines.add(label(machine_of(head.environment), {.driver = !choice_.driver.empty()}));
     }
     machines.sort(std::less<>());
     throw Stop(Exit::NothingRan, fmt::format("no run of {} {}{}{}{}", visible(word),
@@ -326,7 +319,7 @@ class Finder {
   }
 
   static std::string where(const Json& environment) {
-    return machine_words(environment) + chosen_in_words(environment);
+    return label(machine_of(environment), {.driver = true, .variables = true, .overrides = true});
   }
 
   // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
@@ -351,7 +344,7 @@ class Finder {
                   fmt::format("none of {} earlier run{} is marked or complete", count, count == 1 ? "" : "s"), fit);
   }
 
-  static std::vector<Head> of_machine(const std::string& machine, std::vector<Head> heads) {
+  static std::vector<Head> of_machine(const MachineId& machine, std::vector<Head> heads) {
     const auto elsewhere = [&](const Head& head) { return machine_key(head.environment) != machine; };
     heads.erase(std::remove_if(heads.begin(), heads.end(), elsewhere), heads.end());
     return heads;
@@ -375,10 +368,10 @@ class Finder {
 
   // Those that count on each machine, the newest first.
   std::vector<Head> that_count_anywhere(const std::vector<Head>& heads) const {
-    std::set<std::string> machines;
+    std::set<MachineId> machines;
     for (const Head& head : heads) machines.insert(machine_key(head.environment));
     std::vector<Head> all;
-    for (const std::string& machine : machines) {
+    for (const MachineId& machine : machines) {
       const auto counting = that_count(of_machine(machine, heads));
       all.insert(all.end(), counting.begin(), counting.end());
     }
@@ -386,11 +379,11 @@ class Finder {
     return all;
   }
 
-  std::string shared_machine(const Runs& one, const Runs& other) {
-    std::set<std::string> machines;
+  MachineId shared_machine(const Runs& one, const Runs& other) {
+    std::set<MachineId> machines;
     for (const Head& head : one.heads) machines.insert(machine_key(head.environment));
-    std::vector<std::pair<MachineRank, std::string>> shared;  // Of two alike the first by name.
-    for (const std::string& key : machines) {
+    std::vector<std::pair<MachineRank, MachineId>> shared;  // Of two alike the first by name.
+    for (const MachineId& key : machines) {
       const auto its = that_count(of_machine(key, one.heads)), others = that_count(of_machine(key, other.heads));
       if (others.empty()) continue;
       shared.emplace_back(rank_machine(its.front().environment, others.front().environment,
@@ -404,9 +397,9 @@ class Finder {
                              visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
     }
     std::sort(shared.begin(), shared.end());
-    std::string machine = shared.front().second;
+    MachineId machine = shared.front().second;
     for (const Head& head : one.heads) {
-      const std::string key = machine_key(head.environment);
+      const MachineId key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (text_at(head.environment, "gpu").empty()) continue;  // What they say is taken in: see side().
@@ -424,7 +417,7 @@ class Finder {
   }
 
   // Of a side's runs those of the machine, of one release, of one CUDA runtime and one NCCL.
-  void keep(Runs& runs, const std::string& machine) {
+  void keep(Runs& runs, const MachineId& machine) {
     const std::vector<Head> all = of_machine(machine, runs.heads);
     std::set<std::string> releases;
     for (const Head& head : all) releases.insert(text_at(head.environment, "release"));
@@ -529,15 +522,15 @@ bool chosen(const MachineChoice& choice, const Json& environment) {
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {
   // A release is what it comes with, where any run had that.
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
-    return std::tuple(chosen_in_words(a.environment).empty(), started(a.environment), a.path) >
-           std::tuple(chosen_in_words(b.environment).empty(), started(b.environment), b.path);
+    return std::tuple(machine_of(a.environment).overrides.empty(), started(a.environment), a.path) >
+           std::tuple(machine_of(b.environment).overrides.empty(), started(b.environment), b.path);
   });
-  std::map<std::string, MachineSides> machines;  // By key.
+  std::map<MachineId, MachineSides> machines;
   for (Record& record : records) {
-    const std::string chosen = chosen_in_words(record.environment);
-    MachineSides& here = machines[machine_key(record.environment) + chosen];
+    const MachineId machine = machine_of(record.environment).with_overrides();
+    MachineSides& here = machines[machine];
     if (here.name.empty()) here.environment = record.environment;
-    here.name = machine_words(record.environment) + chosen;
+    here.name = label(machine, {.driver = true, .variables = true, .overrides = true});
     const std::string release = record.where("release");
     const auto is_it = [&](const Side& side) { return side.name == release; };
     auto side = std::find_if(here.releases.begin(), here.releases.end(), is_it);

@@ -54,9 +54,6 @@ struct MachineSides {
   std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes or NCCLs, all but one.
 };
 
-// What a machine is called: "NVIDIA H200, driver 580.159.04", and the variables that its tests were given on purpose.
-std::string machine_words(const Json& environment);
-
 // Machines with a GPU come first. Runs broken on purpose must not be among the records.
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
 

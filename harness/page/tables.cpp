@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -31,7 +30,6 @@ struct Column {
 // Without its driver, where no other machine has that GPU with another one.
 std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::vector<std::string>& matrix,
                                const Rules& rules) {
-  static const std::regex kDriver(", driver [^,]*");
   std::map<std::string, std::set<std::string>> drivers;  // By GPU.
   for (const MachineSides& machine : machines) {
     drivers[text_at(machine.environment, "gpu")].insert(text_at(machine.environment, "driver"));
@@ -45,8 +43,10 @@ std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::ve
       }
     }
     const bool one_driver = drivers.at(text_at(machine.environment, "gpu")).size() == 1;
-    columns.push_back({one_driver ? std::regex_replace(machine.name, kDriver, "") : machine.name,
-                       with_gaps(std::move(machine.releases), matrix), axis_of(machine.environment).empty()});
+    const MachineId id = machine_of(machine.environment);
+    columns.push_back({label(id, {.driver = !one_driver, .variables = true, .overrides = true}),
+                       with_gaps(std::move(machine.releases), matrix),
+                       kind_of_machine(machine.environment).machine.is_plain()});
   }
   return columns;
 }
