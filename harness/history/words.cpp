@@ -38,13 +38,10 @@ std::string count(size_t number, const std::string& what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
-std::string machine_words(const Json& machine) {
-  const std::string release = text_at(machine, "release"), gpu = text_at(machine, "gpu"), axis = axis_of(machine);
-  std::string words = (is_version(release) ? "LibTorch " : "") + release;
-  words += gpu.empty() ? ", no GPU" : ", " + gpu + ", driver " + text_at(machine, "driver");
-  words += ", CUDA runtime " + text_at(machine, "cuda_runtime");
-  if (machine.value("packed", false)) words += " (packed)";
-  return visible(words + (axis.empty() ? "" : ", " + axis));
+std::string machine_words(const Json& environment) {
+  const MachineKind kind = kind_of_machine(environment);
+  const Detail all = {.driver = true, .runtime = true, .packed = true, .variables = true, .overrides = true};
+  return (is_version(kind.release) ? "LibTorch " : "") + visible(kind.release) + ", " + label(kind.machine, all);
 }
 
 std::string how_often(const Series& series, const Outcome& outcome, const When& when) {
@@ -125,7 +122,7 @@ Json series_json(const Series& series, const std::string& records) {
                {"driver", text_at(series.machine, "driver")},
                {"cuda_runtime", text_at(series.machine, "cuda_runtime")},
                {"packed", series.machine.value("packed", false)},
-               {"env", given_variables(series.machine)},
+               {"env", machine_of(series.machine).variables},
                {"nccl", text_at(series.machine, "nccl")},
                {"runs", series.runs.size()},
                {"not_run", series.not_run},

@@ -141,9 +141,8 @@ std::string without_nightly_date(const std::string& release) {
   return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
 }
 
-std::string place_key(const Json& environment) {
-  return without_nightly_date(name_in_matrix(environment)) + "|" + text_at(environment, "gpu") + "|" +
-         given_variables(environment) + chosen_in_words(environment);
+MachineKind place_of(const Json& environment) {
+  return {without_nightly_date(name_in_matrix(environment)), machine_of(environment).place()};
 }
 
 bool is_of_place(const NightTask& task, const Json& environment) {
@@ -159,19 +158,19 @@ bool is_planned(const NightPlan& plan, const Json& environment) {
 }
 
 RunsByPlace read_runs(const std::string& folder, const Background& background) {
-  std::map<std::string, std::vector<Record>> records;
+  std::map<MachineKind, std::vector<Record>> records;
   for (Record& record : read_records_below(folder)) {
-    if (record.broken() == Break::Nothing) records[place_key(record.environment)].push_back(std::move(record));
+    if (record.broken() == Break::Nothing) records[place_of(record.environment)].push_back(std::move(record));
   }
   RunsByPlace runs;
   for (auto& [key, some] : records) runs[key] = judged(std::move(some), background);
   return runs;
 }
 
-std::vector<Judged> read_runs(const std::string& folder, const std::string& key, const Background& background) {
+std::vector<Judged> read_runs(const std::string& folder, const MachineKind& place, const Background& background) {
   std::vector<Record> records;
   for (const std::string& path : records_below(folder)) {
-    if (place_key(environment_of(path)) != key) continue;
+    if (place_of(environment_of(path)) != place) continue;
     Record record = read_record(path);
     if (record.broken() == Break::Nothing) records.push_back(std::move(record));
   }

@@ -40,17 +40,17 @@ std::string without_nightly_date(const std::string& release);
 
 // What stays the same where a driver or a library is updated: release or build of ci/matrix.toml, GPU, variables, and
 // libraries that the run chose.
-std::string place_key(const Json& environment);
+MachineKind place_of(const Json& environment);
 
 // Whether a plan has this place.
 bool is_planned(const NightPlan& plan, const Json& environment);
 bool is_of_place(const NightTask& task, const Json& environment);
 
-// The runs below a folder by place_key(), the newest first.
-using RunsByPlace = std::map<std::string, std::vector<Judged>>;
+// The runs below a folder by place_of(), the newest first.
+using RunsByPlace = std::map<MachineKind, std::vector<Judged>>;
 RunsByPlace read_runs(const std::string& folder, const Background& background);
 
 // The runs of one place alone.
-std::vector<Judged> read_runs(const std::string& folder, const std::string& key, const Background& background);
+std::vector<Judged> read_runs(const std::string& folder, const MachineKind& place, const Background& background);
 
 }  // namespace recapture

@@ -69,8 +69,7 @@ bool NightTask::is_of(const Json& environment) const {
   const bool is_gpu = gpu == kNone ? its.empty() : its.find(lower_case(gpu)) != std::string::npos;
   const std::string broken = text_at(environment, "break");
   return is_gpu && name_in_matrix(environment) == release && text_at(environment, "shard") == shard_words() &&
-         (broken.empty() || broken == word(Break::Nothing)) && given_variables(environment).empty() &&
-         chosen_in_words(environment).empty();
+         (broken.empty() || broken == word(Break::Nothing)) && machine_of(environment).is_plain();
 }
 
 NightPlan Tier::plan() const {

@@ -397,7 +397,7 @@ class Places {
   }
 
  private:
-  void add_baseline(const std::string& key, PlaceHistory& place) {
+  void add_baseline(const MachineKind& key, PlaceHistory& place) {
     std::vector<Judged> runs = read_runs(baseline_, key, background_);
     const std::filesystem::path path = std::filesystem::path(baseline_ + "/").lexically_normal().parent_path();
     if (!runs.empty()) place.add({visible(path.filename().string()), std::move(runs)}, {});
@@ -405,9 +405,10 @@ class Places {
 
   std::string folder_, baseline_;
   const Background& background_;
-  std::set<std::string> good_, present_, before_;
-  std::map<std::string, PlaceHistory> places_;
-  std::map<std::string, PlaceState> states_;
+  std::set<std::string> good_;
+  std::set<MachineKind> present_, before_;
+  std::map<MachineKind, PlaceHistory> places_;
+  std::map<MachineKind, PlaceState> states_;
 };
 
 }  // namespace

@@ -75,10 +75,9 @@ void describe_place(const Json& environment, PlaceState& state) {
   state.gpu = visible(text_at(environment, "gpu"));
   state.driver = visible(text_at(environment, "driver"));
   state.runtime = visible(text_at(environment, "cuda_runtime"));
-  const std::string variables = visible(given_variables(environment));
   state.name =
-      fmt::format("LibTorch {} {}{}{}{}", state.release, state.gpu.empty() ? "without a GPU" : "on " + state.gpu,
-                  variables.empty() ? "" : ", ", variables, chosen_in_words(environment));
+      fmt::format("LibTorch {} {}{}", state.release, state.gpu.empty() ? "" : "on ",
+                  label(machine_of(environment), {.variables = true, .overrides = true, .no_gpu = "without a GPU"}));
 }
 
 // The run with some of its results alone.
