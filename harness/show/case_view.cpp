@@ -137,18 +137,6 @@ std::string where_words(const Where& where) {
   return words.empty() ? "everywhere" : words;
 }
 
-std::string date_of(const Record& record) { return started(record.environment).substr(0, 10); }
-
-std::string machine_line(const Record& record, const std::string& machine) {
-  std::string line = is_version(machine) ? "LibTorch " + machine : machine;
-  const bool has_driver = machine.find(", driver ") != std::string::npos;
-  if (!record.where("driver").empty() && !has_driver) line += ", driver " + record.where("driver");
-  if (machine.find(", CUDA runtime ") == std::string::npos) line += ", CUDA runtime " + record.where("cuda_runtime");
-  if (record.environment.value("packed", false)) line += " (packed)";
-  if (!date_of(record).empty()) line += ", " + date_of(record);
-  return line;
-}
-
 // "names the same call", or which one instead; "" if the message quotes no line of the driver's log.
 std::string named_by_pytorch(const std::string& message, const std::string& api) {
   static const std::regex kQuoted(R"(Returning (\d+) \(\w+\) from (\w+))");
@@ -212,7 +200,7 @@ std::string results_text(const CaseView& view) {
   std::string text;
   std::map<std::string, std::string> known;  // Details by where they have been told.
   for (const auto& [on, rows] : results(view)) {
-    text += "\n" + machine_line(rows.back().judged->record, on->machine) + "\n";
+    text += "\n" + title_of(*on, rows.back().judged->record) + "\n";
     if (const std::string reason = common_reason(rows); !reason.empty()) {
       text += "  unavailable: " + reason + "\n";
       continue;

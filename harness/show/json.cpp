@@ -16,7 +16,7 @@ Json as_json(const Judged& judged) {
                    {"driver", row.driver},
                    {"cuda_runtime", record.where("cuda_runtime")},
                    {"packed", record.environment.value("packed", false)},
-                   {"env", given_variables(record.environment)},
+                   {"env", machine_of(record.environment).variables},
                    {"nccl", record.where("nccl")},
                    {"break", word(record.broken())},
                    {"result", row.ran ? std::string(word(row.result)) : "not run"},

@@ -3,7 +3,23 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/judge/index.h"
+#include "harness/judge/version.h"
+
 namespace recapture {
+
+std::string title_of(const OnMachine& machine) {
+  return (is_version(machine.name.release) ? "LibTorch " : "") + machine.machine;
+}
+
+std::string title_of(const OnMachine& machine, const Record& record) {
+  std::string title = title_of(machine);
+  const std::string driver = record.where("driver"), date = started(record.environment).substr(0, 10);
+  if (!driver.empty() && !machine.name.has_driver) title += ", driver " + driver;
+  if (!machine.name.has_runtime) title += ", CUDA runtime " + record.where("cuda_runtime");
+  if (machine_of(record.environment).packed) title += " (packed)";
+  return title + (date.empty() ? "" : ", " + date);
+}
 
 std::vector<OnMachine> latest(const Board& board) {
   std::vector<OnMachine> all;
@@ -13,7 +29,7 @@ std::vector<OnMachine> latest(const Board& board) {
     const std::string& machine = board.machine_of(judged.record);
     const auto [place, is_new] = places.emplace(std::pair(machine, judged.record.broken()), all.size());
     if (is_new) {
-      all.push_back({machine, judged.record.broken(), nullptr, {}});
+      all.push_back({machine, judged.record.broken(), nullptr, {}, board.machine_name(judged.record)});
       at.emplace_back();
     }
     OnMachine& here = all[place->second];

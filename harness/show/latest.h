@@ -20,7 +20,14 @@ struct OnMachine {
   Break broken = Break::Nothing;
   const Judged* newest = nullptr;  // The last record that has any of them.
   std::vector<Latest> rows;        // In the order of the plans.
+  MachineName name = {};           // Whose text is `machine`.
 };
+
+// "LibTorch 2.11.0, NVIDIA H200"
+std::string title_of(const OnMachine& machine);
+
+// The same with the driver, the CUDA runtime, packed or not, and the date of one of its records.
+std::string title_of(const OnMachine& machine, const Record& record);
 
 // In the board's order, behind each machine what was broken on purpose there. The choice is Board::newest()'s, and
 // where that has nothing of a test, as of what is unavailable or did not run, the last row that says so. Points into

@@ -196,7 +196,7 @@ std::string as_markdown(const Board& board) {
                    [](const CaseInfo& a, const CaseInfo& b) { return a.family < b.family; });
   std::vector<OnMachine> machines = latest(board);
   const auto with_another_library = [](const OnMachine& machine) {
-    return !chosen_in_words(machine.newest->record.environment).empty();
+    return !machine_of(machine.newest->record.environment).overrides.empty();
   };
   const bool is_of_others = std::all_of(machines.begin(), machines.end(), with_another_library);
   machines.erase(std::remove_if(machines.begin(), machines.end(),

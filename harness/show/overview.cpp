@@ -15,17 +15,6 @@
 namespace recapture {
 namespace {
 
-std::string name_of_machine(const OnMachine& one) {
-  std::string name = is_version(one.machine) ? "LibTorch " + one.machine : one.machine;
-  if (one.broken != Break::Nothing) name += fmt::format(", {} broken on purpose", word(one.broken));
-  return name;
-}
-
-// Where the name does not say it already.
-std::string driver_of(const OnMachine& one) {
-  return one.machine.find(", driver ") == std::string::npos ? one.newest->record.where("driver") : "";
-}
-
 std::string counts(const std::map<Verdict, int>& by_verdict) {
   std::string text;
   for (const auto& [verdict, count] : by_verdict) {
@@ -64,18 +53,9 @@ std::string machines_text(const std::vector<OnMachine>& all) {
   std::string text;
   std::string machine;
   for (const OnMachine& one : all) {
-    const Record& record = one.newest->record;
     if (one.machine != machine || one.broken == Break::Nothing) {
       machine = one.machine;
-      OnMachine plain = one;
-      plain.broken = Break::Nothing;
-      text += name_of_machine(plain);
-      if (const std::string more = driver_of(one); !more.empty()) text += ", driver " + more;
-      if (machine.find(", CUDA runtime ") == std::string::npos)
-        text += ", CUDA runtime " + record.where("cuda_runtime");
-      if (record.environment.value("packed", false)) text += " (packed)";
-      if (const std::string date = started(record.environment).substr(0, 10); !date.empty()) text += ", " + date;
-      text += "\n";
+      text += title_of(one, one.newest->record) + "\n";
     }
     text += "  ";
     if (one.broken != Break::Nothing) text += fmt::format("{} broken on purpose: ", word(one.broken));
@@ -115,7 +95,10 @@ std::string surprises(const std::vector<OnMachine>& all) {
       lines += fmt::format("  {:<62} {:<12} {:<14} the case has changed since ({} {})\n", id, "-", word(Verdict::Stale),
                            tests, tests == 1 ? "test" : "tests");
     }
-    if (!lines.empty()) text += name_of_machine(one) + "\n" + lines;
+    if (lines.empty()) continue;
+    text += title_of(one);
+    if (one.broken != Break::Nothing) text += fmt::format(", {} broken on purpose", word(one.broken));
+    text += "\n" + lines;
   }
   return text;
 }
@@ -127,7 +110,7 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
   for (const OnMachine& one : all) {
     const Record& record = one.newest->record;
     const std::string gpu = record.where("gpu"), release = record.where("release");
-    const bool is_all = !record.environment.contains("cuda_runtime_by") && axis_of(record.environment).empty();
+    const bool is_all = machine_of(record.environment).is_plain();
     if (one.broken != Break::Nothing || gpu.empty() || !is_version(release) || !is_all) continue;
     releases[gpu].insert(release);
     std::set<std::string> planned;

@@ -18,13 +18,11 @@ std::string as_line(const Row& row) {
 
 std::string heading(const Record& record) {
   const Json& e = record.environment;
-  const std::string gpu = record.where("gpu");
+  const MachineId machine = kind_of_machine(e).machine;
   const std::string release = record.where("release");
   std::string text = is_version(release) ? "LibTorch " + release : release + " without LibTorch";
-  text +=
-      fmt::format("{}, CUDA runtime {}, {}", e.value("packed", false) ? " (packed)" : "", record.where("cuda_runtime"),
-                  gpu.empty() ? "no GPU" : gpu + ", driver " + record.where("driver"));
-  if (const std::string axis = axis_of(e); !axis.empty()) text += ", " + visible(axis);
+  text += fmt::format("{}, CUDA runtime {}, {}", machine.packed ? " (packed)" : "", visible(machine.runtime),
+                      label(machine, {.driver = true, .variables = true, .overrides = true}));
   if (record.broken() != Break::Nothing) text += fmt::format(", broken on purpose: {}", word(record.broken()));
   text += "\n";
   for (const std::string& note : record.notes) text += "note: " + note + "\n";
