@@ -139,19 +139,6 @@ Record read_tests(const std::string& path, const std::set<std::string>& tests);
 // Of all records below a folder the environments, plans, cases, and those tests that have a rate.
 std::vector<Record> read_rates_below(const std::string& folder);
 
-// The variables that tests had on purpose: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"; "" if none.
-inline std::string given_variables(const Json& environment) { return machine_of(environment).variables; }
-
-// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
-inline std::string chosen_in_words(const Json& environment) { return label_of_overrides(machine_of(environment)); }
-
-// The variables, and the NCCL that the run chose: "NCCL 2.30.7". A CUDA runtime is told of every run.
-inline std::string axis_of(const Json& environment) {
-  const MachineId machine = kind_of_machine(environment).machine;
-  const std::string axis = (machine.variables.empty() ? "" : ", " + machine.variables) + label_of_overrides(machine);
-  return axis.empty() ? axis : axis.substr(2);
-}
-
 // Whether a run without a GPU says of the cases that need none what one on that machine would: of the same release with
 // its own libraries, and with the same variables. Both are environments.
 bool stands_in(const Json& without_gpu, const Json& machine);
