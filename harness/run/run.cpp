@@ -71,7 +71,7 @@ void require_unchanged(const CaseBinary& binary) {
   throw Stop(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
 }
 
-bool runs_alone(const CaseInfo& info) { return info.nature == word(Nature::Race); }
+bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
 
 class Stopwatch {
  public:
@@ -164,7 +164,7 @@ Program Run::program_of(const CaseBinary& binary) const {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While CUPTI's hearing is switched on and off, for some microseconds it can miss what another thread calls. What
     // tells Python's frames would take part in a race.
-    program.environment["RECAPTURE_RECORDER"] = binary.info.nature == "race" ? "aloof" : "always";
+    program.environment["RECAPTURE_RECORDER"] = runs_alone(binary.info) ? "aloof" : "always";
   }
   return program;
 }

@@ -58,6 +58,10 @@ TEST(Words, AreReadAsTheyAreWritten) {
     EXPECT_EQ(break_of(word(broken)), broken);
   }
   EXPECT_EQ(break_of("luck"), std::nullopt);
+  for (const Nature nature : {Nature::Constraint, Nature::Defect, Nature::Race}) {
+    EXPECT_EQ(nature_of(word(nature)), nature);
+  }
+  EXPECT_EQ(nature_of("luck"), std::nullopt);
   EXPECT_EQ(word(Nature::Race), "race");
   EXPECT_EQ(word(Fidelity::Modelled), "modelled");
   EXPECT_EQ(kind_of("FixByLuck"), Kind::Fix);

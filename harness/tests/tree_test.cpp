@@ -313,7 +313,7 @@ TEST_F(Reports, OfAnH100SayWhatThoseOfAnH200Say) {
     const std::string& release = machine.release;
     size_t same = 0;
     for (const auto& [id, info] : board.cases()) {
-      if (info.nature == "race" || info.needs.gpus == 0) continue;
+      if (nature_of(info.nature) == Nature::Race || info.needs.gpus == 0) continue;
       for (const Row& row : board.newest(id, release + ", NVIDIA H100 80GB HBM3" + machine.runtime)) {
         for (const Row& other : board.newest(id, release + ", NVIDIA H200")) {
           if (other.test != row.test || row.result == Result::Unavailable) continue;
