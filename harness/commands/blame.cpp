@@ -82,7 +82,7 @@ class Explainer {
   // name what the call came through, and otherwise those that name the call; each time only if there are some.
   Explanation operator()(const blame::Failure& failure) const {
     Explanation explanation = explain(read_pasted(blame::as_log(failure)), causes_, catalogue_, rows_, prices_);
-    std::erase_if(explanation.causes, [](const Found& one) { return one.role != "culprit"; });
+    std::erase_if(explanation.causes, [](const Found& one) { return one.role != Role::Culprit; });
     if (!failure.culprit) return explanation;
     const auto keep = [&](const auto& condition) {
       const auto holds = [&](const Found& one) { return condition(cause_of(one)); };

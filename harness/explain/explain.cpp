@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "harness/case/cuda_errors.h"
@@ -194,7 +195,7 @@ void add_victims(const Pasted& text, bool by_exception, std::vector<Found> follo
     if (number == 904 && !by_exception) continue;
     const auto error = std::find_if(text.errors.begin(), text.errors.end(),
                                     [&](const NamedError& named) { return named.code == number; });
-    if (error != text.errors.end()) causes.push_back({id, why, "victim", shown(text, error->line), 0, false});
+    if (error != text.errors.end()) causes.push_back({id, why, Role::Victim, shown(text, error->line), 0, false});
   }
   std::move(followers.begin(), followers.end(), std::back_inserter(causes));
 }
@@ -247,6 +248,11 @@ std::string_view word(Answer answer) {
   return "cannot tell";
 }
 
+std::string_view word(Role role) {
+  constexpr std::array<std::string_view, 3> kRoles = {"culprit", "possible", "victim"};
+  return kRoles.at(static_cast<size_t>(role));
+}
+
 Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
                     const std::vector<Row>& rows, const std::vector<Prices>& prices) {
   std::vector<Weigh> weights;
@@ -272,14 +278,14 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
     if (healthy && weigh.weight() > 0) weigh.occurs_nowhere();
     if (weigh.weight() <= 0) {
       if (weigh.victim() != 0) {
-        followers.push_back({cause.id, cause.title, "victim", shown(text, weigh.victim()), 0, false});
+        followers.push_back({cause.id, cause.title, Role::Victim, shown(text, weigh.victim()), 0, false});
       }
       continue;
     }
     const bool culprit = weigh.is_culprit();
     by_exception = by_exception || (cause.id == kException && culprit);
     found.push_back(
-        {cause.id, cause.title, culprit ? "culprit" : "possible", weigh.evidence(), weigh.weight(), healthy});
+        {cause.id, cause.title, culprit ? Role::Culprit : Role::Possible, weigh.evidence(), weigh.weight(), healthy});
   }
   const auto cause_of = [&](const Found& one) -> const Cause& {
     return *std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) { return cause.id == one.id; });
@@ -287,12 +293,12 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
   // What only follows from another error comes after all that may have raised it.
   const auto rank = [&](const Found& one) {
     const Cause& cause = cause_of(one);
-    return std::tuple(one.role == "culprit", !cause.victim || !cause.codes.empty(), one.weight);
+    return std::tuple(one.role == Role::Culprit, !cause.victim || !cause.codes.empty(), one.weight);
   };
   std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return rank(a) > rank(b); });
   if (found.size() > kMostShown) found.resize(kMostShown);
 
-  const bool some_culprit = !found.empty() && found.front().role == "culprit";
+  const bool some_culprit = !found.empty() && found.front().role == Role::Culprit;
   if (capture) {
     explanation.answer = some_culprit ? Answer::CaptureFailure : Answer::CannotTell;
   } else {
@@ -301,7 +307,7 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
     explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
   }
   for (const Found& one : found) {
-    if (some_culprit && one.role != "culprit") continue;
+    if (some_culprit && one.role != Role::Culprit) continue;
     add_remedies(cause_of(one), catalogue, rows, prices, explanation.remedies);
   }
   explanation.summary = summary_of(text, explanation);

@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/explain/causes.h"
@@ -15,9 +16,16 @@ namespace recapture {
 enum class Answer { CaptureFailure, NotOne, CannotTell };
 std::string_view word(Answer answer);
 
+enum class Role {
+  Culprit,
+  Possible,  // The text does not suffice to tell.
+  Victim,    // It follows from another one.
+};
+std::string_view word(Role role);
+
 struct Found {
   std::string id, title;
-  std::string role;  // "culprit"; "possible", where the text does not suffice; "victim" of another one.
+  Role role = Role::Possible;
   std::string evidence;
   int weight = 0;
   bool healthy_here = false;  // The records of the release say that it does not occur there.

@@ -23,7 +23,7 @@ std::string in_words(const Explanation& explanation, const std::string& release)
   std::string words = explanation.summary + ".\n";
   words[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(words[0])));
   for (const Found& one : explanation.causes) {
-    words += fmt::format("\n{}: {}\n  {}\n  {}\n", one.role, one.id, one.title, one.evidence);
+    words += fmt::format("\n{}: {}\n  {}\n  {}\n", word(one.role), one.id, one.title, one.evidence);
     if (one.healthy_here) words += fmt::format("  does not occur in {}, by its record\n", release);
     std::string remedies;
     bool some = false, recorded = false;  // Whether a record says that one of them holds, or that it does not.
@@ -42,7 +42,7 @@ std::string in_words(const Explanation& explanation, const std::string& release)
 Json as_json(const Explanation& explanation) {
   Json causes = Json::array(), remedies = Json::array();
   for (const Found& one : explanation.causes) {
-    causes.push_back({{"id", one.id}, {"role", one.role}, {"evidence", one.evidence}, {"title", one.title}});
+    causes.push_back({{"id", one.id}, {"role", word(one.role)}, {"evidence", one.evidence}, {"title", one.title}});
   }
   for (const RemedyFor& remedy : explanation.remedies) {
     Json prices = Json::array();

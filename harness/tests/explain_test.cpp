@@ -41,10 +41,10 @@ Explanation explained(const std::string& text, const std::vector<Row>& rows = {}
   return explain(read_pasted(text), kCauses, catalogue(), rows);
 }
 
-std::vector<std::string> ids(const Explanation& explanation, const std::string& role = "") {
+std::vector<std::string> ids(const Explanation& explanation, std::optional<Role> role = {}) {
   std::vector<std::string> all;
   for (const Found& one : explanation.causes) {
-    if (role.empty() || one.role == role) all.push_back(one.id);
+    if (!role || one.role == role) all.push_back(one.id);
   }
   return all;
 }
@@ -88,7 +88,7 @@ TEST(Explain, ALibrarysOwnSynchronizationIsNoCompilationOfIts) {
   const Explanation explanation = explained(
       "[CUDA][E] Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuCtxSynchronize\n"
       "  File \"site-packages/numba_cuda/numba/cuda/cudadrv/driver.py\", line 9, in synchronize\n");
-  EXPECT_THAT(ids(explanation, "culprit"), ElementsAre("device_synchronize_in_capture"));
+  EXPECT_THAT(ids(explanation, Role::Culprit), ElementsAre("device_synchronize_in_capture"));
 }
 
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
@@ -103,7 +103,8 @@ TEST(Explain, TellsTheCausesOfRealThreads) {
     if (first.size() > 3) first.resize(3);
     const std::string cause = thread.at("cause");
     EXPECT_TRUE(cause.empty() || std::find(first.begin(), first.end(), cause) != first.end()) << thread.at("url");
-    EXPECT_TRUE(explanation.answer != Answer::CannotTell || ids(explanation, "culprit").empty()) << thread.at("url");
+    EXPECT_TRUE(explanation.answer != Answer::CannotTell || ids(explanation, Role::Culprit).empty())
+        << thread.at("url");
   }
   EXPECT_EQ(threads, 24);
 }
@@ -138,7 +139,7 @@ TEST(Explain, TheFirstCallOfTheDriversLogCountsAndNotItsVictims) {
   ASSERT_THAT(explanation.causes, Not(IsEmpty()));
   EXPECT_EQ(explanation.causes.front().id, "event_synchronize_in_capture");
   EXPECT_THAT(explanation.causes.front().evidence, HasSubstr("line 1: "));
-  EXPECT_THAT(ids(explanation, "victim"), ElementsAre("e901_invalidated"));
+  EXPECT_THAT(ids(explanation, Role::Victim), ElementsAre("e901_invalidated"));
 }
 
 TEST(Explain, AnExceptionInTheCaptureIsTheCauseOfIts904) {
@@ -149,7 +150,7 @@ TEST(Explain, AnExceptionInTheCaptureIsTheCauseOfIts904) {
   ASSERT_THAT(explanation.causes, Not(IsEmpty()));
   EXPECT_EQ(explanation.causes.front().id, "exception_in_capture");
   EXPECT_THAT(explanation.causes.front().evidence, HasSubstr("KeyError"));
-  EXPECT_THAT(ids(explanation, "victim"), ElementsAre("e904_unjoined"));
+  EXPECT_THAT(ids(explanation, Role::Victim), ElementsAre("e904_unjoined"));
 }
 
 TEST(Explain, ThreadLocalModeDoesNotCureThe906) {
@@ -199,7 +200,7 @@ TEST(Explain, WhatEvery906SaysComesAfterWhatThisOneSays) {
       "  Variable._execution_engine.run_backward(\n"
       "CUDA error: operation would make the legacy stream depend on a capturing blocking stream\n"
       "Search for `cudaErrorStreamCaptureImplicit' in the documentation\n");
-  EXPECT_THAT(ids(explanation, "culprit"),
+  EXPECT_THAT(ids(explanation, Role::Culprit),
               ElementsAre("gradient_tape_on_default_stream", "first_use_on_default_stream_in_python",
                           "default_stream_work_beside_blocking_capture"));
 }
@@ -208,7 +209,7 @@ TEST(Explain, AdviceIsNoEvidence) {
   EXPECT_THAT(
       ids(explained(kRefused + "Possible solutions:\n1. disable torch compile by not using --enable-torch-compile\n"
                                "2. disable cuda graph by --disable-cuda-graph\n"),
-          "culprit"),
+          Role::Culprit),
       IsEmpty());
   const std::string refused =
       "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is "
@@ -232,7 +233,7 @@ TEST(Explain, AnExceptionIsTheCauseOfWhatFollowsFromIt) {
   const std::string missing = "ModuleNotFoundError: No module named 'x'\n",
                     trace = "Traceback (most recent call last):\n",
                     chain = "\nDuring handling of the above exception, another exception occurred:\n\n", far(20, '\n');
-  const auto culprits = [](const std::string& text) { return ids(explained(text), "culprit"); };
+  const auto culprits = [](const std::string& text) { return ids(explained(text), Role::Culprit); };
   EXPECT_THAT(culprits(trace + missing + chain + trace + far + kRefused), ElementsAre("exception_in_capture"));
   EXPECT_THAT(culprits(missing + trace + kRefused), IsEmpty());
   EXPECT_THAT(culprits(missing + far + kRefused), IsEmpty());
@@ -255,9 +256,9 @@ TEST(Explain, WhatFollowsFromACaptureErrorIsItsVictim) {
       "[W CUDAGraph.cpp:197] Warning: CUDA warning: operation not permitted when stream is capturing (function "
       "reset)\n";
   const Explanation alone = explained(reset), after = explained("loss.item()\n" + kRefused + reset);
-  EXPECT_THAT(ids(alone, "culprit"), ElementsAre("graph_destroyed_in_capture"));
-  EXPECT_THAT(ids(after, "culprit"), ElementsAre("item_in_capture"));
-  EXPECT_THAT(ids(after, "victim"), ElementsAre("graph_destroyed_in_capture"));
+  EXPECT_THAT(ids(alone, Role::Culprit), ElementsAre("graph_destroyed_in_capture"));
+  EXPECT_THAT(ids(after, Role::Culprit), ElementsAre("item_in_capture"));
+  EXPECT_THAT(ids(after, Role::Victim), ElementsAre("graph_destroyed_in_capture"));
   const Explanation offset =
       explained(kRefused + "RuntimeError: Offset increment outside graph capture encountered unexpectedly.\n");
   EXPECT_EQ(offset.answer, Answer::CannotTell);
@@ -265,9 +266,9 @@ TEST(Explain, WhatFollowsFromACaptureErrorIsItsVictim) {
 }
 
 TEST(Explain, ACallCountsWhereItIsRefused) {
-  const auto culprits = [](const std::string& text) { return ids(explained(text), "culprit"); };
+  const auto culprits = [](const std::string& text) { return ids(explained(text), Role::Culprit); };
   const Explanation mentioned = explained("cuMemAlloc requested 20480 bytes\ncuMemAlloc: 0x7f\n\n" + kRefused);
-  EXPECT_THAT(ids(mentioned, "possible"), ElementsAre("raw_malloc_in_capture"));
+  EXPECT_THAT(ids(mentioned, Role::Possible), ElementsAre("raw_malloc_in_capture"));
   EXPECT_EQ(mentioned.answer, Answer::CannotTell);
   for (const std::string text : {"cudaMalloc(20480 bytes) failed: operation not permitted when stream is capturing\n",
                                  "CUDA error: operation not permitted when stream is capturing\n  in function alloc at "
@@ -307,7 +308,7 @@ TEST(Explain, WhatReturnsA901ThatStandsAloneIsItsVictim) {
 
 TEST(Explain, WhatStandsApartFromA901MayHaveBrokenTheCapture) {
   const std::string trace = "Traceback (most recent call last):\n    dist.all_reduce(x)\n" + kInvalidated;
-  const auto culprits = [](const std::string& text) { return ids(explained(text), "culprit"); };
+  const auto culprits = [](const std::string& text) { return ids(explained(text), Role::Culprit); };
   EXPECT_THAT(culprits("y = loss.item()\n\n" + trace), ElementsAre("item_in_capture"));
   EXPECT_THAT(culprits("frame #5: at::native::_local_scalar_dense(at::Tensor const&)\n\n" + kInvalidated),
               ElementsAre("item_in_capture"));
@@ -341,7 +342,8 @@ TEST(Explain, ANumberThatMayBeCudasIsNotDenied) {
     EXPECT_EQ(explanation.answer, Answer::CannotTell) << text;
     EXPECT_THAT(explanation.summary, HasSubstr("CUDA error 901 (cudaErrorStreamCaptureInvalidated)")) << text;
   }
-  EXPECT_THAT(ids(explained("cuda_util.cc\nerror 900\ny = loss.item()\n"), "culprit"), ElementsAre("item_in_capture"));
+  EXPECT_THAT(ids(explained("cuda_util.cc\nerror 900\ny = loss.item()\n"), Role::Culprit),
+              ElementsAre("item_in_capture"));
 }
 
 TEST(Explain, ANumberOfSomethingElseIsNoCaptureFailure) {
@@ -394,7 +396,7 @@ TEST(Explain, FailuresThatSayWhatTheyAre) {
            {"it->second->use_count > 0 INTERNAL ASSERT FAILED at \"CUDACachingAllocator.cpp\"",
             "pool_of_destroyed_graphs"},
            {"false INTERNAL ASSERT FAILED Unknown CUDA graph CaptureStatus21852", "capture_status_without_answer"}}) {
-    EXPECT_THAT(ids(explained(text), "culprit"), ElementsAre(cause)) << text;
+    EXPECT_THAT(ids(explained(text), Role::Culprit), ElementsAre(cause)) << text;
   }
   EXPECT_EQ(explained("Unknown CUDA graph CaptureStatus21852").answer, Answer::NotOne);
   EXPECT_THAT(ids(explained("g2.replay() leaves the output as it was")), IsEmpty());
