@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "harness/judge/toml.h"
-#include "harness/judge/verdict.h"
 #include "harness/judge/version.h"
 #include "harness/record/exit.h"
 #include "harness/record/visible.h"
@@ -38,12 +37,16 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
   if (e.why.empty()) e.why = change.what;
   e.source = change.number;
   e.where = where_from(entry, place);
-  e.result = text_in(entry, "result", place);
-  const auto result = result_from(e.result);
-  if (!result) throw Stop(Exit::Usage, fmt::format("{}: '{}' is not a result", place, visible(e.result)));
-  if (*result == Result::Unseen || *result == Result::Invalid) {
-    throw Stop(Exit::Usage, fmt::format("{}: nobody can expect '{}': it shows nothing", place, e.result));
+  const std::string result_word = text_in(entry, "result", place);
+  const auto result = result_from(result_word);
+  if (!result) {
+    throw Stop(Exit::Usage, fmt::format("{}: '{}' is not a result; the results are {}", place, visible(result_word),
+                                        fmt::join(kResults, ", ")));
   }
+  if (*result == Result::Unseen || *result == Result::Invalid) {
+    throw Stop(Exit::Usage, fmt::format("{}: nobody can expect '{}': it shows nothing", place, result_word));
+  }
+  e.result = *result;
   const bool any_would_do = *result != Result::Different && *result != Result::Broken && *result != Result::Crashed;
   e.seen = text_in(entry, "seen", place, !any_would_do);
   e.records = texts_in(entry, "records", place);

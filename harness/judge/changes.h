@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/judge/verdict.h"
 #include "harness/record/record.h"
 
 namespace recapture {
@@ -23,7 +24,7 @@ struct Where {
 struct Expectation {
   std::string test;  // "item_in_capture.Reproduces"
   Where where;
-  std::string result;                // A result's word.
+  Result result = Result::Invalid;
   std::string seen;                  // Pattern of shown(); needed for "different", "broken", "crashed".
   std::string why, source;           // A reason of its own or what the change is; the change's number.
   std::vector<std::string> records;  // Below reports/, those that show it.

@@ -129,7 +129,7 @@ bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result r
   const auto found = record.confirmations.find(test.id());
   if (found == record.confirmations.end()) return true;
   const auto as_expected = [&](const TestRecord& one) {
-    return expected != nullptr && expected->result == word(result) && !expected->seen.empty() &&
+    return expected != nullptr && expected->result == result && !expected->seen.empty() &&
            matches(expected->seen, shown(result, one));
   };
   return std::all_of(found->second.begin(), found->second.end(), [&](const TestRecord& again) {
@@ -177,7 +177,7 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
     if (kind_of_id(test) != Kind::Reproduces) continue;
     ++failures;
     const Expectation* expected = find_expectation(rules.expectations, test, record);
-    if (expected != nullptr && expected->result == word(Result::Healthy)) ++healthy;
+    if (expected != nullptr && expected->result == Result::Healthy) ++healthy;
   }
   return failures > 0 && healthy == failures;
 }
@@ -185,7 +185,7 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
 // Whether this failure is expected to be gone on the record's machine, and gone in the way that was seen.
 bool gone_as_expected(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
   const Expectation* expected = find_expectation(rules.expectations, row.test, record);
-  return expected != nullptr && expected->result == word(Result::Healthy) &&
+  return expected != nullptr && expected->result == Result::Healthy &&
          judge(row.kind, row.result, expected, test.text(key::seen)) == Verdict::AsExpected;
 }
 

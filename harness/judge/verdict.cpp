@@ -8,13 +8,10 @@
 
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
+#include "harness/judge/changes.h"
 
 namespace recapture {
 namespace {
-
-constexpr std::array<std::string_view, 11> kResults = {"reproduced",  "healthy",      "different", "unseen",
-                                                       "holds",       "broken",       "crashed",   "hung",
-                                                       "unavailable", "inapplicable", "invalid"};
 
 struct VerdictRow {
   Verdict verdict;
@@ -223,7 +220,7 @@ Verdict judge(Kind kind, Result result, const Expectation* expected, const std::
       return kind == Kind::Control ? Verdict::ControlFails
                                    : Verdict::Inconclusive;  // It failed before it saw anything.
     }
-    const bool this_one = expected->result == word(result) && (expected->seen.empty() || matches(expected->seen, seen));
+    const bool this_one = expected->result == result && (expected->seen.empty() || matches(expected->seen, seen));
     return this_one ? row.expected : row.otherwise;
   }
   return Verdict::Inconclusive;

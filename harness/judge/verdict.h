@@ -2,16 +2,18 @@
 // a verdict is shown and which exit code it is. No input, no output, no clock. DESIGN.md shows the same tables, and a
 // test keeps them equal.
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "harness/judge/changes.h"
 #include "harness/record/exit.h"
 #include "harness/record/record.h"
 
 namespace recapture {
+
+struct Expectation;
 
 enum class Result {
   Reproduced,    // The documented failure, exactly.
@@ -51,6 +53,10 @@ enum class Tone {
   Error,    // It could not be judged.
   Red,      // It is not as it was.
 };
+
+inline constexpr std::array<std::string_view, 11> kResults = {"reproduced",  "healthy",      "different", "unseen",
+                                                              "holds",       "broken",       "crashed",   "hung",
+                                                              "unavailable", "inapplicable", "invalid"};
 
 std::string_view word(Result result);
 std::string_view word(Verdict verdict);

@@ -302,7 +302,7 @@ std::string expectations_text(const CaseView& view) {
   for (const Change& change : view.changes) {
     for (const Expectation& e : change.expectations) {
       if (!has_test(view.one, e.test)) continue;
-      text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), e.result,
+      text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), word(e.result),
                           e.seen.empty() ? "" : ", " + e.seen);
       text += "    " + wrapped(e.why, 4) + "\n";
       const std::string since = change.since.empty() ? "" : ", since " + change.since;
@@ -451,7 +451,7 @@ Json as_json(const CaseView& view) {
       for (const CitedSource* source : sources_in(view, e.source)) links.push_back(source->url);
       expectations.push_back({{"test", name_of(e.test)},
                               {"where", where_words(e.where)},
-                              {"result", e.result},
+                              {"result", word(e.result)},
                               {"seen", e.seen},
                               {"why", e.why},
                               {"number", e.source},

@@ -288,7 +288,7 @@ TEST(Compare, WhatIsExpectedOfNeighboursAloneIsClearAllTheSame) {
   Background with = background();
   Expectation e;
   e.test = "c.Reproduces";
-  e.result = "healthy";
+  e.result = Result::Healthy;
   e.seen = kOk;
   e.records = {"2.11.0/g.jsonl"};
   with.rules.expectations = {e};

@@ -158,7 +158,7 @@ TEST(Confirmation, ThatDisagreesOrIsMissingForAnOpenQuestionIsInconclusive) {
   Rules rules;
   Expectation e;
   e.test = "c.Reproduces";
-  e.result = "healthy";
+  e.result = Result::Healthy;
   e.source = "open question: why?";
   rules.expectations = {e};
   const auto verdict = [&] { return judge_record(record, rules).front().verdict; };

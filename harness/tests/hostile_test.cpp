@@ -370,8 +370,8 @@ TEST_F(Hostile, ExpectationsThatMeetAreRefused) {
   h200.test = nvidia.test = "c.Control";
   h200.where.gpu = "H200";
   nvidia.where.gpu = "NVIDIA";
-  h200.result = "healthy";
-  nvidia.result = "broken";
+  h200.result = Result::Healthy;
+  nvidia.result = Result::Broken;
   Record record = deceiver();
   record.environment["gpu"] = "NVIDIA H200";
   EXPECT_THAT(refusal_of([&] { find_expectation({h200, nvidia}, "c.Control", record); }), HasSubstr("shadowed by"));

@@ -148,7 +148,7 @@ TEST(LeftOut, IsSaidInTheSameWordsByThePack) {
 TEST(Guess, IsNeverGreen) {
   Expectation e;
   e.test = "c.ReproducesX";
-  e.result = "healthy";
+  e.result = Result::Healthy;
   e.where.release = ">=2.8";
   e.records = {"2.11.0/nvidia-h200.jsonl", "2.9.1/nvidia-h200.jsonl"};
   Rules rules;
@@ -187,7 +187,7 @@ std::vector<Row> rows_by(const std::string& result, const std::string& seen, con
                          const std::vector<TestRecord>& again = {}) {
   Expectation e;
   e.test = tests.front().id();
-  e.result = result;
+  e.result = result_from(result).value();
   e.seen = seen;
   e.records = {"2.12.1/g.jsonl"};
   Rules rules;
@@ -232,7 +232,7 @@ TEST(Judge, WhichRankDiesFirstMayDifferWhenItIsRepeated) {
 
 TEST(Judge, AnExpectationMustFitExactly) {
   Expectation e;
-  e.result = "different";
+  e.result = Result::Different;
   e.seen = "check \"*pinned*\" > active > ok";
   EXPECT_EQ(judge(Kind::Reproduces, Result::Different, &e, "check \"is not pinned\" > active > ok"),
             Verdict::AsExpected);
@@ -536,7 +536,7 @@ TEST(ExpectationErrors, UnusedAndShadowedAreErrors) {
   Expectation e;
   e.test = "c.Reproduces";
   e.where.release = ">=2.8";
-  e.result = "healthy";
+  e.result = Result::Healthy;
   e.source = "pytorch#1";
   e.records = {"2.11.0/r"};
   EXPECT_THAT(expectation_errors({e}, matrix, {fixed}, "reports"), ::testing::IsEmpty());

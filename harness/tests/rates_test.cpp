@@ -195,7 +195,7 @@ TEST(Unseen, IsInsufficientDataAndNeverGreenOrFixed) {
   Rules rules;
   Expectation e;
   e.test = "c.Reproduces";
-  e.result = "unseen";
+  e.result = Result::Unseen;
   rules.expectations = {e};
   EXPECT_EQ(judge_record(night("1", 0), rules).front().verdict, Verdict::Insufficient) << "nobody can expect nothing";
   EXPECT_EQ(judge_record(night("1", 1), {}).front().verdict, Verdict::AsDocumented);

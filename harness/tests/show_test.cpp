@@ -198,9 +198,9 @@ TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
   record.cases.at("c").tests = {"Control", "Reproduces", "ReproducesLater", "FixIt"};
   record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"remedy", "left out"}}});
   Rules rules;
-  rules.expectations = {{"c.Reproduces", {}, "healthy", "ok", "fixed", "pytorch#1", {}, ""}};
+  rules.expectations = {{"c.Reproduces", {}, Result::Healthy, "ok", "fixed", "pytorch#1", {}, ""}};
   EXPECT_EQ(judge_record(record, rules)[2].verdict, Verdict::Changed) << "one of two failures is still there";
-  rules.expectations.push_back({"c.ReproducesLater", {}, "healthy", "ok", "fixed", "pytorch#1", {}, ""});
+  rules.expectations.push_back({"c.ReproducesLater", {}, Result::Healthy, "ok", "fixed", "pytorch#1", {}, ""});
   const Row fix = judge_record(record, rules)[2];
   EXPECT_EQ(fix.verdict, Verdict::NotApplicable);
   EXPECT_EQ(fix.seen, "the failure is gone here, so there is nothing to remedy");
@@ -214,7 +214,7 @@ TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {
   record.tests[1].line["code"] = 1;
   Rules rules;
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "nobody expects it to be gone";
-  rules.expectations = {{"c.Reproduces", {}, "healthy", "ok > active", "fixed", "pytorch#1", {}, ""}};
+  rules.expectations = {{"c.Reproduces", {}, Result::Healthy, "ok > active", "fixed", "pytorch#1", {}, ""}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Changed) << "it is gone in another way";
   rules.expectations[0].seen = "ok";
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::NotApplicable);

@@ -135,7 +135,7 @@ class Tables : public ::testing::Test {
     Expectation e;
     e.test = "c.Reproduces";
     e.where.release = where;
-    e.result = "healthy";
+    e.result = Result::Healthy;
     e.why = "it was mended";
     e.source = change.number;
     change.expectations = {e};
@@ -320,7 +320,7 @@ TEST_F(Tables, OfShowLackNothingThatARunWithoutAGpuHas) {
 TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
   Expectation e;
   e.test = "c.Reproduces";
-  e.result = "healthy";
+  e.result = Result::Healthy;
   e.where.release = ">=2.8";
   e.records = {"2.11.0/g.jsonl", "2.9.1/g.jsonl", "cuda13/g.jsonl"};
   EXPECT_EQ(bounds_of(e), "2.9.1 to 2.11.0");

@@ -408,8 +408,8 @@ std::string where_text(const Story& story) {
       if (expected.test != id) continue;
       const CitedSource* const source = source_of(story, change.number);
       changes += fmt::format(
-          "* {}{}{}: {}{}\n", expected.where.release.empty() ? "" : expected.where.release + ": ", expected.result,
-          change.since.empty() ? "" : ", since " + change.since, change.what,
+          "* {}{}{}: {}{}\n", expected.where.release.empty() ? "" : expected.where.release + ": ",
+          word(expected.result), change.since.empty() ? "" : ", since " + change.since, change.what,
           source == nullptr ? " (" + change.number + ")" : fmt::format(" ([{}]({}))", source->id, source->url));
     }
   }
