@@ -100,7 +100,7 @@ State state_of(const Row& row, const Record& record) {
   if (row.result == Result::Hung) return State::Hangs;
   if (row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen) return State::Works;
   if (row.result == Result::Broken) return is_silently_wrong(row, record) ? State::SilentlyWrong : State::Raises;
-  switch (effect_of(row.effect).value_or(Effect::SilentlyWrong)) {
+  switch (row.effect.value_or(Effect::SilentlyWrong)) {
     case Effect::Works:
       return State::Works;
     case Effect::Warns:

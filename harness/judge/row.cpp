@@ -85,31 +85,31 @@ bool raised(const TestRecord& test) {
 }
 
 // From the record where it shows it; else what the case declares of its documented outcome.
-std::string effect_of(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
+std::optional<Effect> effect_in(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
   switch (row.result) {
     case Result::Healthy:
     case Result::Holds:
-      return std::string(word(Effect::Works));
+      return Effect::Works;
     case Result::Crashed:
-      return std::string(word(Effect::Crashes));
+      return Effect::Crashes;
     case Result::Hung:
-      return std::string(word(Effect::Hangs));
+      return Effect::Hangs;
     case Result::Reproduced:
     case Result::Different:
     case Result::Broken:
       break;
     default:
-      return "";
+      return std::nullopt;
   }
-  if (row.result == Result::Different && raised(test)) return std::string(word(Effect::Raises));
+  if (row.result == Result::Different && raised(test)) return Effect::Raises;
   const auto declared = rules.effects.find(row.test);
   if (declared != rules.effects.end()) return declared->second;
   const CaseInfo& info = record.cases.at(row.case_id);
   if (!info.effect.empty()) {
-    const std::string its = text_at(info.effects, row.name.c_str());
-    return its.empty() ? info.effect : its;
+    const std::string declared_of_test = text_at(info.effects, row.name.c_str());
+    return effect_of(declared_of_test.empty() ? info.effect : declared_of_test);
   }
-  return std::string(word(raised(test) ? Effect::Raises : Effect::SilentlyWrong));
+  return raised(test) ? Effect::Raises : Effect::SilentlyWrong;
 }
 
 // What a test saw, but for which of several ranks it saw first: a matter of timing.
@@ -303,7 +303,7 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
       row.seen = seen_words(row.kind, *test);
       row.code = test->error();
       row.seconds = test->seconds();
-      row.effect = effect_of(record, row, *test, rules);
+      row.effect = effect_in(record, row, *test, rules);
       judge_row(record, *test, rules, row);
     }
     rows.push_back(row);

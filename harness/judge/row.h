@@ -1,5 +1,6 @@
 // One test of one record, judged.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,12 @@ struct Row {
   Result result = Result::Invalid;
   bool ran = false;  // False: there is no line of it in the record.
   Verdict verdict = Verdict::NotRun;
-  std::string seen;    // What was seen, or why not.
-  int code = 0;        // CUDA's error number, 0 if none.
-  std::string reason;  // Where another result than the document's is expected: why,
-  std::string source;  // and the number of the change upstream.
-  std::string effect;  // What this outcome does to a program; "" where nothing was observed.
+  std::string seen;              // What was seen, or why not.
+  int code = 0;                  // CUDA's error number, 0 if none.
+  std::string reason;            // Where another result than the document's is expected: why,
+  std::string source;            // and the number of the change upstream.
+  std::optional<Effect> effect;  // What this outcome does to a program; none where nothing was observed, and
+                                 // where the record has a word that is not known.
   double seconds = 0;
 };
 

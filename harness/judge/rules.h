@@ -27,7 +27,7 @@ struct Rules {
   std::vector<Expectation> expectations;
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
   std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
-  std::map<std::string, std::string> effects;     // Of documented outcomes, by test, from the catalogue.
+  std::map<std::string, Effect> effects;          // Of documented outcomes, by test, from the catalogue.
   Available available;                            // What was there before.
   Demands demands;
 

@@ -23,7 +23,7 @@ Json as_json(const Judged& judged) {
                    {"verdict", std::string(word(row.verdict))},
                    {"seen", row.seen},
                    {"code", row.code},
-                   {"effect", row.effect},
+                   {"effect", row.effect ? word(*row.effect) : ""},
                    {"reason", row.reason},
                    {"source", row.source},
                    {"seconds", row.seconds},

@@ -114,7 +114,8 @@ class History : public FakeTree {
 using Rows = std::map<std::string, std::string>;
 std::string row_text(const Row& row) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, word(row.result), word(row.verdict), row.seen, row.code,
-                     row.reason, row.source, row.effect, row.release + row.gpu + row.driver, row.family);
+                     row.reason, row.source, row.effect ? word(*row.effect) : "", row.release + row.gpu + row.driver,
+                     row.family);
 }
 Rows rows_of_records(const std::string& folder, const Rules& rules) {
   Rows rows;

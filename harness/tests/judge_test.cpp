@@ -257,6 +257,16 @@ TEST(Judge, AFixIsExpectedToFailInOneWayAlone) {
   EXPECT_EQ(verdict_of("crashed", "signal 11", aborted), Verdict::Changed);
 }
 
+TEST(Judge, EffectThatIsNotKnown_IsNoneOfTheRow) {
+  Record record;
+  record.environment = {{"release", "2.6.0"}};
+  record.cases["c"].effect = "burns";
+  record.add(line({{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}, {"ended", "passed"}, {"code", 0}}));
+  const Row row = judge_record(record, {}).front();
+  EXPECT_EQ(row.result, Result::Reproduced);
+  EXPECT_EQ(row.effect, std::nullopt);
+}
+
 TEST(Judge, APythonExceptionIsRaisedWhateverItsCaseDeclares) {
   const auto effect_of = [&](const std::string& seen) {
     Record record;
@@ -266,10 +276,10 @@ TEST(Judge, APythonExceptionIsRaisedWhateverItsCaseDeclares) {
         line({{"seen", seen}, {"documented", "ok > ok, kept"}, {"healthy", "ok"}, {"ended", "failed"}, {"code", 1}}));
     return judge_record(record, {}).front().effect;
   };
-  EXPECT_EQ(effect_of("RuntimeError: captures_underway == 0"), "raises");
-  EXPECT_EQ(effect_of("BackendCompilerFailed: backend > ok"), "raises");
+  EXPECT_EQ(effect_of("RuntimeError: captures_underway == 0"), Effect::Raises);
+  EXPECT_EQ(effect_of("BackendCompilerFailed: backend > ok"), Effect::Raises);
   for (const char* other : {"ok > ok, lost", "RuntimeError", "906: it", "E: one letter", "Two words: here"}) {
-    EXPECT_EQ(effect_of(other), "works") << other;
+    EXPECT_EQ(effect_of(other), Effect::Works) << other;
   }
 }
 
@@ -505,7 +515,8 @@ TEST_F(ChangesFile, IsRefusedWithItsPlaceWhereItIsWrong) {
   EXPECT_THAT(error_of(head), HasSubstr("changes.toml:1: needs a [[change.expect]]"));
   EXPECT_THAT(error_of("[[change]]\nwhat='w'\nnumber='n#1'\nsince='soon'\n"), HasSubstr("'soon' is not a version"));
   EXPECT_THAT(error_of(head + "wy='x'\n" + expect), HasSubstr("unknown key 'wy'"));
-  EXPECT_THAT(error_of(head + expect + "result='fixed'\n"), HasSubstr("changes.toml:5: 'fixed' is not a result"));
+  EXPECT_THAT(error_of(head + expect + "result='fixed'\n"),
+              HasSubstr("changes.toml:5: 'fixed' is not a result; the results are reproduced, healthy, "));
   for (const char* result : {"different", "broken", "crashed"}) {
     EXPECT_THAT(error_of(head + expect + "result='" + result + "'\n"), HasSubstr("needs 'seen'")) << result;
   }

@@ -112,12 +112,12 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
 // By the rows alone, and not by the table that compare decides by.
 bool works(const Row& row) {
   return row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen ||
-         (row.result == Result::Reproduced && row.effect == "works");
+         (row.result == Result::Reproduced && row.effect == Effect::Works);
 }
 bool does_damage(const Row& row) {
   if (row.result == Result::Crashed || row.result == Result::Hung) return true;
   return row.kind == Kind::Reproduces && row.result == Result::Reproduced &&
-         (row.effect == "silently wrong" || row.effect == "hangs" || row.effect == "crashes");
+         (row.effect == Effect::SilentlyWrong || row.effect == Effect::Hangs || row.effect == Effect::Crashes);
 }
 
 const Row* row_in(const Judged* run, const std::string& test) {
