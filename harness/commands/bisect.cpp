@@ -113,7 +113,7 @@ class Question {
     for (const CatalogueCase& one : background_.catalogue) {
       if (one.id != name && one.family != name && case_of(name) != one.id) continue;
       for (const CatalogueTest& test : one.tests) {
-        if (test.kind == "reproduces") return one.id + "." + test.name;
+        if (test.kind == Kind::Reproduces) return one.id + "." + test.name;
       }
     }
     return "item_in_capture.Reproduces";

@@ -20,7 +20,7 @@ struct Options {
 void print_lines(const Catalogue& cases, const Options& options) {
   size_t tests = 0;
   for (const CatalogueCase& one : cases) {
-    print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, one.nature, one.title);
+    print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, word(one.nature), one.title);
     tests += one.tests.size();
     if (!options.tests) continue;
     for (const CatalogueTest& test : one.tests) {

@@ -216,8 +216,8 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
   const Board board(std::move(records), rules);
   const auto all = latest(board);
-  const bool has_race = std::any_of(cases.begin(), cases.end(),
-                                    [](const CatalogueCase& one) { return one.nature == word(Nature::Race); });
+  const bool has_race =
+      std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
   const auto rates = has_race ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
   std::vector<Prices> prices;
   for (const std::string& path : prices_below(folder)) {

@@ -47,10 +47,10 @@ std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, 
   }
   const bool names_test = word_found.find('.') != std::string::npos;
   for (const CatalogueTest& test : one->tests) {
-    if (names_test ? test.name != name_of(word_found) : test.kind != word(Kind::Reproduces)) continue;
-    if (test.kind != word(Kind::Reproduces)) {
+    if (names_test ? test.name != name_of(word_found) : test.kind != Kind::Reproduces) continue;
+    if (test.kind != Kind::Reproduces) {
       throw Stop(Exit::Usage, fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
-                                          word_found, test.kind, one->id));
+                                          word_found, word(test.kind), one->id));
     }
     return {&*one, test.name};
   }
@@ -96,7 +96,7 @@ std::map<std::string, Written> write_down(const Places& places, const CatalogueC
   }
   const std::string why_not = trouble(built);
   for (const CatalogueTest& test : one.tests) {
-    if (test.kind == word(Kind::Reproduces) && test.name != reproduces) continue;
+    if (test.kind == Kind::Reproduces && test.name != reproduces) continue;
     Written& written = all[test.name];
     written.why_not = why_not;
     if (!why_not.empty()) continue;
@@ -300,7 +300,7 @@ Verification verify(const Places& places, const Options& options, const Story& s
     return result;
   }
   result.done = true;
-  if (needs_gpu && story.one.nature != word(Nature::Race)) {
+  if (needs_gpu && story.one.nature != Nature::Race) {
     result.blamed = public_lines(blamed(places, stranger, folder, deadline), story);
   }
   result.line = fmt::format(

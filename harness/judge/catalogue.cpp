@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -15,6 +16,29 @@
 namespace recapture {
 namespace {
 
+// The value that `word` names. Throws Stop(Usage) with the place if it names none.
+template <class E, size_t N>
+E value_of(const std::string& word, const std::array<std::string_view, N>& words, const char* type,
+           const std::string& place) {
+  const auto value = enum_of<E>(words, word);
+  if (!value) {
+    throw Stop(Exit::Usage,
+               fmt::format("{}: '{}' is no {}; what is known: {}", place, visible(word), type, fmt::join(words, ", ")));
+  }
+  return *value;
+}
+
+CatalogueTest test_from(const Json& json, const std::string& case_id) {
+  CatalogueTest test;
+  test.name = json.at("name");
+  const std::string place = case_id + "." + test.name;
+  test.kind = value_of<Kind>(json.at("kind"), kKinds, "kind", place);
+  if (json.contains("effect")) test.effect = value_of<Effect>(json.at("effect"), kEffects, "effect", place);
+  test.fix = json.value("fix", "");
+  test.releases = json.value("releases", "");
+  return test;
+}
+
 CatalogueCase case_from(const Json& json) {
   CatalogueCase one;
   one.id = json.at("id");
@@ -23,21 +47,18 @@ CatalogueCase case_from(const Json& json) {
   one.why = json.at("why");
   one.sources = json.at("sources");
   one.documented = json.at("documented");
-  one.nature = json.at("nature");
-  one.fidelity = json.at("fidelity");
+  one.nature = value_of<Nature>(json.at("nature"), kNatures, "nature", one.id);
+  one.fidelity = value_of<Fidelity>(json.at("fidelity"), kFidelities, "fidelity", one.id);
   one.tags = json.at("tags").get<std::vector<std::string>>();
   one.needs = json.at("needs");
   one.deadline_s = int_at(json, "deadline_s").value_or(0);
   if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is no number of seconds");
-  one.effect = json.at("effect");
+  one.effect = value_of<Effect>(json.at("effect"), kEffects, "effect", one.id);
   if (!one.sources.is_array()) throw std::runtime_error("'sources' is no list");
   for (const Json& source : one.sources) {
     if (!source.at("document").is_string() || !source.at("heading").is_string()) throw std::runtime_error("a source");
   }
-  for (const Json& test : json.at("tests")) {
-    one.tests.push_back({test.at("name"), test.at("kind"), test.value("effect", ""), test.value("fix", ""),
-                         test.value("releases", "")});
-  }
+  for (const Json& test : json.at("tests")) one.tests.push_back(test_from(test, one.id));
   return one;
 }
 
@@ -66,16 +87,24 @@ Catalogue read_catalogue(const std::string& root) {
 Json as_json(const CatalogueCase& one) {
   Json tests = Json::array();
   for (const CatalogueTest& test : one.tests) {
-    Json json = {{"name", test.name}, {"kind", test.kind}};
-    if (!test.effect.empty()) json["effect"] = test.effect;
+    Json json = {{"name", test.name}, {"kind", word(test.kind)}};
+    if (test.effect) json["effect"] = word(*test.effect);
     if (!test.fix.empty()) json["fix"] = test.fix;
     if (!test.releases.empty()) json["releases"] = test.releases;
     tests.push_back(json);
   }
-  return {{"id", one.id},         {"family", one.family},         {"title", one.title},
-          {"why", one.why},       {"sources", one.sources},       {"documented", one.documented},
-          {"nature", one.nature}, {"fidelity", one.fidelity},     {"tags", one.tags},
-          {"needs", one.needs},   {"deadline_s", one.deadline_s}, {"effect", one.effect},
+  return {{"id", one.id},
+          {"family", one.family},
+          {"title", one.title},
+          {"why", one.why},
+          {"sources", one.sources},
+          {"documented", one.documented},
+          {"nature", word(one.nature)},
+          {"fidelity", word(one.fidelity)},
+          {"tags", one.tags},
+          {"needs", one.needs},
+          {"deadline_s", one.deadline_s},
+          {"effect", word(one.effect)},
           {"tests", tests}};
 }
 
@@ -88,8 +117,10 @@ std::string as_text(const Catalogue& catalogue) {
 CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   CatalogueCase one;
   one.id = described.at("case");
-  one.effect = described.value("effect", "");
-  if (one.effect.empty()) throw Stop(Exit::Usage, one.id + " names no effect; build it again, it is an old binary");
+  const std::string effect = described.value("effect", "");
+  if (effect.empty()) {
+    throw Stop(Exit::Usage, one.id + " names no effect; build it again, it is an old binary");
+  }
   if (!described.contains("tags")) {
     throw Stop(Exit::Usage, one.id + " names no tags; build it again, it is an old binary");
   }
@@ -98,17 +129,22 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   one.why = why_of(source);
   one.sources = described.at("sources");
   one.documented = described.at("documented");
-  one.nature = described.at("nature");
-  one.fidelity = described.at("fidelity");
+  one.nature = value_of<Nature>(described.at("nature"), kNatures, "nature", one.id);
+  one.fidelity = value_of<Fidelity>(described.at("fidelity"), kFidelities, "fidelity", one.id);
+  one.effect = value_of<Effect>(effect, kEffects, "effect", one.id);
   one.tags = described.at("tags").get<std::vector<std::string>>();
   one.needs = described.at("needs");
   one.deadline_s = described.at("deadline_s");
   const Json effects = described.value("effects", Json::object()), fixes = described.value("fixes", Json::object());
   const Json releases = described.value("fix_releases", Json::object());
   for (const std::string name : described.at("tests")) {
+    const std::string place = one.id + "." + name;
     const auto kind = kind_of(name);
-    CatalogueTest test{name, kind ? std::string(word(*kind)) : "unknown", "", "", ""};
-    if (kind == Kind::Reproduces) test.effect = effects.value(name, one.effect);
+    if (!kind) throw Stop(Exit::Usage, place + ": the name of a test begins with Control, Reproduces or Fix");
+    CatalogueTest test{name, *kind, std::nullopt, "", ""};
+    if (kind == Kind::Reproduces) {
+      test.effect = value_of<Effect>(effects.value(name, effect), kEffects, "effect", place);
+    }
     if (kind == Kind::Fix) {
       test.fix = fixes.value(name, "");
       test.releases = releases.value(name, "");

@@ -1,6 +1,7 @@
 // The catalogue: what every case says about itself, in one generated and committed file. Whoever wants to know of a
 // case what it is, and not what it does here, needs no build and no LibTorch. `recapture catalogue` makes it.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,21 +11,23 @@
 namespace recapture {
 
 struct CatalogueTest {
-  std::string name;           // Without the case.
-  std::string kind;           // control, reproduces, fix
-  std::string effect;         // Of Reproduces: what the failure does to the program that meets it.
-  std::string fix;            // Of Fix: what to do, in a sentence.
-  std::string releases = {};  // Of Fix: a range of the releases that it is for by its own words; "" is all.
+  std::string name;  // Without the case.
+  Kind kind = Kind::Control;
+  std::optional<Effect> effect;  // Of Reproduces: what the failure does to the program that meets it.
+  std::string fix;               // Of Fix: what to do, in a sentence.
+  std::string releases = {};     // Of Fix: a range of the releases that it is for by its own words; "" is all.
 };
 
 struct CatalogueCase {
   std::string id, family, title, why;  // Why it fails, in paragraphs that an empty line parts.
   Json sources = Json::array();        // {"document", "heading"} each.
-  std::string documented, nature, fidelity;
+  std::string documented;
+  Nature nature = Nature::Defect;
+  Fidelity fidelity = Fidelity::Modelled;
   std::vector<std::string> tags;  // Names of harness/case/tags.h.
   std::string needs;
   int deadline_s = 0;
-  std::string effect;
+  Effect effect = Effect::Raises;
   std::vector<CatalogueTest> tests;  // In the file's order.
 };
 
@@ -39,7 +42,8 @@ Catalogue read_catalogue(const std::string& root);
 std::string as_text(const Catalogue& catalogue);
 
 // What a case says about itself (CaseInfo::to_json(), with "tags" and "fix_releases") with the prose of its source.
-// Throws Stop(Usage) if it names no effect or no tags, as those that were built before cases did.
+// Throws Stop(Usage) if it names no effect or no tags, as those that were built before cases did, or says a word that
+// is not known.
 CatalogueCase catalogue_case(const Json& described, const std::string& source);
 
 // The comment that opens a case's source, without the line that compiles it, as paragraphs.

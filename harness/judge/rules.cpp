@@ -31,7 +31,7 @@ Rules rules_of(const std::string& root, const Demands& demands) {
   if (std::filesystem::exists(catalogue_path(root))) {
     for (const CatalogueCase& one : read_catalogue(root)) {
       for (const CatalogueTest& test : one.tests) {
-        if (const auto effect = effect_of(test.effect)) rules.effects[one.id + "." + test.name] = *effect;
+        if (test.effect) rules.effects[one.id + "." + test.name] = *test.effect;
       }
     }
   }

@@ -267,15 +267,16 @@ class Page {
                           {"title", text(one.title)},
                           {"why", text(one.why)},
                           {"documented", text(one.documented)},
-                          {"nature", text(one.nature)},
-                          {"fidelity", text(one.fidelity)},
+                          {"nature", text(std::string(word(one.nature)))},
+                          {"fidelity", text(std::string(word(one.fidelity)))},
                           {"needs", text(one.needs)},
                           {"file", text(fmt::format("cases/{}/{}.cpp", one.family, one.id))},
                           {"cites", cites},
                           {"tags", lists_.add(tags)}});
     for (const CatalogueTest& test : one.tests) {
       tests_.emplace(one.id + "." + test.name, test_list_.size());
-      test_list_.push_back({number, text(test.name), text(test.effect), text(test.fix)});
+      test_list_.push_back(
+          {number, text(test.name), text(test.effect ? std::string(word(*test.effect)) : ""), text(test.fix)});
     }
   }
 

@@ -139,13 +139,13 @@ CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>
   if (const auto source = sources.find(one.id); source != sources.end()) info.hash = source->second.code;
   info.title = one.title;
   info.documented = one.documented;
-  info.nature = one.nature;
-  info.fidelity = one.fidelity;
+  info.nature = word(one.nature);
+  info.fidelity = word(one.fidelity);
   info.needs_words = one.needs;
   info.needs = Needs::read(one.needs).value_or(Needs{});
   info.sources = one.sources;
   info.deadline_s = one.deadline_s;
-  info.effect = one.effect;
+  info.effect = word(one.effect);
   return info;
 }
 

@@ -264,7 +264,7 @@ std::string by_gpu(const std::vector<std::string>& machines) {
 std::string fixes_text(const CaseView& view) {
   std::string text;
   for (const CatalogueTest& test : view.one.tests) {
-    if (test.kind != word(Kind::Fix)) continue;
+    if (test.kind != Kind::Fix) continue;
     text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
     for (const auto& [outcome, machines] : by_outcome(view, test.name)) {
       text += "    " + wrapped(outcome + " on " + by_gpu(machines), 6) + "\n";
@@ -367,13 +367,15 @@ std::string as_text(const CaseView& view) {
   std::string text = one.id + ": " + one.title + "\n\n" + paragraphs(one.why);
   text += labelled("documented", {one.documented});
   text += signatures_text(view);
-  std::vector<std::string> effects = {one.effect};
+  std::vector<std::string> effects = {std::string(word(one.effect))};
   for (const CatalogueTest& test : one.tests) {
-    if (!test.effect.empty() && test.effect != one.effect) effects.push_back(test.name + ": " + test.effect);
+    if (test.effect && *test.effect != one.effect) {
+      effects.push_back(fmt::format("{}: {}", test.name, word(*test.effect)));
+    }
   }
   text += labelled("effect", effects);
-  text += labelled("nature", {one.nature});
-  text += labelled("fidelity", {one.fidelity});
+  text += labelled("nature", {std::string(word(one.nature))});
+  text += labelled("fidelity", {std::string(word(one.fidelity))});
   text += labelled("needs", {one.needs});
   text += sources_text(view);
   text += labelled("file", {fmt::format("cases/{}/{}.cpp", one.family, one.id)});

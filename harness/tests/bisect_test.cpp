@@ -34,16 +34,16 @@ class Bisect : public FakeTree {
     one.id = "c";
     one.family = "f";
     one.title = "A title";
-    one.nature = "defect";
+    one.nature = Nature::Defect;
     one.documented = "D";
-    one.fidelity = "verbatim";
+    one.fidelity = Fidelity::Verbatim;
     one.needs = "gpu";
-    one.effect = "raises";
+    one.effect = Effect::Raises;
     one.deadline_s = 60;
-    one.tests = {{"Control", "control", "", ""},
-                 {"Reproduces", "reproduces", "raises", ""},
-                 {"ReproducesAtRate", "reproduces", "raises", ""},
-                 {"FixIt", "fix", "", "Do it."}};
+    one.tests = {{"Control", Kind::Control, {}, ""},
+                 {"Reproduces", Kind::Reproduces, Effect::Raises, ""},
+                 {"ReproducesAtRate", Kind::Reproduces, Effect::Raises, ""},
+                 {"FixIt", Kind::Fix, {}, "Do it."}};
     std::ofstream(folder + "/cases/catalogue.json") << as_text(Catalogue{one});
   }
 
@@ -161,7 +161,7 @@ TEST_F(Bisect, FindsWhatVanishedAndCameBack) {
 TEST_F(Bisect, AnotherResultIsAChangeThoughItHarmsNobody) {
   Catalogue catalogue = read_catalogue(folder);
   for (CatalogueTest& test : catalogue.front().tests) {
-    if (test.name == "Reproduces") test.effect = "works";
+    if (test.name == "Reproduces") test.effect = Effect::Works;
   }
   std::ofstream(folder + "/cases/catalogue.json") << as_text(catalogue);
   record("2.5.1", {saw("E by another")});

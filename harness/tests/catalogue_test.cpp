@@ -90,15 +90,30 @@ TEST(CatalogueCaseOf, TakesEffectsOfReproducesAndSentencesOfFixes) {
   EXPECT_EQ(one.id, "item_in_capture");
   EXPECT_EQ(one.why, "What fails.\n\nWhy it fails, in a sentence of two lines.");
   ASSERT_EQ(one.tests.size(), 4U);
-  EXPECT_EQ(one.tests[0].kind, "control");
-  EXPECT_EQ(one.tests[0].effect, "");
-  EXPECT_EQ(one.tests[1].effect, "raises");
-  EXPECT_EQ(one.tests[2].effect, "warns");
-  EXPECT_EQ(one.tests[3].effect, "");
+  EXPECT_EQ(one.tests[0].kind, Kind::Control);
+  EXPECT_EQ(one.tests[0].effect, std::nullopt);
+  EXPECT_EQ(one.tests[1].effect, Effect::Raises);
+  EXPECT_EQ(one.tests[2].effect, Effect::Warns);
+  EXPECT_EQ(one.tests[3].effect, std::nullopt);
   EXPECT_EQ(one.tests[3].fix, "Call item() later.");
   Json old = described();
   old["effect"] = "";
   EXPECT_THAT(stopped_by([&] { catalogue_case(old, kSource); }), HasSubstr("item_in_capture names no effect"));
+}
+
+TEST(CatalogueCaseOf, UnknownWord_NamesThePlaceAndTheWordsThatAreKnown) {
+  const auto refused = [](const char* key, const Json& value) {
+    Json wrong = described();
+    wrong[key] = value;
+    return stopped_by([&] { catalogue_case(wrong, kSource); });
+  };
+  EXPECT_EQ(refused("nature", "flaw"), "item_in_capture: 'flaw' is no nature; what is known: constraint, defect, race");
+  EXPECT_EQ(refused("fidelity", "alike"),
+            "item_in_capture: 'alike' is no fidelity; what is known: verbatim, translated, modelled");
+  EXPECT_THAT(refused("effect", "burns"), HasSubstr("item_in_capture: 'burns' is no effect; what is known: works, "));
+  EXPECT_THAT(refused("effects", {{"ReproducesCold", "burns"}}),
+              HasSubstr("item_in_capture.ReproducesCold: 'burns' is no effect"));
+  EXPECT_THAT(refused("tests", {"Shows"}), HasSubstr("item_in_capture.Shows: the name of a test begins with Control"));
 }
 
 TEST(CatalogueCaseOf, ABinaryWithTags_GivesThemAndTheReleasesOfFixes) {
@@ -118,6 +133,26 @@ TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
 }
 
 using CatalogueFile = Folder;
+
+TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
+  const Json known = Json::parse(as_text({catalogue_case(described(), kSource)}));
+  const auto refused = [&](const Json& catalogue) {
+    put(catalogue_path(folder), catalogue.dump());
+    return stopped_by([&] { read_catalogue(folder); });
+  };
+  Json wrong = known;
+  wrong[0]["nature"] = "flaw";
+  EXPECT_EQ(refused(wrong), catalogue_path(folder) +
+                                ": not a catalogue: case 1: item_in_capture: 'flaw' is no nature; what is known: "
+                                "constraint, defect, race");
+  wrong = known;
+  wrong[0]["tests"][1]["kind"] = "shows";
+  EXPECT_THAT(refused(wrong),
+              HasSubstr("item_in_capture.Reproduces: 'shows' is no kind; what is known: control, reproduces, fix"));
+  wrong = known;
+  wrong[0]["tests"][1]["effect"] = "burns";
+  EXPECT_THAT(refused(wrong), HasSubstr("item_in_capture.Reproduces: 'burns' is no effect"));
+}
 
 TEST_F(CatalogueFile, IsReadAsItWasWritten) {
   const Catalogue catalogue = {catalogue_case(described(), kSource)};
@@ -250,7 +285,7 @@ TEST(Catalogue, SaysWhatTheCasesSay) {
     for (const std::string& tag : one.tags) tags += (tags.empty() ? "" : ", ") + literal(tag);
     EXPECT_THAT(joined, HasSubstr(".tags = {" + tags + "},"));
     for (const CatalogueTest& test : one.tests) {
-      if (test.kind != "fix") continue;
+      if (test.kind != Kind::Fix) continue;
       const std::string releases = test.releases.empty() ? "" : ", " + literal(test.releases);
       EXPECT_THAT(joined, HasSubstr("{" + literal(test.name) + ", " + literal(test.fix) + releases + "}"));
     }

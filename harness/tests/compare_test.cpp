@@ -30,10 +30,10 @@ Background background() {
   one.family = "f";
   one.title = "A title";
   one.why = "It happens to those who use a custom generator.";
-  one.tests = {{"Control", "control", "", ""}, {"FixIt", "fix", "", "Do it."}};
+  one.tests = {{"Control", Kind::Control, {}, ""}, {"FixIt", Kind::Fix, {}, "Do it."}};
   for (const char* name : {"Reproduces", "ReproducesAtRate", "ReproducesB", "ReproducesC", "ReproducesElsewhere",
                            "ReproducesGone", "ReproducesMemoryKept", "ReproducesTwo"}) {
-    one.tests.push_back({name, "reproduces", "raises", ""});
+    one.tests.push_back({name, Kind::Reproduces, Effect::Raises, ""});
   }
   background.catalogue = {one};
   return background;

@@ -408,7 +408,8 @@ TEST_F(Nights, ARunOfSomeCasesIsNotTheTask) {
   fs::create_directories(folder + "/cases");
   Catalogue catalogue(1);
   catalogue[0].id = "c1";
-  catalogue[0].tests = {{"Reproduces", "reproduces", "raises", ""}, {"Other", "reproduces", "raises", ""}};
+  catalogue[0].tests = {{"Reproduces", Kind::Reproduces, Effect::Raises, ""},
+                        {"Other", Kind::Reproduces, Effect::Raises, ""}};
   FakeTask().write(from + "/a.jsonl");
   const NightTask task{"2.6.0", "H200", 1, 1};
   const Gathered night = recapture::gather(out, {from}, {task}, catalogue);

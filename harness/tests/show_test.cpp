@@ -421,7 +421,9 @@ TEST(Show, AFixThatHeldInAnOlderFormIsListedApart) {
   const Board board({older, now, doubtful}, rules);
   CatalogueCase one;
   one.id = "c";
-  one.tests = {{"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}, {"FixIt", "fix", "", "Do."}};
+  one.tests = {{"Control", Kind::Control, {}, ""},
+               {"Reproduces", Kind::Reproduces, Effect::Raises, ""},
+               {"FixIt", Kind::Fix, {}, "Do."}};
   const std::vector<CitedSource> sources;
   const std::vector<Change> changes;
   const auto all = latest(board);

@@ -115,7 +115,7 @@ class Tables : public ::testing::Test {
     CatalogueCase one;
     one.id = "c";
     one.family = "f";
-    one.tests = {{"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}};
+    one.tests = {{"Control", Kind::Control, {}, ""}, {"Reproduces", Kind::Reproduces, Effect::Raises, ""}};
     input.background.catalogue = {one};
     input.background.sources = {{"pytorch#1", "a title", "https://x/1"}};
     DocumentLine claim;
@@ -291,7 +291,7 @@ TEST_F(Tables, OfShowNameWhatNoRecordHas) {
   record("2.8.0", kD, "12.4", "", {{"gpu", ""}});
   const TableInput all = input();
   Catalogue catalogue = all.background.catalogue;
-  catalogue.front().tests.push_back({"FixIt", "fix", "", "Do it."});
+  catalogue.front().tests.push_back({"FixIt", Kind::Fix, {}, "Do it."});
   const Board board(all.records, {});
   EXPECT_EQ(gaps(latest(board), all.matrix, catalogue), "  G: 2.5.1, 2.7.1, 2.8.0, 2.9.1\n  2.6.0, G: 1 test of c\n");
   catalogue.front().tests.pop_back();
@@ -301,7 +301,7 @@ TEST_F(Tables, OfShowNameWhatNoRecordHas) {
 TEST_F(Tables, OfShowLackNothingThatARunWithoutAGpuHas) {
   record("2.6.0", kD);
   Catalogue catalogue = input().background.catalogue;
-  catalogue.front().tests.push_back({"FixIt", "fix", "", "Do it."});
+  catalogue.front().tests.push_back({"FixIt", Kind::Fix, {}, "Do it."});
   const auto lacks_beside = [&](const char* release, const char* needs) {
     std::ofstream(folder + "/host.jsonl") << fake_environment({{"release", release}, {"gpu", ""}}) << "\n"
                                           << Json{{"plan", {"c.FixIt"}}} << "\n"

@@ -112,10 +112,11 @@ class Reported : public ::testing::Test {
     one.id = "c";
     one.title = "A title";
     one.why = "It fails.";
-    one.nature = "defect";
-    one.effect = "raises";
-    one.tests = {
-        {"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}, {"FixIt", "fix", "", "Do."}};
+    one.nature = Nature::Defect;
+    one.effect = Effect::Raises;
+    one.tests = {{"Control", Kind::Control, {}, ""},
+                 {"Reproduces", Kind::Reproduces, Effect::Raises, ""},
+                 {"FixIt", Kind::Fix, {}, "Do."}};
     rules.tree["c"] = {"f", "", "", "h"};
   }
 
@@ -410,7 +411,7 @@ TEST_F(Triage, TakesNoLongFileForAShortOne) {
   one.id = "c";
   one.family = "f";
   one.needs = "gpu";
-  one.tests = {{"Control", "control", "", ""}, {"Reproduces", "reproduces", "raises", ""}};
+  one.tests = {{"Control", Kind::Control, {}, ""}, {"Reproduces", Kind::Reproduces, Effect::Raises, ""}};
   std::ofstream(folder + "/cases/f/c.cu") << std::string(151, '\n');
   try {
     bundle_of(folder, one, "Reproduces", {});
@@ -428,7 +429,7 @@ TEST_F(Triage, OfACaseHasAllThatItIncludes) {
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
     if (one.needs.find("nemo") != std::string::npos) continue;
     const auto reproduces = std::find_if(one.tests.begin(), one.tests.end(),
-                                         [](const CatalogueTest& test) { return test.kind == "reproduces"; });
+                                         [](const CatalogueTest& test) { return test.kind == Kind::Reproduces; });
     if (reproduces == one.tests.end()) continue;
     const Bundle bundle = bundle_of(kRoot, one, reproduces->name, {});
     if (bundle.shape == Shape::Cuda) continue;
@@ -472,7 +473,7 @@ TEST_F(Triage, BuildsForTheTorchThatIsThere) {
        {std::pair{"grad_aliases_static_buffer", Shape::Case}, {"driver_crash_beside_capture", Shape::Cuda}}) {
     const CatalogueCase& one = one_case(id);
     const auto reproduces = std::find_if(one.tests.begin(), one.tests.end(),
-                                         [](const CatalogueTest& test) { return test.kind == "reproduces"; });
+                                         [](const CatalogueTest& test) { return test.kind == Kind::Reproduces; });
     const Bundle bundle = bundle_of(kRoot, one, reproduces->name, {});
     ASSERT_EQ(bundle.shape, shape);
     std::ofstream(folder + "/run.sh") << bundle.file("run.sh").text;

@@ -140,14 +140,14 @@ bool has(const std::string& text, const char* part) { return text.find(part) != 
 // The control and the failure must be programs; a fix that is none is left out.
 bool add_python(Bundle& bundle, const CatalogueCase& one, const std::map<std::string, Written>& written) {
   for (const CatalogueTest& test : one.tests) {
-    if (test.kind == word(Kind::Reproduces) && test.name != bundle.reproduces) continue;
+    if (test.kind == Kind::Reproduces && test.name != bundle.reproduces) continue;
     const auto its = written.find(test.name);
     if (its == written.end() || !its->second.why_not.empty()) {
       if (test.name == bundle.reproduces) return false;
       continue;
     }
-    if (test.kind == word(Kind::Control)) bundle.controls.push_back(test.name);
-    if (test.kind == word(Kind::Fix)) bundle.fixes.push_back(test.name);
+    if (test.kind == Kind::Control) bundle.controls.push_back(test.name);
+    if (test.kind == Kind::Fix) bundle.fixes.push_back(test.name);
     const std::string about = test.fix.empty() ? "" : "# " + test.fix + "\n";
     bundle.files.push_back({test.name + ".py", fmt::format("# {}.{}: {}.\n{}{}", one.id, test.name, one.title, about,
                                                            its->second.program)});
@@ -204,8 +204,8 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   bundle = {};
   bundle.reproduces = reproduces;
   for (const CatalogueTest& test : one.tests) {
-    if (test.kind == word(Kind::Control)) bundle.controls.push_back(test.name);
-    if (test.kind == word(Kind::Fix)) bundle.fixes.push_back(test.name);
+    if (test.kind == Kind::Control) bundle.controls.push_back(test.name);
+    if (test.kind == Kind::Fix) bundle.fixes.push_back(test.name);
   }
   if (is_file(path + ".cu")) {
     const std::string source = contents_of(path + ".cu");

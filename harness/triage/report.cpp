@@ -115,9 +115,9 @@ std::string seen_text(const Story& story, const Verification& verification) {
   }
   text += fmt::format("* what it does to a program: {}\n", [&] {
     for (const CatalogueTest& each : story.one.tests) {
-      if (each.name == story.test) return each.effect;
+      if (each.name == story.test) return word(each.effect.value_or(story.one.effect));
     }
-    return story.one.effect;
+    return word(story.one.effect);
   }());
   if (!known.after.empty()) text += "* what it leaves behind: " + visible(known.after) + "\n";
   if (!known.call.empty()) {
@@ -158,8 +158,8 @@ std::string seen_text(const Story& story, const Verification& verification) {
 std::string expected_text(const Story& story) {
   const TestRecord& test = seen_test(story);
   if (!test.text(key::healthy).empty()) return "`" + visible(test.text(key::healthy)) + "`\n\n";
-  return story.one.effect == word(Effect::Crashes) ? "No process crashes: each call returns its error.\n\n"
-                                                   : "None of the tries shows it.\n\n";
+  return story.one.effect == Effect::Crashes ? "No process crashes: each call returns its error.\n\n"
+                                             : "None of the tries shows it.\n\n";
 }
 
 // A member of the environment behind its label; nothing where the record does not have it.
@@ -424,7 +424,7 @@ std::string remedies_text(const Story& story) {
   std::string text;
   bool has_price = false;
   for (const CatalogueTest& test : story.one.tests) {
-    if (test.kind != word(Kind::Fix)) continue;
+    if (test.kind != Kind::Fix) continue;
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
     for (const OnMachine& on : story.machines) {
       const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
@@ -477,7 +477,7 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
 
 std::string report_of(const Story& story, const Verification& verification) {
   std::string text = verification.line + "\n\n";
-  if (story.one.nature == word(Nature::Constraint)) {
+  if (story.one.nature == Nature::Constraint) {
     text +=
         "**A documented constraint of CUDA or PyTorch, and not a defect**: it is so by design. This is no bug report, "
         "but for questions about the document, the error or the remedies.\n\n";
