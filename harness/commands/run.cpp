@@ -104,7 +104,7 @@ std::string surprises_of(const Finished& finished) {
   for (const Row& row : finished.rows) {
     if (!is_surprise(row.verdict)) continue;
     if (++count <= kMost) {
-      const std::string seen = cut(row.seen);
+      const std::string seen = cut(render_seen(row));
       text += fmt::format("  {}: {}: {}{}{}\n", row.test, word(row.verdict), word(row.result), seen.empty() ? "" : ", ",
                           seen);
     }

@@ -82,7 +82,7 @@ Stand Courses::stand(size_t side, const std::string& test) const {
   const Row& row = *its.row;
   const auto unseen = static_cast<size_t>(std::count_if(seen.begin(), seen.end(), is(Result::Unseen)));
   stand.record = its.run->record.path;
-  stand.seen = cut(row.seen);
+  stand.seen = cut(render_seen(row));
   if (is_ours(background_.changes, test, its.run->record)) {
     stand.why_not = kOurs;
   } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {

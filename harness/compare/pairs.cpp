@@ -249,7 +249,7 @@ class Comparer {
       if (row.result != Result::Invalid && row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing) {
         continue;
       }
-      pair.compared.sentence = fmt::format("{} in {}: {}", word(row.verdict), name, cut(row.seen));
+      pair.compared.sentence = fmt::format("{} in {}: {}", word(row.verdict), name, cut(render_seen(row)));
       return false;
     }
     return true;
@@ -464,7 +464,7 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       if (row.ran && row.result != Result::Unavailable) {
         ran_[row.test].push_back({&run, &row});
       } else {
-        why_not_.emplace(row.test, row.ran ? "cannot run in " + side.name + ": " + cut(row.seen)
+        why_not_.emplace(row.test, row.ran ? "cannot run in " + side.name + ": " + cut(render_seen(row))
                                            : "not run in " + side.name + ", whose run is not complete");
       }
     }

@@ -93,7 +93,7 @@ std::string series_text(const Series& series) {
     text += fmt::format("    {:<12} {:<14} {}\n", word(newest.row.result), i == 0 ? word(newest.row.verdict) : "",
                         how_often(series, outcome, when));
     const bool is_told = newest.is_rate && !newest.row.seen.empty();  // By the rate.
-    if (const std::string seen = cut(newest.row.seen, kWidth); !seen.empty() && !is_told) {
+    if (const std::string seen = cut(render_seen(newest.row), kWidth); !seen.empty() && !is_told) {
       text += fmt::format("    {:<27} {}\n", "", seen);
     }
   }
@@ -110,7 +110,7 @@ Json run_json(const Run& run, const std::string& records) {
 }
 
 Json shown_json(const Shown& shown) {
-  return {{"result", word(shown.what->row.result)}, {"seen", shown.what->row.seen}};
+  return {{"result", word(shown.what->row.result)}, {"seen", render_seen(shown.what->row)}};
 }
 
 Json series_json(const Series& series, const std::string& records) {
@@ -128,7 +128,7 @@ Json series_json(const Series& series, const std::string& records) {
                {"not_run", series.not_run},
                {"result", word(newest.result)},
                {"verdict", word(newest.verdict)},
-               {"seen", newest.seen},
+               {"seen", render_seen(newest)},
                {"in_a_row", series.in_a_row},
                {"since", run_json(*series.runs[series.runs.size() - series.in_a_row].run, records)},
                {"newest", run_json(*series.runs.back().run, records)},

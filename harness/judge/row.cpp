@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -143,27 +144,28 @@ bool twice_confirmed(const Record& record, const TestRecord& test) {
   return found != record.confirmations.end() && found->second.size() >= 2;
 }
 
-// Why a test, or the call that it must name, is missing; "" where neither is.
-std::string why_missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
+// Why a test, or the call that it must name, is missing, if either is.
+std::optional<Reason> why_missing(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
   const bool needs_gpu = record.cases.at(row.case_id).needs.gpus > 0;
   if (rules.demands.gpu && needs_gpu && row.result == Result::Unavailable && record.where("gpu").empty()) {
-    return "a GPU was demanded";
+    return Reason{ReasonKind::GpuDemanded};
   }
   // It was there, or the test would not have been started.
   if (needs_gpu && row.result == Result::Unavailable && !record.where("gpu").empty() && test.found_no_gpu()) {
-    return "the machine has one";
+    return Reason{ReasonKind::GpuPresent};
   }
   if (row.result == Result::Unavailable && record.broken() == Break::Nothing) {
     const auto before = rules.available.find(availability_key(record, row.test));
-    if (before != rules.available.end() && int_at(record.environment, "gpus").value_or(0) >= before->second)
-      return "a record of such a machine has it";
+    if (before != rules.available.end() && int_at(record.environment, "gpus").value_or(0) >= before->second) {
+      return Reason{ReasonKind::RanBefore};
+    }
   }
-  if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return "the catalogue or a record has it";
+  if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return Reason{ReasonKind::WasBuilt};
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
   const bool demanded = rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
-  if (!needs_recorder || test.has(key::culprit) || !demanded) return "";
+  if (!needs_recorder || test.has(key::culprit) || !demanded) return std::nullopt;
   const std::string why_off = test.text(key::recorder);  // Where it was on, the line does not say so.
-  return why_off.empty() ? "the recorder saw no call" : "the recorder was off: " + why_off;
+  return why_off.empty() ? Reason{ReasonKind::NoCallSeen} : Reason{ReasonKind::RecorderOff, why_off};
 }
 
 // Whether every failure of the case is expected to be gone on the record's machine. A fix then holds without its
@@ -194,21 +196,21 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     row.verdict = Verdict::Stale;
   } else if (!confirmed(record, row.kind, test, row.result, find_expectation(rules.expectations, row.test, record))) {
     row.verdict = Verdict::Inconclusive;
-    row.seen += "; another run of it gave another result";
-  } else if (const std::string why = why_missing(record, row, test, rules); !why.empty()) {
+    row.reasons.push_back({ReasonKind::NotConfirmed});
+  } else if (const auto missing = why_missing(record, row, test, rules)) {
     row.verdict = Verdict::Missing;
-    row.seen += (row.seen.empty() ? "" : "; ") + why;
+    row.reasons.push_back(*missing);
   } else if (record.broken() != Break::Nothing) {
     row.verdict = judge_broken(record.broken(), row.kind, row.result, test);
     if (record.broken() == Break::Remedy && row.result == Result::Holds && gone(record, row.case_id, rules)) {
       row.verdict = Verdict::NotApplicable;
-      row.seen = "the failure is gone here, so there is nothing to remedy";
+      row.reasons.push_back({ReasonKind::NothingToRemedy});
     } else if (record.broken() == Break::Value && row.result == Result::Healthy &&
                gone_as_expected(record, row, test, rules)) {
       row.verdict = Verdict::NotApplicable;
-      row.seen = "the failure is gone here, so there is no value to be wrong";
+      row.reasons.push_back({ReasonKind::NoValueToBreak});
     } else if (record.broken() == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
-      row.seen += fmt::format("{}it left no remedy out", row.seen.empty() ? "" : "; ");
+      row.reasons.push_back({ReasonKind::RemedyKept});
     }
   } else {
     const Expectation* expected = find_expectation(rules.expectations, row.test, record);
@@ -218,16 +220,15 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
     row.source = expected->source;
     if (row.verdict == Verdict::AsExpected && expected->guessed_for(record.where("release"))) {
       row.verdict = Verdict::Inconclusive;
-      row.seen += fmt::format("{}what is expected of {} is a guess: it is on record for {} alone",
-                              row.seen.empty() ? "" : "; ", row.release, bounds_of(*expected));
+      row.reasons.push_back({ReasonKind::Guessed, bounds_of(*expected), row.release});
     }
     if (row.verdict == Verdict::AsExpected && expected->ours) {
       row.verdict = Verdict::Inconclusive;
-      row.seen += "; here the case itself is at fault";
+      row.reasons.push_back({ReasonKind::CaseAtFault});
     }
     if (expected->open_question() && row.verdict == Verdict::AsExpected && !twice_confirmed(record, test)) {
       row.verdict = Verdict::Inconclusive;  // The run was killed before it could ask again.
-      row.seen += "; an open question that was not asked again";
+      row.reasons.push_back({ReasonKind::AskedTooSeldom});
     }
   }
 }
@@ -258,13 +259,28 @@ void doubt_without_control(std::vector<Row>& rows) {
     const auto ground = cases.find(row.case_id);
     if (!good || ground == cases.end() || ground->second == Ground::Firm) continue;
     row.verdict = Verdict::Inconclusive;
-    row.seen += fmt::format("{}{} of its case {}", row.seen.empty() ? "" : "; ",
-                            ground->second == Ground::Broken ? "a control" : "no control",
-                            ground->second == Ground::Broken ? "does not hold" : "has run");
+    row.reasons.push_back({ground->second == Ground::Broken ? ReasonKind::ControlBroken : ReasonKind::NoControl});
   }
 }
 
+// Whether a reason says all, and what the run saw does not matter beside it.
+bool stands_alone(ReasonKind kind) { return kind == ReasonKind::NothingToRemedy || kind == ReasonKind::NoValueToBreak; }
+
+// Some follow their semicolon even where nothing was seen.
+bool has_separator(ReasonKind kind) {
+  return kind == ReasonKind::NotConfirmed || kind == ReasonKind::CaseAtFault || kind == ReasonKind::AskedTooSeldom;
+}
+
 }  // namespace
+
+std::string render_seen(const Row& row) {
+  std::string text = row.seen;
+  for (const Reason& reason : row.reasons) {
+    if (stands_alone(reason.kind)) text.clear();
+    text += (text.empty() && !has_separator(reason.kind) ? "" : "; ") + to_string(reason);
+  }
+  return text;
+}
 
 std::string shown(Result result, const TestRecord& test) {
   if (result == Result::Broken) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/judge/reason.h"
 #include "harness/judge/rules.h"
 #include "harness/judge/verdict.h"
 #include "harness/record/record.h"
@@ -16,14 +17,18 @@ struct Row {
   Result result = Result::Invalid;
   bool ran = false;  // False: there is no line of it in the record.
   Verdict verdict = Verdict::NotRun;
-  std::string seen;              // What was seen, or why not.
+  std::string seen;              // What was seen, or why not, by the record alone.
   int code = 0;                  // CUDA's error number, 0 if none.
   std::string reason;            // Where another result than the document's is expected: why,
   std::string source;            // and the number of the change upstream.
   std::optional<Effect> effect;  // What this outcome does to a program; none where nothing was observed, and
                                  // where the record has a word that is not known.
   double seconds = 0;
+  std::vector<Reason> reasons = {};  // What the judge adds to what was seen.
 };
+
+// What was seen and each of the reasons, as every output shows it: "900; the recorder saw no call".
+std::string render_seen(const Row& row);
 
 // What an expectation's pattern is held against: what the test saw; of a control or a fix that fails its first
 // assertion, without its place; of a crash before anything was seen the signal.

@@ -35,7 +35,7 @@ std::string normalised(const std::string& seen) {
 
 std::string text_seen(const Seen& seen) {
   const std::string text = seen.test().text(key::seen);
-  return text.empty() ? seen.row->seen : text;
+  return text.empty() ? render_seen(*seen.row) : text;
 }
 
 std::string code_of(const Seen& seen) {
@@ -43,7 +43,9 @@ std::string code_of(const Seen& seen) {
   return found == seen.run->record.cases.end() ? "" : found->second.hash;
 }
 
-std::string line_of(const Row& row) { return fmt::format("{}: {}: {}", row.test, word(row.verdict), cut(row.seen)); }
+std::string line_of(const Row& row) {
+  return fmt::format("{}: {}: {}", row.test, word(row.verdict), cut(render_seen(row)));
+}
 
 // What runs below the cases.
 std::vector<std::string> moves_between(const Json& before, const Json& now) {

@@ -303,7 +303,7 @@ class Page {
   // [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raised by],
   // without the zeros at its end; result is -1 of what did not run.
   size_t observation(const Row& row, const TestRecord* test) {
-    Json one = {row.ran ? static_cast<int>(row.result) : -1, row.verdict, from_outside(row.seen),
+    Json one = {row.ran ? static_cast<int>(row.result) : -1, row.verdict, from_outside(render_seen(row)),
                 from_outside(row.effect ? std::string(word(*row.effect)) : ""), 0};
     if (!row.reason.empty()) {
       one.back() = reasons_.add({text(row.reason), text(row.source), cited(row.source)});

@@ -208,7 +208,7 @@ std::string results_text(const CaseView& view) {
     for (const Latest& latest : rows) {
       const Row& row = *latest.row;
       std::string line = fmt::format("  {:<36} {:<12} {:<14} {}", row.name, row.ran ? word(row.result) : "-",
-                                     word(row.verdict), first_line(row.seen));
+                                     word(row.verdict), first_line(render_seen(row)));
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
       if (latest.test() == nullptr) continue;
@@ -399,7 +399,7 @@ Json as_json(const CaseView& view) {
       Json test = {{"test", row.name},
                    {"result", row.ran ? std::string(word(row.result)) : "not run"},
                    {"verdict", std::string(word(row.verdict))},
-                   {"seen", row.seen},
+                   {"seen", render_seen(row)},
                    {"code", row.code}};
       if (const TestRecord* its = latest.test()) {
         for (const char* key : {key::documented, key::healthy, key::raised_by, key::culprit, key::exception,

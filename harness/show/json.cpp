@@ -21,7 +21,7 @@ Json as_json(const Judged& judged) {
                    {"break", word(record.broken())},
                    {"result", row.ran ? std::string(word(row.result)) : "not run"},
                    {"verdict", std::string(word(row.verdict))},
-                   {"seen", row.seen},
+                   {"seen", render_seen(row)},
                    {"code", row.code},
                    {"effect", row.effect ? word(*row.effect) : ""},
                    {"reason", row.reason},

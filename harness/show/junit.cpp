@@ -38,6 +38,7 @@ void write_junit(const Judged& judged, std::ostream& out) {
     auto& count = counts[row.case_id];
     ++count[0];
     seconds[row.case_id] += row.seconds;
+    const std::string seen = render_seen(row);
     const char* element = nullptr;
     // Whoever reads this sees only counts, and what has not run must not look as if it need not have.
     switch (row.verdict == Verdict::NotRun ? Tone::Error : tone_of(row.verdict)) {
@@ -58,10 +59,10 @@ void write_junit(const Judged& judged, std::ostream& out) {
     if (element != nullptr) {
       auto child = test.append_child(element);
       const std::string message =
-          fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", visible(row.seen));
+          fmt::format("{}: {} {}", word(row.verdict), row.ran ? word(row.result) : "", visible(seen));
       child.append_attribute("message") = message.c_str();
     }
-    if (!row.seen.empty()) test.append_child("system-out").text() = visible(row.seen).c_str();
+    if (!seen.empty()) test.append_child("system-out").text() = visible(seen).c_str();
   }
   if (!judged.record.whole()) {
     auto suite = suites.append_child("testsuite");

@@ -53,9 +53,9 @@ constexpr std::string_view kLegend =
 constexpr std::string_view kNotPart = "not part of the run", kNoGpu = "unavailable: no GPU";
 constexpr std::string_view kNone = "no GPU";  // As Record::machine() calls it.
 
-// "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path, and without why that is a surprise.
+// "no NeMo" of "no NeMo: ~/.cache/… is missing": the reason without a path.
 std::string short_reason(const std::string& seen) {
-  std::string reason = seen.substr(0, seen.find_first_of(":/|;"));
+  std::string reason = seen.substr(0, seen.find_first_of(":/|"));
   reason.erase(reason.find_last_not_of(' ') + 1);
   return reason;
 }

@@ -12,7 +12,7 @@
 namespace recapture {
 
 std::string as_line(const Row& row) {
-  const std::string seen = cut(row.seen);
+  const std::string seen = cut(render_seen(row));
   return fmt::format("{:<62} {:<12} {:<14} {}", row.test, row.ran ? word(row.result) : "-", word(row.verdict), seen);
 }
 
@@ -38,7 +38,7 @@ std::string summary(const std::vector<Row>& rows) {
     ++counts[row.verdict];
     if (row.verdict == Verdict::Unavailable || row.verdict == Verdict::Missing ||
         row.verdict == Verdict::NotApplicable || row.verdict == Verdict::Insufficient) {
-      reasons[std::string(word(row.verdict)) + ": " + visible(row.seen)].push_back(row.test);
+      reasons[std::string(word(row.verdict)) + ": " + visible(render_seen(row))].push_back(row.test);
     }
   }
   std::string text;

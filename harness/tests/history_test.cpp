@@ -113,9 +113,9 @@ class History : public FakeTree {
 // By record and test what judge_record() makes of the whole record.
 using Rows = std::map<std::string, std::string>;
 std::string row_text(const Row& row) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, word(row.result), word(row.verdict), row.seen, row.code,
-                     row.reason, row.source, row.effect ? word(*row.effect) : "", row.release + row.gpu + row.driver,
-                     row.family);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, word(row.result), word(row.verdict), render_seen(row),
+                     row.code, row.reason, row.source, row.effect ? word(*row.effect) : "",
+                     row.release + row.gpu + row.driver, row.family);
 }
 Rows rows_of_records(const std::string& folder, const Rules& rules) {
   Rows rows;

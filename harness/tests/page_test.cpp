@@ -287,7 +287,7 @@ TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
       EXPECT_EQ(data.at("verdicts").at(seen.at(1).get<size_t>()), word(rows[i].verdict)) << path << " " << rows[i].test;
       EXPECT_EQ(seen.at(0), rows[i].ran ? static_cast<int>(rows[i].result) : -1);
       EXPECT_EQ(seen.size() > 2 ? text_of(data, seen.at(2)) : "",
-                rows[i].seen.substr(0, rows[i].seen.find_last_not_of('\n') + 1));
+                render_seen(rows[i]).substr(0, render_seen(rows[i]).find_last_not_of('\n') + 1));
       ++results;
     }
     ++runs;

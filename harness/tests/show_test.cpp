@@ -96,7 +96,8 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
   rules.available = available_in({before});
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
-  EXPECT_EQ(judge_record(now, rules)[1].seen, "no package; a record of such a machine has it");
+  EXPECT_EQ(render_seen(judge_record(now, rules)[1]), "no package; a record of such a machine has it");
+  EXPECT_EQ(judge_record(now, rules)[1].seen, "no package") << "the observation alone";
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
   now.environment["cuda_runtime"] = "12.0";
   now.environment["cuda_runtime_by"] = "preload";
@@ -123,9 +124,9 @@ TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
   Rules rules;
   rules.demands.recorder = true;
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Missing);
-  EXPECT_EQ(judge_record(record, rules)[1].seen, "900; the recorder saw no call");
+  EXPECT_EQ(render_seen(judge_record(record, rules)[1]), "900; the recorder saw no call");
   record.tests[1].line["recorder"] = "no CUPTI";
-  EXPECT_EQ(judge_record(record, rules)[1].seen, "900; the recorder was off: no CUPTI");
+  EXPECT_EQ(render_seen(judge_record(record, rules)[1]), "900; the recorder was off: no CUPTI");
   record.tests[1].line["culprit"] = {{"api", "cuStreamSynchronize"}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsDocumented);
 }
@@ -184,7 +185,7 @@ TEST(Show, AFixWithoutItsRemedyMustFail) {
   const auto fix = [&] { return judge_record(record, {})[2]; };
   ASSERT_EQ(fix().kind, Kind::Fix);
   EXPECT_EQ(fix().verdict, Verdict::Inconclusive) << "nothing was left out";
-  EXPECT_THAT(fix().seen, HasSubstr("it left no remedy out"));
+  EXPECT_THAT(render_seen(fix()), HasSubstr("it left no remedy out"));
   record.tests[2].line["remedy"] = "left out";
   EXPECT_EQ(fix().verdict, Verdict::Changed) << "it holds without its remedy";
   record.tests[2].line["ended"] = "failed";
@@ -203,7 +204,7 @@ TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
   rules.expectations.push_back({"c.ReproducesLater", {}, Result::Healthy, "ok", "fixed", "pytorch#1", {}, ""});
   const Row fix = judge_record(record, rules)[2];
   EXPECT_EQ(fix.verdict, Verdict::NotApplicable);
-  EXPECT_EQ(fix.seen, "the failure is gone here, so there is nothing to remedy");
+  EXPECT_EQ(render_seen(fix), "the failure is gone here, so there is nothing to remedy");
 }
 
 TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {

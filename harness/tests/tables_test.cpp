@@ -336,7 +336,7 @@ TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
                {"seen", "ok"},
                {"documented", "D"},
                {"healthy", "ok"}}});
-  EXPECT_THAT(judge_record(record, rules).front().seen,
+  EXPECT_THAT(render_seen(judge_record(record, rules).front()),
               HasSubstr("what is expected of 2.16.0 is a guess: it is on record for 2.9.1 to 2.11.0 alone"));
   e.records = {"2.9.1/g.jsonl"};
   EXPECT_EQ(bounds_of(e), "2.9.1");
