@@ -93,6 +93,13 @@ Tests tests_in(const std::string& source) {
   return tests;
 }
 
+// They show what does not fail.
+const std::set<std::string> kWithoutFailure = {"capture_leaves_load_intact"};
+// The comment that each of them opens with says why.
+const std::set<std::string> kWithoutFix = {"allocation_in_capture",      "empty_cache_after_failed_capture",
+                                           "load_without_dynamo",        "private_pool_after_failed_capture",
+                                           "queries_by_mode_and_stream", "unsafe_calls_by_mode"};
+
 TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
   std::set<std::string> stems;
   for (const fs::path& file : case_files()) {
@@ -112,10 +119,9 @@ TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
       if (kind) kinds.insert(*kind);
     }
     EXPECT_TRUE(kinds.count(Kind::Control)) << "no Control";
-    if (source.find("No failure is to be reproduced here") != std::string::npos) continue;  // It shows who is innocent.
-    EXPECT_TRUE(kinds.count(Kind::Reproduces)) << "no Reproduces";
-    EXPECT_TRUE(kinds.count(Kind::Fix) || source.find("No fix") != std::string::npos)
-        << "no Fix, and no words 'No fix …' that say why";
+    EXPECT_EQ(kinds.count(Kind::Reproduces), kWithoutFailure.count(stem) == 0 ? 1U : 0U);
+    if (kWithoutFailure.count(stem) != 0) continue;
+    EXPECT_EQ(kinds.count(Kind::Fix), kWithoutFix.count(stem) == 0 ? 1U : 0U) << "kWithoutFix lists what has none";
     EXPECT_TRUE(source.find("TRIGGER(") != std::string::npos || source.find("trigger_on()") != std::string::npos)
         << "no trigger: it cannot be seen not to reproduce";
     EXPECT_EQ(source.find("sleep_for"), std::string::npos);
