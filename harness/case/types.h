@@ -46,7 +46,7 @@ enum class Effect {
   Hangs,          // It does not come back.
 };
 
-// Nothing if the word is not known.
+namespace detail {
 template <class E, size_t N>
 std::optional<E> enum_of(const std::array<std::string_view, N>& words, std::string_view word) {
   for (size_t i = 0; i < N; ++i) {
@@ -54,6 +54,7 @@ std::optional<E> enum_of(const std::array<std::string_view, N>& words, std::stri
   }
   return std::nullopt;
 }
+}  // namespace detail
 
 inline constexpr std::array<std::string_view, 3> kNatures = {"constraint", "defect", "race"};
 inline constexpr std::array<std::string_view, 3> kFidelities = {"verbatim", "translated", "modelled"};
@@ -69,9 +70,8 @@ inline std::string_view word(Kind kind) { return kKinds[static_cast<size_t>(kind
 inline std::string_view word(Break broken) { return kBreaks[static_cast<size_t>(broken)]; }
 inline std::string_view word(Effect effect) { return kEffects[static_cast<size_t>(effect)]; }
 
-inline std::optional<Nature> nature_of(std::string_view word) { return enum_of<Nature>(kNatures, word); }
-inline std::optional<Effect> effect_of(std::string_view word) { return enum_of<Effect>(kEffects, word); }
-inline std::optional<Break> break_of(std::string_view word) { return enum_of<Break>(kBreaks, word); }
+inline std::optional<Effect> effect_of(std::string_view word) { return detail::enum_of<Effect>(kEffects, word); }
+inline std::optional<Break> break_of(std::string_view word) { return detail::enum_of<Break>(kBreaks, word); }
 
 inline std::optional<Kind> kind_of(std::string_view test_name) {
   if (test_name.substr(0, 7) == "Control") return Kind::Control;

@@ -20,7 +20,7 @@ namespace {
 template <class E, size_t N>
 E value_of(const std::string& word, const std::array<std::string_view, N>& words, const char* type,
            const std::string& place) {
-  const auto value = enum_of<E>(words, word);
+  const auto value = detail::enum_of<E>(words, word);
   if (!value) {
     throw Stop(Exit::Usage,
                fmt::format("{}: '{}' is no {}; what is known: {}", place, visible(word), type, fmt::join(words, ", ")));

@@ -25,6 +25,9 @@ namespace recapture {
 
 inline constexpr int kRecordFormat = 2;  // What is written. Format 1 is read too.
 
+// Of a record's word; nothing if it is not known.
+inline std::optional<Nature> nature_of(std::string_view word) { return detail::enum_of<Nature>(kNatures, word); }
+
 // What a case says about itself.
 struct CaseInfo {
   std::string id, family, hash, title, documented, nature, fidelity;

@@ -11,6 +11,7 @@
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
 #include "harness/case/types.h"
+#include "harness/record/record.h"
 
 namespace recapture {
 namespace {

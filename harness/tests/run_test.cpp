@@ -435,7 +435,7 @@ TEST_F(Program, ARunEndsWithWhatSurprisedItAndTheNextCommand) {
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
   EXPECT_EQ(calm.out.find("next:"), std::string::npos);
   const Said said = recapture("run liar.ControlHolds liar.ReproducesSomethingElse --record " + record());
-  EXPECT_THAT(said.out, HasSubstr("1 surprises:\n  liar.ReproducesSomethingElse: changed: different, else\n"));
+  EXPECT_THAT(said.out, HasSubstr("1 surprise:\n  liar.ReproducesSomethingElse: changed: different, else\n"));
   EXPECT_THAT(said.out, HasSubstr("next: recapture show " + record() + "\n"));
   EXPECT_THAT(said.out, HasSubstr("next: recapture run --break trigger liar "));
 }
