@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kUpstream = "upstream";
 
-// TOML's own dates, such as 2025-06-03 without quotes: the parser refuses what is no day.
+// TOML's own dates, such as 2025-06-03 without quotes: the parser refuses an impossible date.
 std::optional<toml::date> day_in(const toml::table& table, const char* key, const std::string& place) {
   if (!table.contains(key)) return std::nullopt;
   if (const auto* day = table[key].as_date()) return day->get();
@@ -105,7 +105,7 @@ std::vector<Release> releases_in(const std::string& root) {
   return releases;
 }
 
-// When a release came out; of a patch that the matrix leaves out, the next one that it has.
+// When a release came out. For a patch release that the matrix leaves out, the next one in the matrix counts.
 std::optional<toml::date> day_of(const std::string& version, const std::vector<Release>& releases) {
   for (const Release& release : releases) {
     if (!older(release.version, version)) return older(release.line, version) ? release.date : release.began;

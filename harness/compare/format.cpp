@@ -14,7 +14,7 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kMostBytes = 20000;  // Of a comment that a person still reads.
+constexpr size_t kMostBytes = 20000;  // A longer comment is not read to its end.
 constexpr size_t kFewCases = 12;      // More that changed alike are only named.
 constexpr size_t kWidth = 110;
 

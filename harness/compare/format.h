@@ -21,7 +21,7 @@ std::string render_counts(const Comparison& comparison);
 // "1022 of 1051 tests judged, 29 unknown"
 std::string render_judged(const Comparison& comparison);
 
-// A decision is that of a gate; compare has none. Notes are lines for the end of the head.
+// `decision` is a gate's; compare has none.
 struct ComparisonReport {
   const Comparison& comparison;
   const Policy& policy;

@@ -90,7 +90,7 @@ std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& c
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// The tests of the catalogue and of a comparison that a waiver names.
+// The tests that a waiver names, of the catalogue and of a comparison.
 std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue, const Comparison& comparison) {
   Names names = names_in(catalogue);
   for (const ComparedTest& test : comparison.tests) {  // Records have cases, too, that are not in the catalogue.
@@ -178,13 +178,13 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
     named_tests.push_back(waived_tests(waiver, catalogue, all));
     if (!is_expired(waiver, all.to, today)) waived.insert(named_tests.back().begin(), named_tests.back().end());
   }
-  const auto can_be_waived = [&](Consequence consequence) {
+  const auto matters = [&](Consequence consequence) {
     return hurts(consequence) || policy.block.count(consequence) > 0;
   };
   std::map<Consequence, std::set<std::string>> blocking, outside;  // Cases.
   std::set<std::string> hurting;                                   // Tests, waived or not.
   for (const ComparedTest& test : all.tests) {
-    if (!can_be_waived(test.consequence)) continue;
+    if (!matters(test.consequence)) continue;
     hurting.insert(test.test);
     if (waived.count(test.test) != 0) continue;
     const std::string id = case_of(test.test);
