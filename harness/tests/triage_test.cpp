@@ -200,7 +200,8 @@ TEST_F(Reported, WhatIsInconclusiveIsNotToldOfARelease) {
   run("2.2.2", "E");
   run("2.6.0", "D");
   EXPECT_THAT(report(), HasSubstr("it fails in another way in 2.2.2"));
-  rules.expectations = {{"c.Reproduces", {"<2.6", "", "", ""}, Result::Different, "E", "our fault", "x#1", {}, "", true}};
+  rules.expectations = {
+      {"c.Reproduces", {"<2.6", "", "", ""}, Result::Different, "E", "our fault", "x#1", {}, "", true}};
   EXPECT_THAT(report(), HasSubstr("It shows in LibTorch 2.6.0, in every release with a result on record;"));
   EXPECT_THAT(report(), Not(HasSubstr("| 2.2.2 |")));
   try {
