@@ -42,7 +42,7 @@ std::string what_is_wrong(const Expectation& e, const Record& record, const std:
     return ": unused: " + name + " does not show it";
   }
   const auto confirmed = record.confirmations.find(e.test);
-  if (e.open_question() && (confirmed == record.confirmations.end() || confirmed->second.size() < 2)) {
+  if (e.is_open_question && (confirmed == record.confirmations.end() || confirmed->second.size() < 2)) {
     return ": an open question needs two confirmations by plain exec in " + name;
   }
   return "";

@@ -290,7 +290,7 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
     entry += "  [[change.expect]]\n  tests = [\n";
     for (const std::string& test : tests) entry += fmt::format("    \"{}\",\n", test);
     const std::string gpu = record.where("gpu");
-    const std::string nccl = record.environment.contains("nccl_by") ? "==" + record.where("nccl") : "";
+    const std::string nccl = record.environment.json().contains("nccl_by") ? "==" + record.where("nccl") : "";
     entry += fmt::format("  ]\n{}\n  result = \"{}\"\n", where_line({"==" + release, gpu, "", "", nccl}), result);
     if (!seen.empty()) entry += fmt::format("  seen = {}\n", quoted(seen));
     edited.append(entry + fmt::format("  records = [{}]", Json(name).dump()));

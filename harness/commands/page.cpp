@@ -36,9 +36,9 @@ PageInput read(const Places& places, const Options& options, Wrong& wrong) {
   std::set<std::string> counted;
   for (const std::string& path : records_below(input.folder)) {
     try {
-      const Json environment = environment_of(path);
+      const Environment environment = environment_of(path);
       if (!counts_first(environment, counted)) continue;  // Beside a gathered night lie its machines' own records.
-      const Break broken = break_of(text_at(environment, "break")).value_or(Break::Nothing);
+      const Break broken = environment.broken;
       if (broken == Break::Nothing) {
         input.records.push_back(read_record(path));
       } else {

@@ -32,9 +32,10 @@ struct Typed {
 // What is not typed is as in the run that began the record, where that says it.
 void take_from_record(RunOptions& options, const Typed& typed) {
   const Record begun = read_record(options.resume);
-  if (options.release.empty()) options.release = name_in_matrix(begun.environment);
+  if (options.release.empty()) options.release = begun.environment.name_in_matrix();
   for (const Replaceable& library : kReplaceable) {
-    if (was_chosen(begun.environment, library)) options.libraries.emplace(library.key, begun.where(library.key));
+    if (begun.environment.machine.has_override(library))
+      options.libraries.emplace(library.key, begun.where(library.key));
   }
   if (!typed.broken) options.broken = begun.broken();
   const std::string demanded = begun.where("require");
@@ -42,11 +43,11 @@ void take_from_record(RunOptions& options, const Typed& typed) {
   options.demands.recorder = options.demands.recorder || demanded.find("recorder") != std::string::npos;
   if (!typed.shard && !begun.where("shard").empty()) options.shard = read_shard(begun.where("shard"));
   if (!typed.gpus) {
-    for (const Json& gpu : begun.environment.value("volatile", Json::object()).value("gpus", Json::array())) {
+    for (const Json& gpu : begun.environment.json().value("volatile", Json::object()).value("gpus", Json::array())) {
       if (gpu.is_string()) options.gpus.push_back(gpu.get<std::string>());
     }
   }
-  const Json env = begun.environment.value("env", Json::object());
+  const Json env = begun.environment.json().value("env", Json::object());
   for (const auto& [name, value] : env.items()) {
     if (!value.is_string() || is_hashed(value.get<std::string>())) continue;
     options.env.insert(read_variable(name + "=" + value.get<std::string>()));
@@ -111,7 +112,7 @@ std::string surprises_of(const Finished& finished) {
     if (row.verdict == Verdict::Stale && !std::exchange(stale, true)) {
       next +=
           fmt::format("next: ci/suite {} -- {}    # the case is newer than its binary: builds it and runs it again\n",
-                      name_in_matrix(finished.record.environment), row.case_id);
+                      finished.record.environment.name_in_matrix(), row.case_id);
     } else if (row.verdict != Verdict::Stale && row.verdict != Verdict::Missing &&
                finished.record.broken() == Break::Nothing && !std::exchange(other, true)) {
       next +=

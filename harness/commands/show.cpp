@@ -175,7 +175,7 @@ class Sorter {
     for (const std::string& path : records_below(places_.reports())) {
       std::string release = fs::path(path).parent_path().filename().string();
       try {
-        release = text_at(environment_of(path), "release");
+        release = environment_of(path).release;
       } catch (const Stop&) {
         // Whoever reads it all says what is wrong with it. Until then its folder's name will do.
       }

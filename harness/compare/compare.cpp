@@ -139,7 +139,7 @@ std::string bundled(const Record& from, const Record& to) {
 Json facts_of(const Record& from, const Record& to) {
   Json facts = {{"gpu", to.where("gpu")},
                 {"driver", to.where("driver")},
-                {"variables", visible(machine_of(to.environment).variables)},
+                {"variables", visible(to.environment.machine.variables)},
                 {"libraries", Json::object()}};
   for (const auto& [key, name] : kLibraries) {
     facts["libraries"][name] = {{"from", from.where(key)}, {"to", to.where(key)}};
@@ -265,7 +265,7 @@ Comparison compare(const Side& from, const Side& to, const Background& backgroun
   const auto pairs = pairs_of(from, to, background);
   Comparison comparison{from.name,
                         to.name,
-                        label(machine_of(to.runs.front().record.environment),
+                        label(to.runs.front().record.environment.machine,
                               {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
                         facts_of(from.runs.front().record, to.runs.front().record),
                         head_of(from, to, pairs, background),

@@ -74,10 +74,14 @@ constexpr std::array<ProbeText, 5> kProbes = {{{"stream", "the stream's capture"
 // What a probe found, as a grade; higher is worse, and kUnusable is what a handler cannot go on with.
 constexpr int kUnusable = 2;
 int grade(std::string_view probe, std::string_view outcome) {
-  if (outcome == "ok" || outcome == "none") return 0;
-  // "900, 0": an error was pending, and the synchronisation after it worked.
-  if (probe == "sticky" && outcome.size() > 3 && outcome.substr(outcome.size() - 3) == ", 0") return 0;
-  return outcome == "keeps the memory" ? 1 : kUnusable;
+  switch (read_probe(probe, outcome)) {
+    case ProbeOutcome::Fine:
+      return 0;
+    case ProbeOutcome::KeepsMemory:
+      return 1;
+    default:
+      return kUnusable;
+  }
 }
 
 // Calls `report(probe, before, now)` for each probe that both sides have.

@@ -471,7 +471,7 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
   }
   for (auto& [test, seen] : ran_) {  // The runs of several machines follow each other.
     std::stable_sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) {
-      return started(a.run->record.environment) > started(b.run->record.environment);
+      return a.run->record.environment.started > b.run->record.environment.started;
     });
   }
 }

@@ -14,7 +14,7 @@ namespace {
 // What was measured where the side ran; nothing for runs with variables of their own.
 std::optional<Prices> prices_of_side(const Side& side) {
   const Record& run = side.runs.front().record;
-  if (!kind_of_machine(run.environment).machine.is_plain()) return std::nullopt;
+  if (!run.environment.kind.machine.is_plain()) return std::nullopt;
   std::set<std::string> folders;
   for (const Judged& each : side.runs) {
     folders.insert(std::filesystem::path(each.record.path).parent_path().string());

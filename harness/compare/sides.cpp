@@ -28,30 +28,29 @@ namespace fs = std::filesystem;
 namespace {
 
 // What must be equal on both sides.
-MachineId machine_key(const Json& environment) { return machine_of(environment).comparable(); }
+MachineId machine_key(const Environment& environment) { return environment.machine.comparable(); }
 
-std::string machine_words(const Json& environment) {
-  return label(machine_of(environment), {.driver = true, .variables = true});
+std::string machine_words(const Environment& environment) {
+  return label(environment.machine, {.driver = true, .variables = true});
 }
 
 // A release's own NCCL is not on record of older runs.
-std::string version_in(const Json& environment, const Replaceable& library) {
-  const bool is_told = library.key == std::string_view("cuda_runtime") || was_chosen(environment, library);
-  return is_told ? text_at(environment, library.key) : "its own";
+std::string version_in(const Environment& environment, const Replaceable& library) {
+  const bool is_told = library.key == std::string_view("cuda_runtime") || environment.machine.has_override(library);
+  return is_told ? text_at(environment.json(), library.key) : "its own";
 }
 
-bool have_same_libraries(const Json& one, const Json& other) {
+bool have_same_libraries(const Environment& one, const Environment& other) {
   return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
     return version_in(one, library) == version_in(other, library);
   });
 }
 
 // Whether two runs may be the sides of a comparison in which one of them is counted from the newest.
-bool are_alike(const Json& one, const Json& other) {
-  return machine_key(one) == machine_key(other) &&
-         release_line(text_at(one, "release")) == release_line(text_at(other, "release")) &&
+bool are_alike(const Environment& one, const Environment& other) {
+  return machine_key(one) == machine_key(other) && release_line(one.release) == release_line(other.release) &&
          std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-           const bool are_own = !was_chosen(one, library) && !was_chosen(other, library);
+           const bool are_own = !one.machine.has_override(library) && !other.machine.has_override(library);
            return are_own || version_in(one, library) == version_in(other, library);
          });
 }
@@ -96,9 +95,7 @@ Judged of_host_cases(Judged run) {
   return run;
 }
 
-bool is_broken(const Json& environment) {
-  return break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
-}
+bool is_broken(const Environment& environment) { return environment.broken != Break::Nothing; }
 
 // How many runs before the newest: of "latest" none, of "latest~2" two.
 std::optional<size_t> runs_before_latest(const std::string& word) {
@@ -115,11 +112,11 @@ std::optional<size_t> runs_before_latest(const std::string& word) {
 
 struct Head {
   std::string path;
-  Json environment;
+  Environment environment;
 };
 
 bool newer(const Head& a, const Head& b) {
-  return std::tuple(started(a.environment), a.path) > std::tuple(started(b.environment), b.path);
+  return std::tuple(a.environment.started, a.path) > std::tuple(b.environment.started, b.path);
 }
 
 std::string marks_of(const std::string& records) { return records + "/good.txt"; }
@@ -187,12 +184,12 @@ class Finder {
   }
 
   static bool is_counted(const std::string& word) { return word == "good" || runs_before_latest(word).has_value(); }
-  static std::string release_of(const Runs& runs) { return text_at(runs.heads.front().environment, "release"); }
+  static std::string release_of(const Runs& runs) { return runs.heads.front().environment.release; }
 
   static std::vector<Head> heads_below(const std::string& folder) {
     std::vector<Head> heads;
     for (const std::string& path : records_below(folder)) {
-      Json environment = environment_of(path);
+      Environment environment = environment_of(path);
       if (!is_broken(environment)) heads.push_back({path, std::move(environment)});
     }
     std::sort(heads.begin(), heads.end(), newer);
@@ -206,7 +203,7 @@ class Finder {
     if (!fit.empty()) return fit;
     Tally machines;
     for (const Head& head : heads) {
-      machines.add(label(machine_of(head.environment), {.driver = !choice_.driver.empty()}));
+      machines.add(label(head.environment.machine, {.driver = !choice_.driver.empty()}));
     }
     machines.sort(std::less<>());
     throw Stop(Exit::NothingRan, fmt::format("no run of {} {}{}{}{}", visible(word),
@@ -239,19 +236,19 @@ class Finder {
   std::vector<Head> of_release(const std::string& word) const {
     auto heads = heads_below(folder_);
     std::set<std::string> releases;
-    for (const Head& head : heads) releases.insert(text_at(head.environment, "release"));
+    for (const Head& head : heads) releases.insert(head.environment.release);
     const std::string meant = meant_release(word, {releases.begin(), releases.end()});
     if (releases.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, folder_, releases));
-    const auto is_other = [&](const Head& head) { return text_at(head.environment, "release") != meant; };
+    const auto is_other = [&](const Head& head) { return head.environment.release != meant; };
     heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     return heads;
   }
 
-  static Json unbroken(const std::string& path) {
-    Json environment = environment_of(path);
+  static Environment unbroken(const std::string& path) {
+    Environment environment = environment_of(path);
     if (!is_broken(environment)) return environment;
     throw Stop(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
-                                        visible(path), visible(text_at(environment, "break"))));
+                                        visible(path), word(environment.broken)));
   }
 
   std::vector<std::string> folders() const {
@@ -268,7 +265,7 @@ class Finder {
     const auto all = heads_below(folder_);
     if (all.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder_));
     const auto fit = fitting(all, "any release");
-    const Json kind = kind_to_count(fit, other);
+    const Environment kind = kind_to_count(fit, other);
     std::vector<Head> heads;
     std::copy_if(fit.begin(), fit.end(), std::back_inserter(heads),
                  [&](const Head& head) { return are_alike(head.environment, kind); });
@@ -280,7 +277,7 @@ class Finder {
 
   // The environment that the runs are like among which a side is counted: that of the other side, the newest where its
   // runs are of several kinds, or that of the newest run where both sides are counted.
-  Json kind_to_count(const std::vector<Head>& fit, const Runs& other) const {
+  Environment kind_to_count(const std::vector<Head>& fit, const Runs& other) const {
     if (other.counted) {
       const auto has_choices = [&](const Head& head) {
         return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
@@ -300,13 +297,13 @@ class Finder {
   }
 
   // What there is instead of a run that is not there, in one line.
-  static Stop none_of(const std::string& what, const Json& kind, const std::string& count,
+  static Stop none_of(const std::string& what, const Environment& kind, const std::string& count,
                       const std::vector<Head>& fit) {
-    const std::string line = release_line(text_at(kind, "release"));
+    const std::string line = release_line(kind.release);
     Tally lines, elsewhere;
     for (const Head& head : fit) {
-      const Json& environment = head.environment;
-      const std::string other = release_line(text_at(environment, "release"));
+      const Environment& environment = head.environment;
+      const std::string other = release_line(environment.release);
       if (other != line && machine_key(environment) == machine_key(kind)) lines.add(other);
       if (other == line && !are_alike(environment, kind)) elsewhere.add(where(environment));
     }
@@ -318,12 +315,13 @@ class Finder {
                         lines.after("other lines there:", kMostListed), elsewhere.after(line + " also on", 1))};
   }
 
-  static std::string where(const Json& environment) {
-    return label(machine_of(environment), {.driver = true, .variables = true, .overrides = true});
+  static std::string where(const Environment& environment) {
+    return label(environment.machine, {.driver = true, .variables = true, .overrides = true});
   }
 
   // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
-  Head good(const std::vector<Head>& heads, const Runs& other, const Json& kind, const std::vector<Head>& fit) const {
+  Head good(const std::vector<Head>& heads, const Runs& other, const Environment& kind,
+            const std::vector<Head>& fit) const {
     const std::set<std::string> marked = marked_good(folder_);
     const auto is_before = [&](const Head& head) {
       return std::all_of(other.heads.begin(), other.heads.end(),
@@ -355,7 +353,7 @@ class Finder {
   std::vector<Head> that_count(std::vector<Head> heads) const {
     for (const Replaceable& library : kReplaceable) {
       if (heads.empty()) break;
-      const auto comes_with_it = [&](const Head& head) { return !was_chosen(head.environment, library); };
+      const auto comes_with_it = [&](const Head& head) { return !head.environment.machine.has_override(library); };
       const auto usual = std::find_if(heads.begin(), heads.end(), comes_with_it);
       const std::string version =
           has_choice(heads, library) ? choice_of(library)
@@ -402,7 +400,7 @@ class Finder {
       const MachineId key = machine_key(head.environment);
       const auto is_it = [&](const auto& each) { return each.second == key; };
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
-      if (text_at(head.environment, "gpu").empty()) continue;  // What they say is taken in: see side().
+      if (head.environment.machine.gpu.empty()) continue;  // What they say is taken in: see side().
       const std::string note =
           "both sides also ran on " + machine_words(head.environment) + "; --gpu or --driver chooses";
       if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
@@ -420,7 +418,7 @@ class Finder {
   void keep(Runs& runs, const MachineId& machine) {
     const std::vector<Head> all = of_machine(machine, runs.heads);
     std::set<std::string> releases;
-    for (const Head& head : all) releases.insert(text_at(head.environment, "release"));
+    for (const Head& head : all) releases.insert(head.environment.release);
     if (releases.size() > 1) {
       throw Stop(Exit::Usage, visible(fmt::format("{} holds records of {}; a side is one release", runs.word,
                                                   fmt::join(releases, ", "))));
@@ -471,7 +469,7 @@ std::set<std::string> marked_good(const std::string& records) {
 void learn_remedies(const std::string& records, Background& background) {
   for (const std::string& path : records_below(records)) {
     try {
-      if (text_at(environment_of(path), "break") == word(Break::Remedy)) background.learn_from(read_record(path));
+      if (environment_of(path).broken == Break::Remedy) background.learn_from(read_record(path));
     } catch (const Stop&) {
       continue;
     }
@@ -498,36 +496,37 @@ std::string mark_good(const std::string& path, const std::string& records) {
   return name;
 }
 
-MachineRank rank_machine(const Json& from, const Json& to, size_t runs,
+MachineRank rank_machine(const Environment& from, const Environment& to, size_t runs,
                          const std::map<std::string, std::string>& libraries) {
   size_t unwanted = 0;
-  for (const Json* environment : {&from, &to}) {
+  for (const Environment* environment : {&from, &to}) {
     for (const Replaceable& library : kReplaceable) {
       const auto asked = libraries.find(library.key);
       const bool is_asked = asked != libraries.end() && !asked->second.empty();
-      unwanted += is_asked ? version_in(*environment, library) != asked->second : was_chosen(*environment, library);
+      unwanted +=
+          is_asked ? version_in(*environment, library) != asked->second : environment->machine.has_override(library);
     }
   }
-  return {text_at(from, "gpu").empty(), unwanted, SIZE_MAX - runs};
+  return {from.machine.gpu.empty(), unwanted, SIZE_MAX - runs};
 }
 
-bool chosen(const MachineChoice& choice, const Json& environment) {
-  const std::string gpu = text_at(environment, "gpu");
+bool chosen(const MachineChoice& choice, const Environment& environment) {
+  const std::string gpu = environment.machine.gpu;
   if (choice.gpu == "none" && !gpu.empty()) return false;
   if (!choice.gpu.empty() && choice.gpu != "none" && lower_case(gpu).find(lower_case(choice.gpu)) == std::string::npos)
     return false;
-  return choice.driver.empty() || text_at(environment, "driver") == choice.driver;
+  return choice.driver.empty() || environment.machine.driver == choice.driver;
 }
 
 std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {
   // A release is what it comes with, where any run had that.
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
-    return std::tuple(machine_of(a.environment).overrides.empty(), started(a.environment), a.path) >
-           std::tuple(machine_of(b.environment).overrides.empty(), started(b.environment), b.path);
+    return std::tuple(a.environment.machine.overrides.empty(), a.environment.started, a.path) >
+           std::tuple(b.environment.machine.overrides.empty(), b.environment.started, b.path);
   });
   std::map<MachineId, MachineSides> machines;
   for (Record& record : records) {
-    const MachineId machine = machine_of(record.environment).with_overrides();
+    const MachineId machine = record.environment.machine.with_overrides();
     MachineSides& here = machines[machine];
     if (here.name.empty()) here.environment = record.environment;
     here.name = label(machine, {.driver = true, .variables = true, .overrides = true});
@@ -543,14 +542,14 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
   }
   std::vector<Judged> hosts;
   for (const auto& [key, machine] : machines) {
-    if (!text_at(machine.environment, "gpu").empty()) continue;
+    if (!machine.environment.machine.gpu.empty()) continue;
     for (const Side& side : machine.releases) {
       std::transform(side.runs.begin(), side.runs.end(), std::back_inserter(hosts), of_host_cases);
     }
   }
   for (auto& [key, machine] : machines) {
     for (Side& side : machine.releases) {
-      const Json own = side.runs.front().record.environment;
+      const Environment own = side.runs.front().record.environment;
       std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(side.runs),
                    [&](const Judged& host) { return stands_in(host.record.environment, own); });
     }

@@ -18,7 +18,7 @@ struct MachineChoice {
 };
 
 // Whether that GPU and driver were chosen. Libraries are a matter of their own: without a choice a release's own count.
-bool chosen(const MachineChoice& choice, const Json& environment);
+bool chosen(const MachineChoice& choice, const Environment& environment);
 
 // Of several machines that ran both sides the one with the least is taken: with a GPU, with the libraries that were
 // asked for or else come with the releases, with most runs.
@@ -26,7 +26,7 @@ using MachineRank = std::tuple<bool, size_t, size_t>;
 
 // `from` and `to` are of a run of each side that counts, `runs` is how many the side with fewer has, and `libraries`
 // what was asked for.
-MachineRank rank_machine(const Json& from, const Json& to, size_t runs,
+MachineRank rank_machine(const Environment& from, const Environment& to, size_t runs,
                          const std::map<std::string, std::string>& libraries = {});
 
 struct BothSides {
@@ -49,7 +49,7 @@ BothSides sides_of(const std::string& from, const std::string& to, const Machine
 // One machine (GPU, driver, variables, chosen libraries) with all that ran on it, each judged by its own code.
 struct MachineSides {
   std::string name;                  // "NVIDIA H200, driver 580.159.04"
-  Json environment;                  // Of its newest run.
+  Environment environment;           // Of its newest run.
   std::vector<Side> releases;        // What `compare` compares: a side a release, the oldest first.
   std::vector<Side> other_runtimes;  // Of a release that ran with several CUDA runtimes or NCCLs, all but one.
 };

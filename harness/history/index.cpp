@@ -327,7 +327,7 @@ void Index::take(const std::string& path, const Stamp& found) {
 }
 
 void Index::put(const std::string& path, const Stamp& stamp, const Record& record) {
-  Json environment = record.environment;
+  Json environment = record.environment.json();
   environment.erase("volatile");
   environment.erase("revision");
   struct Lists {
@@ -367,8 +367,8 @@ void Index::put(const std::string& path, const Stamp& stamp, const Record& recor
   }
   Statement& put_file =
       statements_->put_file(path, stamp.size, stamp.modified_ns, stamp.changed_ns, stamp.inode, "",
-                            number_of(environment.dump()), started(record.environment), record.where("revision"),
-                            fmt::format("{}", fmt::join(run_ids(record.environment), "\n")), number_of(numbers));
+                            number_of(environment.dump()), record.environment.started, record.where("revision"),
+                            fmt::format("{}", fmt::join(record.environment.run_ids, "\n")), number_of(numbers));
   int64_t file = 0;
   while (put_file.step()) file = put_file.number(0);
   for (const auto& [id, lines, rates] : seen) statements_->put_seen(id, file, lines, rates).run();

@@ -24,15 +24,13 @@ bool is_turn(const Showing& a, const Showing& b) {
 }
 
 // What the driver and the release's own runtime may differ by, and nothing else.
-MachineKind place_of(const Json& environment) {
-  return {text_at(environment, "release"), machine_of(environment).place()};
-}
+MachineKind place_of(const Environment& environment) { return {environment.release, environment.machine.place()}; }
 
 // "" for what has no words, or none that say anything.
-std::string words_at(const Json& environment, const std::string& key) {
+std::string words_at(const Environment& environment, const std::string& key) {
   if (key == "host" || key == "gpu_id") return "";  // Hashes.
-  const auto found = environment.find(key);
-  if (found == environment.end()) return "";
+  const auto found = environment.json().find(key);
+  if (found == environment.json().end()) return "";
   if (found->is_string()) return found->get<std::string>();
   return found->is_structured() ? "" : found->dump();
 }
@@ -43,20 +41,20 @@ std::vector<Difference> differences(Index& index, const Shown& before, const Sho
     const bool has_words = !from.empty() && !to.empty();
     all.push_back({what, has_words ? from : "", has_words ? to : ""});
   };
-  const Json &old = index.environment_of(*before.run), &now = index.environment_of(*after.run);
+  const Environment old = index.environment_of(*before.run), now = index.environment_of(*after.run);
   std::set<std::string> keys;
-  for (const Json* environment : {&old, &now}) {
-    for (const auto& [key, value] : environment->items()) keys.insert(key);
+  for (const Environment* environment : {&old, &now}) {
+    for (const auto& [key, value] : environment->json().items()) keys.insert(key);
   }
   for (const char* of_the_run : {"recapture", "shard", "require", "break"}) keys.erase(of_the_run);
   for (const std::string& key : keys) {
-    const auto value = [&](const Json& environment) { return environment.value(key, Json()); };
-    if (!old.contains(key) || !now.contains(key)) continue;  // One of the two programs did not ask.
+    const auto value = [&](const Environment& environment) { return environment.json().value(key, Json()); };
+    if (!old.json().contains(key) || !now.json().contains(key)) continue;  // One of the two programs did not ask.
     if (value(old) != value(now)) add(key, words_at(old, key), words_at(now, key));
   }
   if (before.run->revision != after.run->revision) add("revision", before.run->revision, after.run->revision);
   // Hashes of the two formats count different things.
-  const bool comparable = old.value("recapture", 1) == now.value("recapture", 1);
+  const bool comparable = old.json().value("recapture", 1) == now.json().value("recapture", 1);
   if (comparable && before.what->code != after.what->code) add("the case's code", "", "");
   return all;
 }
@@ -67,14 +65,13 @@ bool is_of(const std::string& release, const std::string& wanted) {
 }
 
 bool comes_before(const Series& a, const Series& b) {
-  const auto release = [](const Series& one) { return text_at(one.machine, "release"); };
+  const auto release = [](const Series& one) { return one.machine.release; };
   if (a.test != b.test) return a.test < b.test;
   const bool a_is = is_version(release(a)), b_is = is_version(release(b));
   if (a_is != b_is) return a_is;
   if (a_is && (older(release(a), release(b)) || older(release(b), release(a)))) return older(release(a), release(b));
   const auto rest = [&](const Series& one) {
-    return std::tuple(release(one), text_at(one.machine, "gpu"), one.runs.back().run->started,
-                      kind_of_machine(one.machine));
+    return std::tuple(release(one), one.machine.machine.gpu, one.runs.back().run->started, one.machine.kind);
   };
   return rest(a) < rest(b);
 }
@@ -158,14 +155,14 @@ void join(Index& index, std::vector<Series>& all) {
 bool Histories::wants(const Run& run) {
   const auto [known, is_new] = wanted_machines_.emplace(run.environment, false);
   if (is_new) {
-    const Json& environment = index_.environment_of(run);
-    const std::string gpu = text_at(environment, "gpu");
-    const bool is_broken = break_of(text_at(environment, "break")).value_or(Break::Nothing) != Break::Nothing;
+    const Environment& environment = index_.environment_of(run);
+    const std::string gpu = environment.machine.gpu;
+    const bool is_broken = environment.broken != Break::Nothing;
     const bool has_gpu =
         wanted_.gpu.empty() ||
         (wanted_.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted_.gpu)) != std::string::npos);
-    known->second = !is_broken && has_gpu && is_of(text_at(environment, "release"), wanted_.release) &&
-                    (wanted_.driver.empty() || text_at(environment, "driver") == wanted_.driver);
+    known->second = !is_broken && has_gpu && is_of(environment.release, wanted_.release) &&
+                    (wanted_.driver.empty() || environment.machine.driver == wanted_.driver);
   }
   return known->second && (wanted_.since.empty() || run.started >= wanted_.since);
 }
@@ -207,7 +204,7 @@ std::vector<Series> Histories::of_case(const std::string& case_id, const std::ve
   std::map<int64_t, MachineKind> kinds;  // By environment.
   for (const CaseLines& part : parts) {
     const auto [kind, is_new] = kinds.emplace(part.run->environment, MachineKind());
-    if (is_new) kind->second = kind_of_machine(index_.environment_of(*part.run));
+    if (is_new) kind->second = Environment(index_.environment_of(*part.run)).kind;
   }
   keep_one_of_each_run(index_, parts, kinds);
   std::vector<Series> all;

@@ -57,7 +57,7 @@ struct Turn {
 // One test on one kind of machine: release, GPU, driver, CUDA runtime, packed or not, variables.
 struct Series {
   std::string test;
-  Json machine;                   // The environment of its newest run.
+  Environment machine;            // The environment of its newest run.
   std::vector<Shown> runs;        // In the order of time, at least one.
   std::vector<Outcome> outcomes;  // Those of newer runs first.
   std::vector<Turn> turns;        // The newest first.

@@ -38,8 +38,8 @@ std::string count(size_t number, const std::string& what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
-std::string machine_words(const Json& environment) {
-  const MachineKind kind = kind_of_machine(environment);
+std::string machine_words(const Environment& environment) {
+  const MachineKind kind = environment.kind;
   const Detail all = {.driver = true, .runtime = true, .packed = true, .variables = true, .overrides = true};
   return (is_version(kind.release) ? "LibTorch " : "") + visible(kind.release) + ", " + label(kind.machine, all);
 }
@@ -117,13 +117,13 @@ Json series_json(const Series& series, const std::string& records) {
   const Row& newest = series.runs.back().what->row;
   Json json = {{"case", newest.case_id},
                {"test", newest.name},
-               {"release", text_at(series.machine, "release")},
-               {"gpu", text_at(series.machine, "gpu")},
-               {"driver", text_at(series.machine, "driver")},
-               {"cuda_runtime", text_at(series.machine, "cuda_runtime")},
-               {"packed", series.machine.value("packed", false)},
-               {"env", machine_of(series.machine).variables},
-               {"nccl", text_at(series.machine, "nccl")},
+               {"release", series.machine.release},
+               {"gpu", series.machine.machine.gpu},
+               {"driver", series.machine.machine.driver},
+               {"cuda_runtime", series.machine.machine.runtime},
+               {"packed", series.machine.machine.packed},
+               {"env", series.machine.machine.variables},
+               {"nccl", text_at(series.machine.json(), "nccl")},
                {"runs", series.runs.size()},
                {"not_run", series.not_run},
                {"result", word(newest.result)},

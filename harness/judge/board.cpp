@@ -22,11 +22,11 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
     std::set<bool> packed;
   };
   const auto short_name = [](const Record& record) {
-    return MachineKind{record.where("release"), machine_of(record.environment).place()};
+    return MachineKind{record.where("release"), record.environment.machine.place()};
   };
   std::map<MachineKind, Differences> known;
   for (const Record& record : records) {
-    const MachineId machine = machine_of(record.environment);
+    const MachineId machine = record.environment.machine;
     Differences& here = known[short_name(record)];
     here.drivers.insert(machine.driver);
     here.runtimes.insert(machine.runtime);
@@ -34,7 +34,7 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
   }
   std::map<MachineKind, MachineName> names;
   for (const Record& record : records) {
-    const MachineId machine = machine_of(record.environment);
+    const MachineId machine = record.environment.machine;
     const Differences& here = known.at(short_name(record));
     const bool has_driver = here.drivers.size() > 1, has_runtime = here.runtimes.size() > 1;
     MachineName name{record.machine(), record.where("release"), has_driver,
@@ -42,7 +42,7 @@ std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) 
     if (has_driver) name.text += ", driver " + visible(machine.driver);
     if (has_runtime) name.text += ", CUDA runtime " + visible(machine.runtime);
     if (here.packed.size() > 1) name.text += machine.packed ? ", packed" : ", not packed";
-    names[kind_of_machine(record.environment)] = name;
+    names[record.environment.kind] = name;
   }
   return names;
 }

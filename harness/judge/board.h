@@ -41,7 +41,7 @@ class Board {
   // names say what tells them apart: "2.11.0, NVIDIA H200, driver 575.57.08". Runs broken on purpose belong to none.
   const std::vector<std::string>& machines() const { return machines_; }
   // Of one of the board's records.
-  const MachineName& machine_name(const Record& record) const { return names_.at(kind_of_machine(record.environment)); }
+  const MachineName& machine_name(const Record& record) const { return names_.at(record.environment.kind); }
   const std::string& machine_of(const Record& record) const { return machine_name(record).text; }
   // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }

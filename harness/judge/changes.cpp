@@ -96,6 +96,7 @@ std::vector<Change> read_changes(const std::string& root) {
     change.place = place;
     change.what = text_in(*entry, "what", place);
     change.number = text_in(*entry, "number", place);
+    change.is_open_question = change.number.rfind("open question", 0) == 0;
     change.since = text_in(*entry, "since", place, false);
     if (!change.since.empty()) require_version(change.since);
     if (entry->contains("ours") && !(*entry)["ours"].is_boolean()) {
@@ -105,7 +106,10 @@ std::vector<Change> read_changes(const std::string& root) {
     if (const auto* expected = tables_in(*entry, "expect", place, "[[change.expect]]")) {
       for (const auto& below : *expected) take_expectations(*below.as_table(), place_of(path, below), change);
     }
-    for (Expectation& e : change.expectations) e.ours = change.ours;
+    for (Expectation& e : change.expectations) {
+      e.ours = change.ours;
+      e.is_open_question = change.is_open_question;
+    }
     if (change.expectations.empty()) throw Stop(Exit::Usage, place + ": needs a [[change.expect]]");
     changes.push_back(change);
   }

@@ -29,21 +29,20 @@ struct Expectation {
   std::string why, source;           // A reason of its own or what the change is; the change's number.
   std::vector<std::string> records;  // Below reports/, those that show it.
   std::string place;                 // File and line, for messages.
-  bool ours = false;                 // As of its change.
+  bool ours = false;                 // As of its change,
+  bool is_open_question = false;     // likewise.
 
   // Whether its records are all of older or all of newer releases than this one: its range is open on that side, and
   // nobody has seen how far it holds.
   bool guessed_for(const std::string& release) const;
-
-  // Nobody knows the cause yet: the source says "open question" and what is unclear.
-  bool open_question() const { return source.rfind("open question", 0) == 0; }
 };
 
 struct Change {
-  std::string what;    // In one sentence.
-  std::string number;  // An id of cases/sources.toml, or "open question: …".
-  std::string since;   // The first release that has it; "" where that is not known.
-  bool ours = false;   // The case is at fault there, and not the release: what was seen says nothing of that.
+  std::string what;               // In one sentence.
+  std::string number;             // An id of cases/sources.toml, or "open question: …" and what is unclear.
+  bool is_open_question = false;  // The cause is not known yet.
+  std::string since;              // The first release that has it; "" where that is not known.
+  bool ours = false;  // The case is at fault there, and not the release: what was seen says nothing of that.
   std::vector<Expectation> expectations;
   std::string place;
 };

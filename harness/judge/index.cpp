@@ -13,9 +13,7 @@ namespace recapture {
 namespace {
 
 // Runs that were broken on purpose are a kind of their own.
-std::pair<MachineKind, std::string> kind_of(const Json& environment) {
-  return {kind_of_machine(environment), text_at(environment, "break")};
-}
+std::pair<MachineKind, Break> kind_of(const Environment& environment) { return {environment.kind, environment.broken}; }
 
 struct Head {
   std::string path, started;
@@ -92,47 +90,19 @@ void take_newest(std::vector<Head> heads, const RecordFilter& filter, Newest& ne
 
 }  // namespace
 
-Json environment_of(const std::string& path) {  // read_record() finds the words for what is no record.
+Environment environment_of(const std::string& path) {  // read_record() finds the words for what is no record.
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
   const auto environment = try_parse_json(first_lines_of(path, 1));
   const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
                       (!environment->contains("packed") || environment->at("packed").is_boolean());
-  return is_one ? *environment : read_record(path).environment;
-}
-
-std::string started(const Json& environment) {
-  const auto found = environment.find("volatile");
-  return found != environment.end() && found->is_object() ? visible(text_at(*found, "started")) : "";
-}
-
-std::vector<std::string> run_ids(const Json& environment) {
-  const auto found = environment.find("volatile");
-  if (found == environment.end() || !found->is_object()) return {};
-  std::vector<std::string> ids;
-  const auto add = [&](const Json& run) {
-    if (std::string id = text_at(run, "run"); !id.empty()) ids.push_back(std::move(id));
-  };
-  if (const auto shards = found->find("shards"); shards != found->end() && shards->is_array()) {
-    std::for_each(shards->begin(), shards->end(), add);
-  } else {
-    add(*found);
-  }
-  return ids;
-}
-
-bool counts_first(const Json& environment, std::set<std::string>& counted) {
-  const auto ids = run_ids(environment);
-  const bool is_first =
-      std::none_of(ids.begin(), ids.end(), [&](const std::string& id) { return counted.count(id) != 0; });
-  counted.insert(ids.begin(), ids.end());
-  return is_first;
+  return is_one ? Environment(*environment) : read_record(path).environment;
 }
 
 void sort_by_time(std::vector<Record>& records) {
   // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
   const auto machine = [](const Record& record) {
-    return std::tuple(record.where("release"), machine_of(record.environment).place(), record.where("break"));
+    return std::tuple(record.where("release"), record.environment.machine.place(), record.where("break"));
   };
   std::map<std::tuple<std::string, MachineId, std::string>, std::string> first;
   for (const Record& record : records) {
@@ -140,21 +110,21 @@ void sort_by_time(std::vector<Record>& records) {
     at->second = std::min(at->second, record.path);
   }
   std::stable_sort(records.begin(), records.end(), [&](const Record& a, const Record& b) {
-    return std::tuple(first.at(machine(a)), started(a.environment), a.path) <
-           std::tuple(first.at(machine(b)), started(b.environment), b.path);
+    return std::tuple(first.at(machine(a)), a.environment.started, a.path) <
+           std::tuple(first.at(machine(b)), b.environment.started, b.path);
   });
 }
 
 Newest newest_records(const std::string& folder) { return newest_records(folder, {}); }
 
 Newest newest_records(const std::string& folder, const RecordFilter& filter) {
-  std::map<std::pair<MachineKind, std::string>, std::vector<Head>> kinds;
+  std::map<std::pair<MachineKind, Break>, std::vector<Head>> kinds;
   auto paths = records_below(folder);
   std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
   for (const std::string& path : paths) {
-    const Json environment = environment_of(path);
-    if (!filter.release.empty() && text_at(environment, "release") != filter.release) continue;
-    kinds[kind_of(environment)].push_back({path, started(environment)});
+    const Environment environment = environment_of(path);
+    if (!filter.release.empty() && environment.release != filter.release) continue;
+    kinds[kind_of(environment)].push_back({path, environment.started});
   }
   Newest newest;
   for (auto& [kind, heads] : kinds) take_newest(std::move(heads), filter, newest);

@@ -9,18 +9,8 @@
 
 namespace recapture {
 
-// When the run began; "" where the record does not say. As text it sorts by time.
-std::string started(const Json& environment);
-
-// The run's own id; of a merged record those of all its shards. None where the record does not say.
-std::vector<std::string> run_ids(const Json& environment);
-
-// Whether none of its runs has been counted yet, as one of a copy has, or of a shard that a merged record has too. From
-// now on they have.
-bool counts_first(const Json& environment, std::set<std::string>& counted);
-
 // The first line of a record. Throws Stop(Usage) as read_record() does.
-Json environment_of(const std::string& path);
+Environment environment_of(const std::string& path);
 
 // The records by path, those of one kind of machine by time: of two results of a test there the later is the newer.
 void sort_by_time(std::vector<Record>& records);

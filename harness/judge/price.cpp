@@ -28,7 +28,7 @@ std::string time_words(double us) {
 }
 
 MachineId measured_on(const Prices& prices) {
-  const MachineId machine = machine_of(prices.environment);
+  const MachineId machine = prices.environment.machine;
   MachineId id;
   id.gpu = machine.gpu;
   id.driver = machine.driver;
@@ -106,13 +106,13 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
   std::sort(all.begin(), all.end(), [](const Prices& a, const Prices& b) {
     const std::string one = a.where("release"), other = b.where("release");
     if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
-    return std::tuple(measured_on(a), started(b.environment), b.path) <
-           std::tuple(measured_on(b), started(a.environment), a.path);
+    return std::tuple(measured_on(a), b.environment.started, b.path) <
+           std::tuple(measured_on(b), a.environment.started, a.path);
   });
   std::vector<Prices> machines;
   std::string last;  // A copy of a run tells nothing more.
   for (Prices& run : all) {
-    const std::string began = started(run.environment);
+    const std::string began = run.environment.started;
     const bool is_another = machines.empty() || machines.back().where("release") != run.where("release") ||
                             measured_on(machines.back()) != measured_on(run);
     if (is_another) {

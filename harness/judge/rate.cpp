@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <map>
@@ -86,13 +87,32 @@ std::vector<double> distribution_of_u(size_t few, size_t many) {
 
 }  // namespace
 
-Stopping stopping_of(const std::string& words, int hits) {
-  const auto says = [&](const char* part) { return words.find(part) != std::string::npos; };
-  if (words.empty()) return Stopping::Unknown;
-  if (says("until") || words.rfind("the first", 0) == 0) return Stopping::Hits;
-  // A number of tries that goes on to the first hit only where it had none.
-  if (says("to the first") && hits < 2) return Stopping::Hits;
-  return Stopping::Tries;
+namespace {
+
+// What cases call a stopping rule in their descriptions, and records repeat. A case with another name for its rule adds
+// it here; a test of the tree holds both together.
+struct StoppingRule {
+  std::string_view name;
+  Stopping stopping;
+  Stopping after_one_hit;  // Where the tries go on to the first hit if a fixed number of them had none.
+};
+constexpr std::array<StoppingRule, 6> kStoppingRules = {{
+    {"300 captures", Stopping::Tries, Stopping::Tries},
+    {"a fixed number of calls", Stopping::Tries, Stopping::Tries},
+    {"a number of calls, and where none showed it on to the first that does, up to twenty times as many",
+     Stopping::Tries, Stopping::Hits},
+    {"six processes, each until it crashes or has begun 20,000 captures", Stopping::Hits, Stopping::Hits},
+    {"the first capture that fails, or 20 seconds", Stopping::Hits, Stopping::Hits},
+    {"the first capture that fails, or 50", Stopping::Hits, Stopping::Hits},
+}};
+
+}  // namespace
+
+Stopping stopping_of(std::string_view rule, int hits) {
+  const auto* found = std::find_if(kStoppingRules.begin(), kStoppingRules.end(),
+                                   [&](const StoppingRule& known) { return known.name == rule; });
+  if (found == kStoppingRules.end()) return Stopping::Unknown;
+  return hits < 2 ? found->after_one_hit : found->stopping;
 }
 
 double t_quantile(size_t degrees) {
@@ -173,14 +193,14 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
   std::map<std::pair<std::string, MachineKind>, Counted> by_kind;  // Test and kind of machine.
   std::map<MachineKind, std::string> names;
   for (const Record& record : records) {
-    const MachineKind kind = kind_of_machine(record.environment);
+    const MachineKind kind = record.environment.kind;
     names[kind] = record.machine();
     for (const TestRecord& test : record.tests) {
       const auto run = rate_run(record, test, rules);
       if (!run) continue;
       Counted& counted = by_kind[{test.id(), kind}];
       if (counts_first(record.environment, counted.ids)) {
-        counted.found.push_back({started(record.environment), *run});
+        counted.found.push_back({record.environment.started, *run});
       }
     }
   }

@@ -7,6 +7,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/judge/rules.h"
@@ -21,8 +22,9 @@ enum class Stopping {
   Unknown,  // The record does not say.
 };
 
-// By what the case says in its description: "300 captures", "six processes, each until it crashes …".
-Stopping stopping_of(const std::string& words, int hits);
+// Of a rule that is known by its name, as a case's description and a record have it: "300 captures". Unknown of any
+// other text.
+Stopping stopping_of(std::string_view rule, int hits);
 
 struct RateRun {
   int hits = 0, tries = 0;

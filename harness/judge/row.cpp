@@ -42,16 +42,17 @@ std::string of_rank(const TestRecord& test) {
 }
 
 // What a reader wants to know of a test, in a few words.
-std::string seen_words(Kind kind, const TestRecord& test) {
+std::string observation_of(const Reading& reading, const TestRecord& test) {
   for (const char* reason : {"stub", "lacks"}) {
     if (test.has(reason)) return test.text(reason);
   }
   if (const std::string module = test.lacks_module(); !module.empty()) {
     return fmt::format("needs the Python module {}", module);
   }
-  if (std::string words = contradiction(kind, test); !words.empty()) return words;
-  if (said(kind, test) == "mixed")
+  if (!reading.contradiction.empty()) return reading.contradiction;
+  if (reading.self_report == SelfReport::Mixed) {
     return "it saw what is documented, and an assertion failed: " + first_assertion(test);
+  }
   for (const char* reason : {key::skipped, key::inapplicable}) {
     if (test.has(reason)) return test.text(reason);
   }
@@ -151,16 +152,18 @@ std::optional<Reason> why_missing(const Record& record, const Row& row, const Te
     return Reason{ReasonKind::GpuDemanded};
   }
   // It was there, or the test would not have been started.
-  if (needs_gpu && row.result == Result::Unavailable && !record.where("gpu").empty() && test.found_no_gpu()) {
+  if (needs_gpu && row.result == Result::Unavailable && !record.where("gpu").empty() &&
+      test.skip_reason() == SkipReason::NoGpu) {
     return Reason{ReasonKind::GpuPresent};
   }
   if (row.result == Result::Unavailable && record.broken() == Break::Nothing) {
     const auto before = rules.available.find(availability_key(record, row.test));
-    if (before != rules.available.end() && int_at(record.environment, "gpus").value_or(0) >= before->second) {
+    if (before != rules.available.end() && record.environment.gpus >= before->second) {
       return Reason{ReasonKind::RanBefore};
     }
   }
-  if (test.ending() == "not started" && test.text(key::skipped) == kNotBuilt) return Reason{ReasonKind::WasBuilt};
+  if (test.ending() == Ending::NotStarted && test.skip_reason() == SkipReason::NotBuilt)
+    return Reason{ReasonKind::WasBuilt};
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
   const bool demanded = rules.demands.recorder || record.where("require").find("recorder") != std::string::npos;
   if (!needs_recorder || test.has(key::culprit) || !demanded) return std::nullopt;
@@ -185,51 +188,66 @@ bool gone(const Record& record, const std::string& case_id, const Rules& rules) 
 }
 
 // Whether this failure is expected to be gone on the record's machine, and gone in the way that was seen.
-bool gone_as_expected(const Record& record, const Row& row, const TestRecord& test, const Rules& rules) {
-  const Expectation* expected = find_expectation(rules.expectations, row.test, record);
+bool gone_as_expected(const Row& row, const Expectation* expected, const TestRecord& test) {
   return expected != nullptr && expected->result == Result::Healthy &&
          judge(row.kind, row.result, expected, test.text(key::seen)) == Verdict::AsExpected;
 }
 
+// Of a run that was broken on purpose.
+void judge_broken_row(const Record& record, const Reading& reading, const Expectation* expected, const TestRecord& test,
+                      const Rules& rules, Row& row) {
+  const Break broken = record.broken();
+  row.verdict = judge_broken(broken, row.kind, reading, test);
+  if (broken == Break::Remedy && row.result == Result::Holds && gone(record, row.case_id, rules)) {
+    row.verdict = Verdict::NotApplicable;
+    row.reasons.push_back({ReasonKind::NothingToRemedy});
+  } else if (broken == Break::Value && row.result == Result::Healthy && gone_as_expected(row, expected, test)) {
+    row.verdict = Verdict::NotApplicable;
+    row.reasons.push_back({ReasonKind::NoValueToBreak});
+  } else if (broken == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
+    row.reasons.push_back({ReasonKind::RemedyKept});
+  }
+}
+
+void judge_by_expectation(const Record& record, const Expectation& expected, const TestRecord& test, Row& row) {
+  row.reason = expected.why;
+  row.source = expected.source;
+  if (row.verdict != Verdict::AsExpected) return;
+  if (expected.guessed_for(record.where("release"))) {
+    row.reasons.push_back({ReasonKind::Guessed, bounds_of(expected), row.release});
+  } else if (expected.ours) {
+    row.reasons.push_back({ReasonKind::CaseAtFault});
+  } else if (expected.is_open_question && !twice_confirmed(record, test)) {
+    row.reasons.push_back({ReasonKind::AskedTooSeldom});  // The run was killed before it could ask again.
+  }
+  if (!row.reasons.empty()) row.verdict = Verdict::Inconclusive;
+}
+
+// Everything that one line needs is read once: its self-report, its contradiction, its result, its expectation.
 void judge_row(const Record& record, const TestRecord& test, const Rules& rules, Row& row) {
+  const Reading reading = read_test(row.kind, test);
+  row.ran = true;
+  row.result = reading.result;
+  row.seen = observation_of(reading, test);
+  row.code = test.error();
+  row.seconds = test.seconds();
+  row.effect = effect_in(record, row, test, rules);
   if (rules.stale(record, row.case_id)) {
     row.verdict = Verdict::Stale;
-  } else if (!confirmed(record, row.kind, test, row.result, find_expectation(rules.expectations, row.test, record))) {
+    return;
+  }
+  const Expectation* expected = find_expectation(rules.expectations, row.test, record);
+  if (!confirmed(record, row.kind, test, row.result, expected)) {
     row.verdict = Verdict::Inconclusive;
     row.reasons.push_back({ReasonKind::NotConfirmed});
   } else if (const auto missing = why_missing(record, row, test, rules)) {
     row.verdict = Verdict::Missing;
     row.reasons.push_back(*missing);
   } else if (record.broken() != Break::Nothing) {
-    row.verdict = judge_broken(record.broken(), row.kind, row.result, test);
-    if (record.broken() == Break::Remedy && row.result == Result::Holds && gone(record, row.case_id, rules)) {
-      row.verdict = Verdict::NotApplicable;
-      row.reasons.push_back({ReasonKind::NothingToRemedy});
-    } else if (record.broken() == Break::Value && row.result == Result::Healthy &&
-               gone_as_expected(record, row, test, rules)) {
-      row.verdict = Verdict::NotApplicable;
-      row.reasons.push_back({ReasonKind::NoValueToBreak});
-    } else if (record.broken() == Break::Remedy && row.verdict == Verdict::Inconclusive && !test.has(key::remedy)) {
-      row.reasons.push_back({ReasonKind::RemedyKept});
-    }
+    judge_broken_row(record, reading, expected, test, rules, row);
   } else {
-    const Expectation* expected = find_expectation(rules.expectations, row.test, record);
     row.verdict = judge(row.kind, row.result, expected, shown(row.result, test));
-    if (expected == nullptr) return;
-    row.reason = expected->why;
-    row.source = expected->source;
-    if (row.verdict == Verdict::AsExpected && expected->guessed_for(record.where("release"))) {
-      row.verdict = Verdict::Inconclusive;
-      row.reasons.push_back({ReasonKind::Guessed, bounds_of(*expected), row.release});
-    }
-    if (row.verdict == Verdict::AsExpected && expected->ours) {
-      row.verdict = Verdict::Inconclusive;
-      row.reasons.push_back({ReasonKind::CaseAtFault});
-    }
-    if (expected->open_question() && row.verdict == Verdict::AsExpected && !twice_confirmed(record, test)) {
-      row.verdict = Verdict::Inconclusive;  // The run was killed before it could ask again.
-      row.reasons.push_back({ReasonKind::AskedTooSeldom});
-    }
+    if (expected != nullptr) judge_by_expectation(record, *expected, test, row);
   }
 }
 
@@ -266,18 +284,13 @@ void doubt_without_control(std::vector<Row>& rows) {
 // Whether a reason says all, and what the run saw does not matter beside it.
 bool stands_alone(ReasonKind kind) { return kind == ReasonKind::NothingToRemedy || kind == ReasonKind::NoValueToBreak; }
 
-// Some follow their semicolon even where nothing was seen.
-bool has_separator(ReasonKind kind) {
-  return kind == ReasonKind::NotConfirmed || kind == ReasonKind::CaseAtFault || kind == ReasonKind::AskedTooSeldom;
-}
-
 }  // namespace
 
 std::string render_seen(const Row& row) {
   std::string text = row.seen;
   for (const Reason& reason : row.reasons) {
     if (stands_alone(reason.kind)) text.clear();
-    text += (text.empty() && !has_separator(reason.kind) ? "" : "; ") + to_string(reason);
+    text += (text.empty() ? "" : "; ") + to_string(reason);
   }
   return text;
 }
@@ -313,15 +326,7 @@ std::vector<Row> judge_record(const Record& record, const Rules& rules) {
     } else if (const auto then = record.cases.find(row.case_id); then != record.cases.end()) {
       row.family = then->second.family;
     }
-    if (const TestRecord* test = record.find(id)) {
-      row.ran = true;
-      row.result = classify(row.kind, *test);
-      row.seen = seen_words(row.kind, *test);
-      row.code = test->error();
-      row.seconds = test->seconds();
-      row.effect = effect_in(record, row, *test, rules);
-      judge_row(record, *test, rules, row);
-    }
+    if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, row);
     rows.push_back(row);
   }
   if (record.broken() == Break::Nothing) doubt_without_control(rows);  // Otherwise no control was to run.

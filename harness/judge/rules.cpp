@@ -42,8 +42,8 @@ Rules rules_of(const std::string& root, const Demands& demands) {
 
 namespace {
 
-MachineKind kind_of_availability(const Json& environment) {
-  MachineKind kind{text_at(environment, "release"), machine_of(environment)};
+MachineKind kind_of_availability(const Environment& environment) {
+  MachineKind kind{environment.release, environment.machine};
   kind.machine.driver.clear();
   kind.machine.runtime.clear();
   kind.machine.variables.clear();
@@ -59,7 +59,7 @@ AvailabilityKey availability_key(const Record& record, const std::string& test) 
 Available available_in(const std::vector<Record>& records) {
   Available fewest;
   for (const Record& record : records) {
-    const int gpus = int_at(record.environment, "gpus").value_or(0);
+    const int gpus = record.environment.gpus;
     AvailabilityKey key{kind_of_availability(record.environment), ""};
     for (const TestRecord& test : record.tests) {
       if (classify(kind_of_id(test.id()), test) == Result::Unavailable) continue;

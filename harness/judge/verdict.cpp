@@ -42,23 +42,23 @@ constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exi
                                         Exit::AsExpected};
 
 const std::vector<ClassifyRow> kClassify = {
-    {"any", "left out", Result::Unavailable, Result::Unavailable},
-    {"any", "contradictory", Result::Invalid, Result::Invalid},
-    {"exited", "reproduced", Result::Reproduced, Result::Invalid},
-    {"exited", "healthy", Result::Healthy, Result::Invalid},
-    {"exited", "different", Result::Different, Result::Invalid},
-    {"exited", "unseen", Result::Unseen, Result::Invalid},
-    {"exited", "ambiguous", Result::Invalid, Result::Invalid},
-    {"exited", "mixed", Result::Invalid, Result::Invalid},
-    {"exited", "inapplicable", Result::Inapplicable, Result::Inapplicable},
-    {"exited", "skipped", Result::Unavailable, Result::Unavailable},
-    {"exited", "passed", Result::Invalid, Result::Holds},
-    {"exited", "failed", Result::Broken, Result::Broken},
-    {"exited", "nothing", Result::Invalid, Result::Invalid},
-    {"signal", "any", Result::Crashed, Result::Crashed},
-    {"deadline", "any", Result::Hung, Result::Hung},
-    {"not started", "skipped", Result::Unavailable, Result::Unavailable},
-    {"not started", "any", Result::Invalid, Result::Invalid},
+    {std::nullopt, SelfReport::LeftOut, Result::Unavailable, Result::Unavailable},
+    {std::nullopt, SelfReport::Contradictory, Result::Invalid, Result::Invalid},
+    {Ending::Exited, SelfReport::Reproduced, Result::Reproduced, Result::Invalid},
+    {Ending::Exited, SelfReport::Healthy, Result::Healthy, Result::Invalid},
+    {Ending::Exited, SelfReport::Different, Result::Different, Result::Invalid},
+    {Ending::Exited, SelfReport::Unseen, Result::Unseen, Result::Invalid},
+    {Ending::Exited, SelfReport::Ambiguous, Result::Invalid, Result::Invalid},
+    {Ending::Exited, SelfReport::Mixed, Result::Invalid, Result::Invalid},
+    {Ending::Exited, SelfReport::Inapplicable, Result::Inapplicable, Result::Inapplicable},
+    {Ending::Exited, SelfReport::Skipped, Result::Unavailable, Result::Unavailable},
+    {Ending::Exited, SelfReport::Passed, Result::Invalid, Result::Holds},
+    {Ending::Exited, SelfReport::Failed, Result::Broken, Result::Broken},
+    {Ending::Exited, SelfReport::Nothing, Result::Invalid, Result::Invalid},
+    {Ending::Signal, std::nullopt, Result::Crashed, Result::Crashed},
+    {Ending::Deadline, std::nullopt, Result::Hung, Result::Hung},
+    {Ending::NotStarted, SelfReport::Skipped, Result::Unavailable, Result::Unavailable},
+    {Ending::NotStarted, std::nullopt, Result::Invalid, Result::Invalid},
 };
 
 const std::vector<JudgeRow> kJudge = {
@@ -84,11 +84,18 @@ size_t assertions_of(const TestRecord& test) {
   return test.has("assertions") && test.line.at("assertions").is_array() ? test.line.at("assertions").size() : 0;
 }
 
-// What a Reproduces test itself made of what it saw: it passes if and only if that is "reproduced".
-std::string judged_by_itself(const TestRecord& test) {
-  if (test.has(key::tries)) return test.number(key::hits).value_or(0) > 0 ? "reproduced" : "unseen";
-  if (!test.has(key::seen)) return "nothing";
-  return outcome(test.text(key::seen), test.text(key::documented), test.text(key::healthy));
+constexpr std::array<std::string_view, 13> kSelfReports = {
+    "left out", "contradictory", "reproduced", "healthy", "different", "unseen", "ambiguous",
+    "mixed",    "inapplicable",  "skipped",    "passed",  "failed",    "nothing"};
+
+// What a Reproduces test itself made of what it saw: it passes if and only if that is Reproduced.
+SelfReport judged_by_itself(const TestRecord& test) {
+  if (test.has(key::tries)) {
+    return test.number(key::hits).value_or(0) > 0 ? SelfReport::Reproduced : SelfReport::Unseen;
+  }
+  if (!test.has(key::seen)) return SelfReport::Nothing;
+  const char* word = outcome(test.text(key::seen), test.text(key::documented), test.text(key::healthy));
+  return detail::enum_of<SelfReport>(kSelfReports, word).value_or(SelfReport::Nothing);
 }
 
 // A probe of what the failure left behind took the process along, so the test could not come to its end.
@@ -96,7 +103,7 @@ bool lost_in_probe(const TestRecord& test) {
   if (!test.has(key::probing) || !test.has("probes") || test.has(key::ended)) return false;
   const Json& probes = test.line.at("probes");
   return probes.is_object() && std::any_of(probes.begin(), probes.end(), [](const Json& outcome) {
-           return outcome.is_string() && outcome.get_ref<const std::string&>().rfind("did not come back", 0) == 0;
+           return outcome.is_string() && read_probe("", outcome.get_ref<const std::string&>()) == ProbeOutcome::Lost;
          });
 }
 
@@ -108,11 +115,16 @@ bool from_outside(int signal) {
 std::string words_of_end(const std::string& ended) { return ended == "skipped" ? "was skipped" : ended; }
 
 std::string words_of_ending(const TestRecord& test) {
-  const std::string ending = test.ending();
-  if (ending == "signal") return fmt::format("its process was killed by signal {}", test.code());
-  if (ending == "deadline") return "its process was still running at its deadline";
-  if (ending == "not started") return "it was not started";
-  return fmt::format("its process exited with {}", test.code());
+  switch (test.ending()) {
+    case Ending::Signal:
+      return fmt::format("its process was killed by signal {}", test.code());
+    case Ending::Deadline:
+      return "its process was still running at its deadline";
+    case Ending::NotStarted:
+      return "it was not started";
+    default:
+      return fmt::format("its process exited with {}", test.code());
+  }
 }
 
 std::string contradiction_in_rate(const TestRecord& test) {
@@ -129,7 +141,7 @@ std::string contradiction_at_exit(Kind kind, const TestRecord& test) {
   const std::string ended = test.text(key::ended);
   const bool skipped = test.has(key::skipped) || test.has(key::inapplicable);
   const bool saw = test.has(key::seen) || test.has(key::tries);
-  const std::string itself = kind == Kind::Reproduces ? judged_by_itself(test) : "nothing";
+  const SelfReport itself = kind == Kind::Reproduces ? judged_by_itself(test) : SelfReport::Nothing;
   if (ended.empty()) {
     if (!skipped && !saw) return "";  // It said nothing, which is a row of its own.
     return fmt::format("it said {}, and {} before it came to its end", skipped ? "that it was skipped" : "what it saw",
@@ -147,14 +159,16 @@ std::string contradiction_at_exit(Kind kind, const TestRecord& test) {
   if (ended != "failed" && assertions_of(test) > 0) {
     return fmt::format("an assertion failed, and it said that it {}", words_of_end(ended));
   }
-  if (itself == "nothing" || itself == "reproduced" || ended == "skipped") return "";
-  if (ended == "passed") return fmt::format("it said that it passed, and what it saw is {}", itself);
-  if (assertions_of(test) > 1) return fmt::format("what it saw is {}, and another assertion failed as well", itself);
+  if (itself == SelfReport::Nothing || itself == SelfReport::Reproduced || ended == "skipped") return "";
+  if (ended == "passed") return fmt::format("it said that it passed, and what it saw is {}", to_string(itself));
+  if (assertions_of(test) > 1)
+    return fmt::format("what it saw is {}, and another assertion failed as well", to_string(itself));
   return "";
 }
 
 }  // namespace
 
+std::string_view to_string(SelfReport report) { return kSelfReports.at(static_cast<size_t>(report)); }
 std::string_view word(Result result) { return kResults.at(static_cast<size_t>(result)); }
 std::string_view word(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).word; }
 Tone tone_of(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).tone; }
@@ -171,45 +185,56 @@ std::optional<Result> result_from(std::string_view word) {
 
 std::string contradiction(Kind kind, const TestRecord& test) {
   if (std::string words = test.text("contradiction"); !words.empty()) return words;
-  const std::string ending = test.ending(), ended = test.text(key::ended);
+  const Ending ending = test.ending();
+  const std::string ended = test.text(key::ended);
   if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
-  if (ending == "exited") return contradiction_at_exit(kind, test);
-  if (ending != "signal" && ending != "deadline" && ending != "not started") {
-    return fmt::format("its process ended by '{}', which is no end", ending);
+  if (ending == Ending::Exited) return contradiction_at_exit(kind, test);
+  if (ending == Ending::Unknown) {
+    return fmt::format("its process ended by '{}', which is no end", test.text("ending"));
   }
   if (!ended.empty()) return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
-  if (ending == "not started" && (test.has(key::seen) || test.has(key::tries))) {
+  if (ending == Ending::NotStarted && (test.has(key::seen) || test.has(key::tries))) {
     return "it said what it saw, and was not started";
   }
-  if (ending == "signal" && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
+  if (ending == Ending::Signal && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
   return "";
 }
 
-std::string said(Kind kind, const TestRecord& test) {
-  // A stub was called, or what the CUDA runtime or Python does not have: nothing else shows anything.
-  if (test.has("stub") || test.has("lacks") || !test.lacks_module().empty()) return "left out";
-  if (!contradiction(kind, test).empty()) return "contradictory";
-  if (test.has(key::inapplicable)) return "inapplicable";
-  if (test.has(key::skipped)) return "skipped";
-  if (kind != Kind::Reproduces) return test.has(key::ended) ? test.text(key::ended) : "nothing";
-  std::string judged = judged_by_itself(test);
-  if (judged == "nothing" && test.text(key::ended) == "failed") return "failed";
-  if (judged != "reproduced") return judged;
-  if (assertions_of(test) > 0 || test.text(key::ended) == "failed") return "mixed";
-  return raised_elsewhere(test) ? "different" : judged;
+namespace {
+
+SelfReport self_report(Kind kind, const TestRecord& test, const std::string& contradiction) {
+  if (test.has("stub") || test.has("lacks") || !test.lacks_module().empty()) return SelfReport::LeftOut;
+  if (!contradiction.empty()) return SelfReport::Contradictory;
+  if (test.has(key::inapplicable)) return SelfReport::Inapplicable;
+  if (test.has(key::skipped)) return SelfReport::Skipped;
+  const std::string ended = test.text(key::ended);
+  if (kind != Kind::Reproduces) {
+    return ended == "passed" ? SelfReport::Passed : ended == "failed" ? SelfReport::Failed : SelfReport::Nothing;
+  }
+  const SelfReport judged = judged_by_itself(test);
+  if (judged == SelfReport::Nothing && ended == "failed") return SelfReport::Failed;
+  if (judged != SelfReport::Reproduced) return judged;
+  if (assertions_of(test) > 0 || ended == "failed") return SelfReport::Mixed;
+  return raised_elsewhere(test) ? SelfReport::Different : judged;
 }
 
-Result classify(Kind kind, const TestRecord& test) {
-  const std::string words = said(kind, test);
+}  // namespace
+
+Reading read_test(Kind kind, const TestRecord& test) {
+  Reading reading;
+  reading.contradiction = contradiction(kind, test);
+  reading.self_report = self_report(kind, test, reading.contradiction);
   // What was seen was said before the probes. One that does not come back is a fact of its own, not the test's end.
-  const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && words != "nothing" && words != "left out";
-  const std::string ending = in_probe ? "exited" : test.ending();
+  const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && reading.self_report != SelfReport::Nothing &&
+                        reading.self_report != SelfReport::LeftOut;
+  const Ending ending = in_probe ? Ending::Exited : test.ending();
   for (const ClassifyRow& row : kClassify) {
-    if ((row.ending == ending || row.ending == "any") && (row.said == words || row.said == "any")) {
-      return kind == Kind::Reproduces ? row.reproduces : row.other;
+    if (row.ending.value_or(ending) == ending && row.self_report.value_or(reading.self_report) == reading.self_report) {
+      reading.result = kind == Kind::Reproduces ? row.reproduces : row.other;
+      break;
     }
   }
-  return Result::Invalid;
+  return reading;
 }
 
 Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen) {
@@ -226,15 +251,16 @@ Verdict judge(Kind kind, Result result, const Expectation* expected, const std::
   return Verdict::Inconclusive;
 }
 
-Verdict judge_broken(Break broken, Kind kind, Result result, const TestRecord& test) {
+Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const TestRecord& test) {
+  const Result result = reading.result;
   if (kind != breakable_kind(broken)) return Verdict::NotRun;
   if (result == Result::Unavailable) return Verdict::Unavailable;
   if (result == Result::Inapplicable) return Verdict::NotApplicable;
   // A fix that leaves nothing out has not been seen to fail; one that cannot leave it out says so and is inapplicable.
   if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::Inconclusive;
   // With a false value, a rate is what it was, and its test fails on purpose.
-  const bool false_rate =
-      broken == Break::Value && test.has(key::tries) && said(kind, test) == "mixed" && assertions_of(test) < 2;
+  const bool false_rate = broken == Break::Value && test.has(key::tries) && reading.self_report == SelfReport::Mixed &&
+                          assertions_of(test) < 2;
   const bool saw_nothing = result == Result::Invalid || (result == Result::Broken && kind == Kind::Reproduces);
   if (saw_nothing && !false_rate) return Verdict::Inconclusive;
   const bool as_it_must = broken == Break::Trigger ? result == Result::Healthy || result == Result::Unseen

@@ -68,25 +68,46 @@ std::optional<Result> result_from(std::string_view word);
 // what the test said and how often. "" where they agree. A test's own word is not enough for any verdict.
 std::string contradiction(Kind kind, const TestRecord& test);
 
-// What a test's process said of itself, in one word: reproduced, healthy, different, ambiguous, unseen, inapplicable,
-// skipped, left out, passed, failed, mixed, contradictory, nothing. Recomputed from what was seen, so that a better
-// rule re-judges old records.
-std::string said(Kind kind, const TestRecord& test);
+// What a test reported of itself. Computed from what it saw, so that a better rule re-judges old records.
+enum class SelfReport {
+  LeftOut,        // A stub was called, or something that this CUDA runtime, NCCL or Python does not have.
+  Contradictory,  // See contradiction().
+  Reproduced,
+  Healthy,
+  Different,
+  Unseen,     // A race that no try showed.
+  Ambiguous,  // It matches both the documented and the healthy signature.
+  Mixed,      // The documented failure, and a failed assertion.
+  Inapplicable,
+  Skipped,
+  Passed,
+  Failed,
+  Nothing,
+};
+std::string_view to_string(SelfReport report);
 
-// First table: (how the process ended, what it said) to a result.
-Result classify(Kind kind, const TestRecord& test);
+// What a test's line amounts to. The first table gives the result: (how the process ended, its self-report) to a
+// result.
+struct Reading {
+  std::string contradiction;
+  SelfReport self_report = SelfReport::Nothing;
+  Result result = Result::Invalid;
+};
+Reading read_test(Kind kind, const TestRecord& test);
+inline Result classify(Kind kind, const TestRecord& test) { return read_test(kind, test).result; }
 
 // Second table: (result, what an expectation says) to a verdict. `expected` is the expectation for this test here, if
 // any.
 Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen);
 
 // The same for a run that was broken on purpose: did the test fail as it must?
-Verdict judge_broken(Break broken, Kind kind, Result result, const TestRecord& test);
+Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const TestRecord& test);
 
 // The rows of both tables, for those who show them.
 struct ClassifyRow {
-  std::string_view ending, said;  // "any" stands for all.
-  Result reproduces, other;       // For Reproduces, and for Control and Fix.
+  std::optional<Ending> ending;  // Nothing stands for any.
+  std::optional<SelfReport> self_report;
+  Result reproduces, other;  // For Reproduces, and for Control and Fix.
 };
 struct JudgeRow {
   Result result;

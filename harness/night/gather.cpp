@@ -256,7 +256,7 @@ class Night {
   // Of two copies of one run the longer; of runs that contradict each other both are named.
   void add(std::vector<Found>& runs, Found found) {
     const auto id_of = [](const Found& one) {
-      const Json changing = one.record.environment.value("volatile", Json::object());
+      const Json changing = one.record.environment.json().value("volatile", Json::object());
       return text_at(changing, "run");
     };
     for (Found& known : runs) {
@@ -284,7 +284,7 @@ class Night {
     if (runs.empty()) return nullptr;
     const auto rank = [](const Found& one) {
       const bool is_whole = one.flaw.empty();
-      return std::tuple(is_whole, is_whole ? 0 : one.record.tests.size(), started(one.record.environment), one.path);
+      return std::tuple(is_whole, is_whole ? 0 : one.record.tests.size(), one.record.environment.started, one.path);
     };
     const auto best =
         std::max_element(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
@@ -298,7 +298,7 @@ class Night {
   }
 
   // A name that is still free: of two machines of one kind the second run is called as in reports/.
-  static std::string free_path(const std::string& folder, const Json& environment) {
+  static std::string free_path(const std::string& folder, const Environment& environment) {
     const std::string first = folder + "/" + report_path(environment);
     std::string path = first;
     std::error_code error;
@@ -314,9 +314,9 @@ class Night {
     std::vector<std::string> paths;
     for (const Found* one : found) {
       paths.push_back(one->path);
-      started_ = std::max(started_, started(one->record.environment));
+      started_ = std::max(started_, one->record.environment.started);
     }
-    const Json& environment = found.front()->record.environment;
+    const Environment& environment = found.front()->record.environment;
     if (found.front()->record.is_shard()) {
       try {
         return merge_records(paths, free_path(folder, environment));

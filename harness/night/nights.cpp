@@ -141,19 +141,17 @@ std::string without_nightly_date(const std::string& release) {
   return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
 }
 
-MachineKind place_of(const Json& environment) {
-  return {without_nightly_date(name_in_matrix(environment)), machine_of(environment).place()};
+MachineKind place_of(const Environment& environment) {
+  return {without_nightly_date(environment.name_in_matrix()), environment.machine.place()};
 }
 
-bool is_of_place(const NightTask& task, const Json& environment) {
+bool is_of_place(const NightTask& task, const Environment& environment) {
   const NightTask all_shards{without_nightly_date(task.release), task.gpu, 1, 1};
-  Json place = environment;
-  place["release"] = without_nightly_date(text_at(environment, "release"));
-  place["shard"] = all_shards.shard_words();
-  return all_shards.is_of(place);
+  return all_shards.is_of(
+      environment.with("release", without_nightly_date(environment.release)).with("shard", all_shards.shard_words()));
 }
 
-bool is_planned(const NightPlan& plan, const Json& environment) {
+bool is_planned(const NightPlan& plan, const Environment& environment) {
   return std::any_of(plan.begin(), plan.end(), [&](const NightTask& task) { return is_of_place(task, environment); });
 }
 

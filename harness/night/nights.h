@@ -40,11 +40,11 @@ std::string without_nightly_date(const std::string& release);
 
 // What stays the same where a driver or a library is updated: release or build of ci/matrix.toml, GPU, variables, and
 // libraries that the run chose.
-MachineKind place_of(const Json& environment);
+MachineKind place_of(const Environment& environment);
 
 // Whether a plan has this place.
-bool is_planned(const NightPlan& plan, const Json& environment);
-bool is_of_place(const NightTask& task, const Json& environment);
+bool is_planned(const NightPlan& plan, const Environment& environment);
+bool is_of_place(const NightTask& task, const Environment& environment);
 
 // The runs below a folder by place_of(), the newest first.
 using RunsByPlace = std::map<MachineKind, std::vector<Judged>>;

@@ -64,12 +64,11 @@ std::vector<std::string> NightTask::options() const {
   return words;
 }
 
-bool NightTask::is_of(const Json& environment) const {
-  const std::string its = lower_case(text_at(environment, "gpu"));
+bool NightTask::is_of(const Environment& environment) const {
+  const std::string its = lower_case(environment.machine.gpu);
   const bool is_gpu = gpu == kNone ? its.empty() : its.find(lower_case(gpu)) != std::string::npos;
-  const std::string broken = text_at(environment, "break");
-  return is_gpu && name_in_matrix(environment) == release && text_at(environment, "shard") == shard_words() &&
-         (broken.empty() || broken == word(Break::Nothing)) && machine_of(environment).is_plain();
+  return is_gpu && environment.name_in_matrix() == release && environment.shard == shard_words() &&
+         environment.broken == Break::Nothing && environment.machine.is_plain();
 }
 
 NightPlan Tier::plan() const {

@@ -19,7 +19,7 @@ struct NightTask {
   std::string shard_words() const;           // "1/2"
   std::vector<std::string> options() const;  // Of `recapture run`, all but where the record goes.
   // Whether a run of it would have this environment.
-  bool is_of(const Json& environment) const;
+  bool is_of(const Environment& environment) const;
 };
 
 using NightPlan = std::vector<NightTask>;

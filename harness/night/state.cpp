@@ -48,7 +48,7 @@ std::string line_of(const Row& row) {
 }
 
 // What runs below the cases.
-std::vector<std::string> moves_between(const Json& before, const Json& now) {
+std::vector<std::string> moves_between(const Environment& before, const Environment& now) {
   constexpr std::array<std::pair<const char*, const char*>, 10> kParts = {{{"release", "LibTorch"},
                                                                            {"driver", "driver"},
                                                                            {"cuda_driver", "CUDA of the driver"},
@@ -59,27 +59,27 @@ std::vector<std::string> moves_between(const Json& before, const Json& now) {
                                                                            {"nvrtc", "NVRTC"},
                                                                            {"python", "Python"},
                                                                            {"system", "system"}}};
-  const auto version = [](const Json& environment, const char* key) {
-    const std::string text = visible(text_at(environment, key));
+  const auto version = [](const Environment& environment, const char* key) {
+    const std::string text = visible(text_at(environment.json(), key));
     return text.empty() ? "not on record" : text;
   };
   std::vector<std::string> moves;
   for (const auto& [key, name] : kParts) {
-    if (text_at(before, key) == text_at(now, key)) continue;
+    if (text_at(before.json(), key) == text_at(now.json(), key)) continue;
     moves.push_back(fmt::format("{} {} -> {}", name, version(before, key), version(now, key)));
   }
   return moves;
 }
 
-void describe_place(const Json& environment, PlaceState& state) {
+void describe_place(const Environment& environment, PlaceState& state) {
   state.environment = environment;
-  state.release = visible(text_at(environment, "release"));
-  state.gpu = visible(text_at(environment, "gpu"));
-  state.driver = visible(text_at(environment, "driver"));
-  state.runtime = visible(text_at(environment, "cuda_runtime"));
+  state.release = visible(environment.release);
+  state.gpu = visible(environment.machine.gpu);
+  state.driver = visible(environment.machine.driver);
+  state.runtime = visible(environment.machine.runtime);
   state.name =
       fmt::format("LibTorch {} {}{}", state.release, state.gpu.empty() ? "" : "on ",
-                  label(machine_of(environment), {.variables = true, .overrides = true, .no_gpu = "without a GPU"}));
+                  label(environment.machine, {.variables = true, .overrides = true, .no_gpu = "without a GPU"}));
 }
 
 // The run with some of its results alone.
@@ -148,8 +148,8 @@ PlaceState PlaceHistory::add(PlaceRuns night, const std::set<std::string>& good)
   tonight.night = night.night;
   tonight.runs = night.runs.size();
   tonight.is_complete = night.is_complete;
-  tonight.state.is_first = environment_.is_null();
-  const Json environment = night.runs.front().record.environment;
+  tonight.state.is_first = environment_.empty();
+  const Environment environment = night.runs.front().record.environment;
   if (!tonight.state.is_first) tonight.state.moves = moves_between(environment_, environment);
   environment_ = environment;
   describe_place(environment_, tonight.state);

@@ -59,7 +59,7 @@ struct PlaceState {
   std::string release, gpu;  // "" without a GPU.
   std::string name;          // "LibTorch 2.11.0 on NVIDIA H200"
   std::string driver, runtime;
-  Json environment;                     // Of its newest run.
+  Environment environment;              // Of its newest run.
   bool is_here = true;                  // It has a run of this night.
   bool is_first = false;                // It has none of an earlier night: this is its baseline.
   size_t judged = 0;                    // Tests with a clear result.
@@ -90,7 +90,7 @@ class PlaceHistory {
   PlaceState add(PlaceRuns night, const std::set<std::string>& good);
   // Of a night without a run of it. Where it is not planned any more, its tests are Removed.
   PlaceState without_run(bool is_planned) const;
-  const Json& environment() const { return environment_; }  // Of its newest run.
+  const Environment& environment() const { return environment_; }  // Of its newest run.
 
  private:
   enum class Mark { Fine, Red, Unconfirmed };
@@ -151,7 +151,7 @@ class PlaceHistory {
   Side runs_;  // The newest first; of earlier nights with those results alone that are a baseline.
   std::map<std::string, Test> tests_;
   Timing total_;
-  Json environment_;
+  Environment environment_;
 };
 
 }  // namespace recapture

@@ -230,7 +230,7 @@ class Page {
 
   std::string newest() const {
     std::string newest;
-    for (const Record& record : input_.records) newest = std::max(newest, started(record.environment));
+    for (const Record& record : input_.records) newest = std::max(newest, record.environment.started);
     return newest;
   }
 
@@ -337,7 +337,7 @@ class Page {
     for (const MachineSides& machine : machines) {
       for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
         for (const Side& side : *sides) {
-          for (const Judged& run : side.runs) order.emplace(started(run.record.environment), run.record.path);
+          for (const Judged& run : side.runs) order.emplace(run.record.environment.started, run.record.path);
         }
       }
     }
@@ -436,10 +436,10 @@ class Page {
     std::array<size_t, 3> place{};  // The machine, and the two among its releases.
   };
   static MachineRank rank_of(const Side& from, const Side& to) {
-    const Json &one = from.runs.front().record.environment, &other = to.runs.front().record.environment;
+    const Environment &one = from.runs.front().record.environment, &other = to.runs.front().record.environment;
     const auto own = [&](const Side& side) {  // And not those without a GPU that stand in.
       return std::count_if(side.runs.begin(), side.runs.end(),
-                           [&](const Judged& run) { return run.record.where("gpu") == text_at(one, "gpu"); });
+                           [&](const Judged& run) { return run.record.where("gpu") == one.machine.gpu; });
     };
     return rank_machine(one, other, static_cast<size_t>(std::min(own(from), own(to))));
   }
@@ -469,8 +469,8 @@ class Page {
         for (Side& side : *sides) {
           for (Judged& run : side.runs) {
             // A machine without a GPU has its runs itself; what others take of them is a copy.
-            if (run.record.where("gpu") != text_at(machine.environment, "gpu")) continue;
-            kinds[kind_of_machine(run.record.environment)].push_back(&run);
+            if (run.record.where("gpu") != machine.environment.machine.gpu) continue;
+            kinds[run.record.environment.kind].push_back(&run);
           }
         }
       }
@@ -529,7 +529,7 @@ class Page {
       notes.push_back(text("the run ended early: " + visible(record.end)));
     }
     return {{"column", at - all.begin()},
-            {"started", from_outside(started(record.environment))},
+            {"started", from_outside(record.environment.started)},
             {"path", from_outside(std::filesystem::path(record.path).lexically_relative(input_.folder))},
             {"facts", facts(record)},
             {"notes", notes},
@@ -590,14 +590,14 @@ class Page {
       if (cell == Verdict::Unavailable && lacking < its.size()) partly.push_back({i, lacking, its.size()});
     }
     const std::string gpu = record.where("gpu");
-    const MachineId machine = machine_of(record.environment);
+    const MachineId machine = record.environment.machine;
     return {{"name", from_outside(on.machine)},
             {"release", from_outside(record.where("release"))},
             {"gpu", from_outside(gpu.empty() ? "no GPU" : gpu)},
             {"machine", from_outside(label(machine, {.driver = true, .variables = true}))},
             {"chosen", from_outside(label_of_overrides(machine))},
             {"runtime", from_outside(record.where("cuda_runtime"))},
-            {"packed", record.environment.value("packed", false)},
+            {"packed", machine.packed},
             {"tests", lists_.add(tests)},
             {"seen", seen},
             {"runs", runs},

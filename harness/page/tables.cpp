@@ -32,7 +32,7 @@ std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::ve
                                const Rules& rules) {
   std::map<std::string, std::set<std::string>> drivers;  // By GPU.
   for (const MachineSides& machine : machines) {
-    drivers[text_at(machine.environment, "gpu")].insert(text_at(machine.environment, "driver"));
+    drivers[machine.environment.machine.gpu].insert(machine.environment.machine.driver);
   }
   std::vector<Column> columns;
   for (MachineSides& machine : machines) {
@@ -42,11 +42,10 @@ std::vector<Column> columns_of(std::vector<MachineSides> machines, const std::ve
         run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(), is_stale), run.rows.end());
       }
     }
-    const bool one_driver = drivers.at(text_at(machine.environment, "gpu")).size() == 1;
-    const MachineId id = machine_of(machine.environment);
+    const bool one_driver = drivers.at(machine.environment.machine.gpu).size() == 1;
+    const MachineId id = machine.environment.machine;
     columns.push_back({label(id, {.driver = !one_driver, .variables = true, .overrides = true}),
-                       with_gaps(std::move(machine.releases), matrix),
-                       kind_of_machine(machine.environment).machine.is_plain()});
+                       with_gaps(std::move(machine.releases), matrix), machine.environment.kind.machine.is_plain()});
   }
   return columns;
 }
@@ -64,7 +63,7 @@ Column of_any_machine(const std::vector<Column>& columns, const std::vector<std:
   Column all;
   for (auto& [name, side] : releases) {
     std::stable_sort(side.runs.begin(), side.runs.end(), [](const Judged& a, const Judged& b) {
-      return started(a.record.environment) > started(b.record.environment);
+      return a.record.environment.started > b.record.environment.started;
     });
     all.sides.push_back(std::move(side));
   }
@@ -469,7 +468,7 @@ std::string records_as_markdown(const std::vector<Record>& records, const Rules&
     std::vector<std::string> verdicts;
     verdicts.reserve(counts.size());
     for (const auto& [verdict, count] : counts) verdicts.push_back(fmt::format("{} {}", count, word(verdict)));
-    const Json more = record.environment.value("volatile", Json::object());
+    const Json more = record.environment.json().value("volatile", Json::object());
     text += row_of({std::filesystem::path(record.path).lexically_relative(folder).string(), escaped(record.machine()),
                     escaped(record.where("cuda_runtime")), escaped(record.where("driver")),
                     escaped(text_at(more, "started").substr(0, 10)), escaped(record.where("revision")),

@@ -12,22 +12,6 @@
 namespace recapture {
 namespace {
 
-std::string variables_of(const Json& environment) {
-  const auto env = environment.find("env");
-  std::string variables;
-  if (env == environment.end() || !env->is_object()) return variables;
-  for (const auto& [name, value] : env->items()) {
-    variables +=
-        (variables.empty() ? "" : ", ") + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return variables;
-}
-
-bool is_packed(const Json& environment) {
-  const auto packed = environment.find("packed");
-  return packed != environment.end() && packed->is_boolean() && packed->get<bool>();
-}
-
 // A text comes after all that begin with it.
 std::strong_ordering compare_names(const std::string& a, const std::string& b) {
   const size_t shared = std::min(a.size(), b.size());
@@ -36,10 +20,6 @@ std::strong_ordering compare_names(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
-
-bool was_chosen(const Json& environment, const Replaceable& library) {
-  return environment.contains(std::string(library.key) + "_by");
-}
 
 std::strong_ordering MachineId::operator<=>(const MachineId& other) const {
   for (const auto part : {&MachineId::gpu, &MachineId::driver, &MachineId::runtime}) {
@@ -73,21 +53,8 @@ MachineId MachineId::place() const {
   return id;
 }
 
-MachineId machine_of(const Json& environment) {
-  MachineId id;
-  id.gpu = text_at(environment, "gpu");
-  id.driver = text_at(environment, "driver");
-  id.runtime = text_at(environment, "cuda_runtime");
-  id.packed = is_packed(environment);
-  id.variables = variables_of(environment);
-  for (const Replaceable& library : kReplaceable) {
-    if (was_chosen(environment, library)) id.overrides[library.key] = text_at(environment, library.key);
-  }
-  return id;
-}
-
-MachineKind kind_of_machine(const Json& environment) {
-  MachineKind kind{text_at(environment, "release"), machine_of(environment)};
+MachineKind kind_of_machine(const std::string& release, const MachineId& machine) {
+  MachineKind kind{release, machine};
   kind.machine.overrides.erase("cuda_runtime");
   return kind;
 }

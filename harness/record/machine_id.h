@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "harness/record/json.h"
-
 namespace recapture {
 
 // A library that a run may load in the place of the one that comes with LibTorch. The environment has its version, as
@@ -24,8 +22,6 @@ inline constexpr std::array<Replaceable, 2> kReplaceable = {
     {{"cuda_runtime", "CUDA runtime", "--cuda-runtime", "12.9", "libcudart.so.", "cuda"},
      {"nccl", "NCCL", "--nccl", "2.30.7", "libnccl.so.", "nccl"}}};
 
-bool was_chosen(const Json& environment, const Replaceable& library);
-
 struct MachineId {
   std::string gpu, driver;                       // No GPU is "".
   std::string runtime;                           // Of CUDA, whether it came with the release or the run chose it.
@@ -36,6 +32,8 @@ struct MachineId {
   bool operator==(const MachineId&) const = default;
   // By GPU, driver, runtime and then the rest. No GPU comes last, and "NVIDIA H200" after "NVIDIA H200 NVL".
   std::strong_ordering operator<=>(const MachineId& other) const;
+
+  bool has_override(const Replaceable& library) const { return overrides.count(library.key) != 0; }
 
   // Whether tests had no variables and LibTorch its own libraries.
   bool is_plain() const { return variables.empty() && overrides.empty(); }
@@ -48,8 +46,6 @@ struct MachineId {
   MachineId place() const;
 };
 
-MachineId machine_of(const Json& environment);
-
 // A release on a machine, ordered by both.
 struct MachineKind {
   std::string release;
@@ -61,7 +57,7 @@ struct MachineKind {
 
 // Equal for two records if and only if their results may be compared as those of one machine. A chosen CUDA runtime
 // counts by its version alone, as one that came with the release does, and is not among the overrides.
-MachineKind kind_of_machine(const Json& environment);
+MachineKind kind_of_machine(const std::string& release, const MachineId& machine);
 
 // What a label has besides the GPU.
 struct Detail {

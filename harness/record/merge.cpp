@@ -49,7 +49,7 @@ void erase_variable(Json& environment, const char* name) {
 
 // What shards of one run have in common.
 Json identity(const Record& part) {
-  Json environment = part.environment;
+  Json environment = part.environment.json();
   for (const char* own : {"volatile", "shard"}) environment.erase(own);
   for (const char* own : kPlaces) environment.erase(own);
   for (const char* own : kPlaceVariables) erase_variable(environment, own);
@@ -132,7 +132,7 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
   std::stable_sort(tests.begin(), tests.end(),
                    [&](const TestRecord& a, const TestRecord& b) { return by_case(a.id(), b.id()); });
   RecordWriter writer = RecordWriter::create(out, "merge makes a new record, so name another");
-  Json environment = records.front().environment;
+  Json environment = records.front().environment.json();
   environment.erase("shard");
   for (const char* place : kPlaces) {
     const auto is_there = [&](const Record& part) { return part.where(place) == records.front().where(place); };
@@ -140,16 +140,16 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
   }
   for (const char* name : kPlaceVariables) {
     const std::string first = variable_in(environment, name);
-    const auto is_there = [&](const Record& part) { return variable_in(part.environment, name) == first; };
+    const auto is_there = [&](const Record& part) { return variable_in(part.environment.json(), name) == first; };
     if (!std::all_of(records.begin(), records.end(), is_there)) erase_variable(environment, name);
   }
   for (const Record& part : records) {  // When each of them ran, beside what, and where if that differs.
-    Json its = part.environment.value("volatile", Json::object());
+    Json its = part.environment.json().value("volatile", Json::object());
     for (const char* place : kPlaces) {
-      if (!environment.contains(place) && part.environment.contains(place)) its[place] = part.where(place);
+      if (!environment.contains(place) && part.environment.json().contains(place)) its[place] = part.where(place);
     }
     for (const char* name : kPlaceVariables) {
-      const std::string value = variable_in(part.environment, name);
+      const std::string value = variable_in(part.environment.json(), name);
       if (value != variable_in(environment, name)) its[name] = value;
     }
     environment["volatile"]["shards"].push_back(std::move(its));

@@ -44,7 +44,7 @@ PriceLine line_of(const Json& json) {
 
 }  // namespace
 
-std::string Prices::where(const char* key) const { return visible(text_at(environment, key)); }
+std::string Prices::where(const char* key) const { return visible(text_at(environment.json(), key)); }
 std::string Prices::machine() const { return where("release") + ", " + where("gpu"); }
 
 Prices read_prices(const std::string& path) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/record/environment.h"
 #include "harness/record/json.h"
 
 namespace recapture {
@@ -25,7 +26,7 @@ struct PriceLine {
 
 struct Prices {
   std::string path;
-  Json environment;
+  Environment environment;
   std::vector<PriceLine> lines;
 
   std::string where(const char* key) const;  // As it may be shown; "" where it is absent or no text.

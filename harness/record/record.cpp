@@ -16,6 +16,8 @@
 namespace recapture {
 namespace {
 
+bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
+
 // The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
 constexpr std::array kTexts = {"test",      "ending",        "ended",        "seen",    "documented",
                                "healthy",   "raised_by",     "message",      "skipped", "inapplicable",
@@ -70,7 +72,7 @@ void take_environment(Record& record, const Json& line) {
     throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
                                          format.dump(), kRecordFormat));
   }
-  if (!record.environment.is_null()) throw std::runtime_error("a second environment");
+  if (!record.environment.empty()) throw std::runtime_error("a second environment");
   if (line.contains("break") && !break_of(text_at(line, "break"))) {
     throw std::runtime_error(fmt::format("nothing can be broken by '{}'", text_at(line, "break")));
   }
@@ -233,6 +235,25 @@ std::string TestRecord::lacks_module() const {
   return module == "torch" ? "" : module;
 }
 
+ProbeOutcome read_probe(std::string_view probe, std::string_view text) {
+  if (text == "ok" || text == "none") return ProbeOutcome::Fine;
+  // "900, 0": an error was pending, and the synchronisation after it worked.
+  if (probe == "sticky" && text.size() > 3 && text.substr(text.size() - 3) == ", 0") return ProbeOutcome::Fine;
+  if (text == "keeps the memory") return ProbeOutcome::KeepsMemory;
+  return starts(text, "did not come back") ? ProbeOutcome::Lost : ProbeOutcome::Unusable;
+}
+
+Ending TestRecord::ending() const {
+  return detail::enum_of<Ending>(kEndings, text("ending")).value_or(Ending::Unknown);
+}
+
+SkipReason TestRecord::skip_reason() const {
+  if (!has("skipped")) return SkipReason::None;
+  const std::string reason = text("skipped");  // The fixture's: "no GPU", or "no GPU: out of memory".
+  if (reason == "no GPU" || starts(reason, "no GPU: ")) return SkipReason::NoGpu;
+  return reason == kNotBuilt ? SkipReason::NotBuilt : SkipReason::Other;
+}
+
 double TestRecord::seconds() const {
   if (!has("volatile")) return 0;
   const Json& changing = line.at("volatile");
@@ -254,7 +275,7 @@ const TestRecord* Record::find(const std::string& test) const {
   return found == index_.end() ? nullptr : &tests[found->second];
 }
 
-std::string Record::where(const std::string& key) const { return visible(text_at(environment, key.c_str())); }
+std::string Record::where(const std::string& key) const { return visible(text_at(environment.json(), key.c_str())); }
 
 bool Record::is_shard() const {
   const std::string shard = where("shard");
@@ -269,7 +290,7 @@ bool Record::has_all() const {
 }
 
 std::string Record::machine() const {
-  return where("release") + ", " + label(machine_of(environment), {.variables = true, .overrides = true});
+  return where("release") + ", " + label(environment.machine, {.variables = true, .overrides = true});
 }
 
 namespace {
@@ -281,8 +302,6 @@ void require_short_texts(const Json& value) {
   if (!value.is_structured()) return;
   for (const Json& member : value) require_short_texts(member);
 }
-
-bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
 
 // The text that a line begins with, after this start of it; "" of any other line.
 std::string text_after(std::string_view line, std::string_view start) {
@@ -318,12 +337,12 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
       throw Stop(Exit::Usage,
                  fmt::format("{}:{}: not a line of a record: {}", visible(path), number, visible(e.what())));
     }
-    if (number == 1 && record.environment.is_null()) {
+    if (number == 1 && record.environment.empty()) {
       throw Stop(Exit::Usage, path + ":1: not a record: the first line is not an environment");
     }
     at = end + 1;
   }
-  if (record.environment.is_null()) throw Stop(Exit::Usage, path + ": not a record: it is empty");
+  if (record.environment.empty()) throw Stop(Exit::Usage, path + ": not a record: it is empty");
   return record;
 }
 
@@ -391,63 +410,6 @@ std::vector<Record> read_rates_below(const std::string& folder) {
     }));
   }
   return records;
-}
-
-bool stands_in(const Json& without_gpu, const Json& machine) {
-  if (!text_at(without_gpu, "gpu").empty() || text_at(machine, "gpu").empty()) return false;
-  if (text_at(without_gpu, "release") != text_at(machine, "release")) return false;
-  const MachineId host = machine_of(without_gpu), other = machine_of(machine);
-  return host.variables == other.variables && host.overrides.empty() && other.overrides.empty();
-}
-
-std::string name_in_matrix(const Json& environment) {
-  const std::string build = text_at(environment, "build");
-  return build.empty() ? text_at(environment, "release") : build;
-}
-
-std::set<std::string> differences(const Json& one, const Json& other) {
-  std::set<std::string> names;
-  for (const auto& [a, b] : {std::pair(&one, &other), {&other, &one}}) {
-    for (const auto& [key, value] : a->items()) {
-      if (key == "volatile") continue;
-      const Json its = b->value(key, Json());
-      if (value == its) continue;
-      const bool has_variables =
-          (key == "variables" || key == "env") && value.is_object() && (its.is_object() || its.is_null());
-      if (!has_variables) {
-        names.insert(visible(key));
-        continue;
-      }
-      for (const auto& [name, text] : value.items()) {
-        if (its.is_null() || its.value(name, Json()) != text)
-          names.insert((key == "env" ? "--env " : "") + visible(name));
-      }
-    }
-  }
-  return names;
-}
-
-std::string report_path(const Json& environment) {
-  std::string release = text_at(environment, "release");
-  for (char& c : release) c = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '-';
-  const std::string broken = text_at(environment, "break");
-  const bool is_broken = !broken.empty() && broken != word(Break::Nothing);
-  return fmt::format("{}/{}{}.jsonl", release, file_name(machine_of(environment)), is_broken ? "." + broken : "");
-}
-
-bool is_report_path(const std::string& name, const Json& environment) {
-  constexpr std::string_view kPacked = ".gz";
-  const bool packed =
-      name.size() > kPacked.size() && name.compare(name.size() - kPacked.size(), kPacked.size(), kPacked) == 0;
-  const std::string path = packed ? name.substr(0, name.size() - kPacked.size()) : name;
-  const std::string first = report_path(environment),
-                    stem = first.substr(0, first.size() - std::string(".jsonl").size());
-  if (path == first) return true;
-  int number = 0;
-  const std::string pattern = stem + ".run-";
-  if (path.rfind(pattern, 0) != 0) return false;
-  const std::string rest = path.substr(pattern.size());
-  return std::sscanf(rest.c_str(), "%3d", &number) == 1 && number > 1 && rest == fmt::format("{}.jsonl", number);
 }
 
 }  // namespace recapture

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "harness/case/types.h"
+#include "harness/record/environment.h"
 #include "harness/record/json.h"
-#include "harness/record/machine_id.h"
 
 namespace recapture {
 
@@ -51,6 +51,22 @@ inline Kind kind_of_id(const std::string& test_id) { return kind_of(name_of(test
 // Why a planned test was not started that no binary has.
 inline constexpr const char* kNotBuilt = "not built";
 
+// How the process of a test ended.
+enum class Ending { Exited, Signal, Deadline, NotStarted, Unknown };
+inline constexpr std::array<std::string_view, 5> kEndings = {"exited", "signal", "deadline", "not started", "unknown"};
+inline std::string_view to_string(Ending ending) { return kEndings[static_cast<size_t>(ending)]; }
+
+enum class SkipReason {
+  None,   // It was not skipped.
+  NoGpu,  // The driver gave it none, whether the machine has one or not.
+  NotBuilt,
+  Other,
+};
+
+// What a probe found of a process after a failure.
+enum class ProbeOutcome { Fine, KeepsMemory, Unusable, Lost };  // Lost: the process did not come back from it.
+ProbeOutcome read_probe(std::string_view probe, std::string_view text);
+
 // How a stub of ci/pack begins its last line, "left out of this pack: libcufft.so.11 (cufftPlan1d)". A test's line
 // keeps it as "stub".
 inline constexpr std::string_view kLeftOut = "left out of this pack: ";
@@ -73,7 +89,7 @@ struct TestRecord {
   std::string id() const { return text("test"); }
   std::string case_id() const { return case_of(id()); }
   std::string name() const { return name_of(id()); }
-  std::string ending() const { return text("ending"); }
+  Ending ending() const;
   int code() const { return number("code").value_or(0); }    // The exit status, or the signal's number.
   int error() const { return number("error").value_or(0); }  // CUDA's number of the first failure.
   double seconds() const;
@@ -83,8 +99,7 @@ struct TestRecord {
   std::string text(const char* key) const { return text_at(line, key); }
   std::optional<int> number(const char* key) const { return int_at(line, key); }
   bool has(const char* key) const { return line.contains(key); }
-  // It was skipped as "no GPU: out of memory", or "no GPU": what the driver told it, whatever the machine has.
-  bool found_no_gpu() const { return text("skipped").rfind("no GPU", 0) == 0; }
+  SkipReason skip_reason() const;
   // The Python module for want of which it failed, such as "numpy", which no LibTorch brings along; else "". One of
   // torch's own is another matter: that is the release's.
   std::string lacks_module() const;
@@ -92,7 +107,7 @@ struct TestRecord {
 
 struct Record {
   std::string path;
-  Json environment;
+  Environment environment;
   std::vector<std::string> plan;
   std::vector<std::string> whole_plan;  // Of all shards of the run; empty where it is the plan.
   std::map<std::string, CaseInfo> cases;
@@ -119,8 +134,8 @@ struct Record {
   std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
-  int format() const { return environment.value("recapture", 1); }
-  Break broken() const { return break_of(where("break")).value_or(Break::Nothing); }
+  int format() const { return environment.json().value("recapture", 1); }
+  Break broken() const { return environment.broken; }
 
  private:
   std::unordered_map<std::string, size_t> index_;
@@ -142,27 +157,7 @@ Record read_tests(const std::string& path, const std::set<std::string>& tests);
 // Of all records below a folder the environments, plans, cases, and those tests that have a rate.
 std::vector<Record> read_rates_below(const std::string& folder);
 
-// Whether a run without a GPU says of the cases that need none what one on that machine would: of the same release with
-// its own libraries, and with the same variables. Both are environments.
-bool stands_in(const Json& without_gpu, const Json& machine);
-
-// What ci/matrix.toml calls the LibTorch that ran: a build, such as "nightly", whose release is another one each night,
-// or else the release.
-std::string name_in_matrix(const Json& environment);
-
-// The names of what differs in two environments, other than by being volatile; of variables each one's: "driver",
-// "CUDA_VISIBLE_DEVICES", "--env TORCH_LOGS".
-std::set<std::string> differences(const Json& one, const Json& other);
-
 // Whether a file of this name is taken for a record: "a.jsonl", or packed by gzip "a.jsonl.gz".
 bool is_record_name(const std::string& path);
-
-// Where a record belongs below reports/, from what it was run on: "2.11.0/nvidia-h200.jsonl", of a run broken on
-// purpose "2.11.0/nvidia-h200.trigger.jsonl", without a GPU "2.15.0/host.jsonl". Variables follow the GPU, spelt as a
-// file's name and with a hash of them, and then what was chosen: "2.11.0/nvidia-h200.cuda-13.2.nccl-2.30.7.jsonl".
-std::string report_path(const Json& environment);
-
-// Further runs of one kind of machine stand beside its first: "2.11.0/nvidia-h200.run-2.jsonl".
-bool is_report_path(const std::string& path, const Json& environment);
 
 }  // namespace recapture

@@ -9,8 +9,8 @@ namespace recapture {
 Estimate::Estimate(std::vector<Record> committed, const std::string& gpu, const std::string& release) {
   // What is read later replaces what was read before.
   std::stable_sort(committed.begin(), committed.end(), [&](const Record& a, const Record& b) {
-    return std::pair(a.where("release") == release, started(a.environment)) <
-           std::pair(b.where("release") == release, started(b.environment));
+    return std::pair(a.where("release") == release, a.environment.started) <
+           std::pair(b.where("release") == release, b.environment.started);
   });
   for (const Record& record : committed) {
     if (record.where("gpu") != gpu || record.broken() != Break::Nothing) continue;

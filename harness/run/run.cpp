@@ -303,12 +303,12 @@ size_t Run::confirmations_before(const std::string& id) const {
 
 // Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
 bool Run::asks_for_confirmation(const Row& row, const TestRecord& line) const {
-  if (options_.broken != Break::Nothing || line.ending() == "not started") return false;
+  if (options_.broken != Break::Nothing || line.ending() == Ending::NotStarted) return false;
   if (is_surprise(row.verdict)) return true;
   Record here;
   here.environment = environment_;
   const Expectation* expected = find_expectation(rules_.expectations, row.test, here);
-  return expected != nullptr && expected->open_question();
+  return expected != nullptr && expected->is_open_question;
 }
 
 bool Run::is_done(const CaseBinary& binary, const std::string& test) const {
@@ -376,7 +376,8 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
     const Json line =
         reason.empty() ? line_of(ran(binary, test, by_exec), seen, anonymous_) : line_of_skipped(id, reason);
     // There was one. If it is gone, the test has not run, and has no line: a resume runs it.
-    if (reason.empty() && binary.info.needs.gpus > 0 && TestRecord{line}.found_no_gpu()) check_gpu(id);
+    if (reason.empty() && binary.info.needs.gpus > 0 && TestRecord{line}.skip_reason() == SkipReason::NoGpu)
+      check_gpu(id);
     write_line(line);
     if (seen.stuck != 0) {
       throw Stop(Exit::Infrastructure,

@@ -51,8 +51,8 @@ RunRecord::RunRecord(const RunOptions& options)
 void RunRecord::require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const {
   const Json broken = word(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
   for (const auto& [key, now] : {std::pair("release", Json(options.release)), {"break", broken}, {"shard", shard}}) {
-    Json then = before_->environment.value(key, Json());
-    if (key == std::string_view("release")) then = name_in_matrix(before_->environment);
+    Json then = before_->environment.json().value(key, Json());
+    if (key == std::string_view("release")) then = before_->environment.name_in_matrix();
     if (then != now) throw of_another_run(key, then, now);
   }
   std::vector<std::string> then = before_->plan, now = tests_of(plan);
@@ -76,13 +76,13 @@ void RunRecord::require_told_the_same(const RunOptions& options) const {
   const Json require = demanded.empty() ? Json() : Json(demanded);
   const Json env = options.env.empty() ? Json() : recorded(options.env);
   for (const auto& [key, now] : {std::pair("require", require), {"env", env}}) {
-    const Json then = before_->environment.value(key, Json());
+    const Json then = before_->environment.json().value(key, Json());
     if (then != now) throw of_another_run(fmt::format("--{}", key), then, now);
   }
   for (const Replaceable& library : kReplaceable) {
     const auto chosen = options.libraries.find(library.key);
     const std::string now = chosen == options.libraries.end() ? "" : chosen->second;
-    const std::string then = was_chosen(before_->environment, library) ? before_->where(library.key) : "";
+    const std::string then = before_->environment.machine.has_override(library) ? before_->where(library.key) : "";
     if (now.empty() == then.empty() && is_same_version(now, then)) continue;
     const auto words = [](const std::string& version) { return version.empty() ? Json() : Json(version); };
     throw of_another_run(library.option, words(then), words(now));
@@ -96,7 +96,7 @@ Stop RunRecord::of_another_run(const std::string& what, const Json& then, const 
   return {Exit::Usage, fmt::format("{} is of another run: its {} is {}, not {}", path_, what, words(then), words(now))};
 }
 
-void RunRecord::require_same_environment(const Json& environment) const {
+void RunRecord::require_same_environment(const Environment& environment) const {
   const std::set<std::string> differs = differences(environment, before_->environment);
   if (differs.empty()) return;
   const std::string or_say =
@@ -110,16 +110,16 @@ void RunRecord::begin(const Opening& opening, const Places& places) {
   if (!opening.whole.empty()) plan["whole"] = opening.whole;
   if (before_) {
     require_same_environment(opening.environment);
-    writer_->write({{"resumed", opening.environment.at("volatile")}});
+    writer_->write({{"resumed", opening.environment.json().at("volatile")}});
     if (before_->plan.empty()) writer_->write(plan);
     return;
   }
   if (!writer_) make(opening.environment, places);
-  const std::array<Json, 2> lines{opening.environment, plan};
+  const std::array<Json, 2> lines{opening.environment.json(), plan};
   writer_->write_all({lines.data(), lines.size()});
 }
 
-void RunRecord::make(const Json& environment, const Places& places) {
+void RunRecord::make(const Environment& environment, const Places& places) {
   if (!path_.empty()) {
     writer_.emplace(replace_ ? RecordWriter::replace(path_)
                              : RecordWriter::create(path_, "--resume goes on with it, --record takes another name"));
@@ -127,7 +127,7 @@ void RunRecord::make(const Json& environment, const Places& places) {
   }
   std::string name = report_path(environment), when;
   std::replace(name.begin(), name.end(), '/', '-');
-  for (const char c : started(environment)) {  // "2026-11-22T00:28:39Z"
+  for (const char c : environment.started) {  // "2026-11-22T00:28:39Z"
     if (c == 'T') when += '-';
     if (std::isdigit(static_cast<unsigned char>(c)) != 0) when += c;
   }

@@ -14,7 +14,7 @@ namespace recapture {
 
 // What a run writes first: the environment, and the plan of this shard and, if there are several, of all.
 struct Opening {
-  Json environment;
+  Environment environment;
   std::vector<std::string> plan, whole;
 };
 
@@ -52,8 +52,8 @@ class RunRecord {
 
  private:
   Stop of_another_run(const std::string& what, const Json& then, const Json& now) const;
-  void require_same_environment(const Json& environment) const;
-  void make(const Json& environment, const Places& places);
+  void require_same_environment(const Environment& environment) const;
+  void make(const Environment& environment, const Places& places);
 
   std::string path_;  // "": of its own name, below the build folder, once it begins.
   std::string said_again_;

@@ -415,8 +415,8 @@ Json as_json(const CaseView& view) {
                         {"gpu", record.where("gpu")},
                         {"driver", record.where("driver")},
                         {"cuda_runtime", record.where("cuda_runtime")},
-                        {"packed", record.environment.value("packed", false)},
-                        {"started", started(record.environment)},
+                        {"packed", record.environment.json().value("packed", false)},
+                        {"started", record.environment.started},
                         {"tests", tests}});
   }
   json["results"] = machines;

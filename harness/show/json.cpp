@@ -15,8 +15,8 @@ Json as_json(const Judged& judged) {
                    {"gpu", row.gpu},
                    {"driver", row.driver},
                    {"cuda_runtime", record.where("cuda_runtime")},
-                   {"packed", record.environment.value("packed", false)},
-                   {"env", machine_of(record.environment).variables},
+                   {"packed", record.environment.json().value("packed", false)},
+                   {"env", record.environment.machine.variables},
                    {"nccl", record.where("nccl")},
                    {"break", word(record.broken())},
                    {"result", row.ran ? std::string(word(row.result)) : "not run"},
@@ -28,7 +28,7 @@ Json as_json(const Judged& judged) {
                    {"source", row.source},
                    {"seconds", row.seconds},
                    {"record", record.path},
-                   {"started", started(record.environment)},
+                   {"started", record.environment.started},
                    {"end", record.end}});
   }
   return all;

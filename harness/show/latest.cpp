@@ -14,10 +14,10 @@ std::string title_of(const OnMachine& machine) {
 
 std::string title_of(const OnMachine& machine, const Record& record) {
   std::string title = title_of(machine);
-  const std::string driver = record.where("driver"), date = started(record.environment).substr(0, 10);
+  const std::string driver = record.where("driver"), date = record.environment.started.substr(0, 10);
   if (!driver.empty() && !machine.name.has_driver) title += ", driver " + driver;
   if (!machine.name.has_runtime) title += ", CUDA runtime " + record.where("cuda_runtime");
-  if (machine_of(record.environment).packed) title += " (packed)";
+  if (record.environment.machine.packed) title += " (packed)";
   return title + (date.empty() ? "" : ", " + date);
 }
 

@@ -196,7 +196,7 @@ std::string as_markdown(const Board& board) {
                    [](const CaseInfo& a, const CaseInfo& b) { return a.family < b.family; });
   std::vector<OnMachine> machines = latest(board);
   const auto with_another_library = [](const OnMachine& machine) {
-    return !machine_of(machine.newest->record.environment).overrides.empty();
+    return !machine.newest->record.environment.machine.overrides.empty();
   };
   const bool is_of_others = std::all_of(machines.begin(), machines.end(), with_another_library);
   machines.erase(std::remove_if(machines.begin(), machines.end(),
@@ -222,7 +222,8 @@ std::string rules_as_markdown() {
   std::string text =
       "| the process | the test said | Reproduces… is | Control…, Fix… is |\n| --- | --- | --- | --- |\n";
   for (const ClassifyRow& row : classify_rows()) {
-    text += fmt::format("| {} | {} | {} | {} |\n", row.ending, row.said, word(row.reproduces), word(row.other));
+    text += fmt::format("| {} | {} | {} | {} |\n", row.ending ? to_string(*row.ending) : "any",
+                        row.self_report ? to_string(*row.self_report) : "any", word(row.reproduces), word(row.other));
   }
   text += "\n| result | nothing expected | expected | something else expected |\n| --- | --- | --- | --- |\n";
   for (const JudgeRow& row : judge_rows()) {

@@ -110,7 +110,7 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
   for (const OnMachine& one : all) {
     const Record& record = one.newest->record;
     const std::string gpu = record.where("gpu"), release = record.where("release");
-    const bool is_all = machine_of(record.environment).is_plain();
+    const bool is_all = record.environment.machine.is_plain();
     if (one.broken != Break::Nothing || gpu.empty() || !is_version(release) || !is_all) continue;
     releases[gpu].insert(release);
     std::set<std::string> planned;

@@ -17,8 +17,7 @@ std::string as_line(const Row& row) {
 }
 
 std::string heading(const Record& record) {
-  const Json& e = record.environment;
-  const MachineId machine = kind_of_machine(e).machine;
+  const MachineId& machine = record.environment.kind.machine;
   const std::string release = record.where("release");
   std::string text = is_version(release) ? "LibTorch " + release : release + " without LibTorch";
   text += fmt::format("{}, CUDA runtime {}, {}", machine.packed ? " (packed)" : "", visible(machine.runtime),

@@ -65,7 +65,7 @@ TEST_F(ChosenNccl, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
   EXPECT_EQ(chosen("").code, 0);
   const Record own = read_record(record());
   EXPECT_EQ(own.where("nccl"), "2.28.9");
-  EXPECT_FALSE(own.environment.contains("nccl_by"));
+  EXPECT_FALSE(own.environment.json().contains("nccl_by"));
   EXPECT_EQ(own.machine(), "2.15.0, no GPU");
 }
 

@@ -160,6 +160,7 @@ TEST(Confirmation, ThatDisagreesOrIsMissingForAnOpenQuestionIsInconclusive) {
   e.test = "c.Reproduces";
   e.result = Result::Healthy;
   e.source = "open question: why?";
+  e.is_open_question = true;
   rules.expectations = {e};
   const auto verdict = [&] { return judge_record(record, rules).front().verdict; };
   EXPECT_EQ(verdict(), Verdict::Inconclusive) << "the run was killed before it asked again";
@@ -173,7 +174,7 @@ TEST(Confirmation, ThatDisagreesOrIsMissingForAnOpenQuestionIsInconclusive) {
 TEST(Broken, OnPurposeMustFailAsItHasTo) {
   const auto verdict = [](const char* how, const std::string& test, const Json& line) {
     Record record = record_of({{test, line}});
-    record.environment["break"] = how;
+    record.environment = record.environment.with("break", how);
     return judge_record(record, {}).front().verdict;
   };
   const Json crashed = {{"ending", "signal"}, {"ended", nullptr}, {"code", SIGSEGV}};

@@ -82,7 +82,7 @@ TEST_F(Hermetic, OfTheRunnersVariablesATestHasThoseThatItMay) {
                              "PYTORCH_CUDA_ALLOC_CONF", "GTEST_COLOR"}) {
       EXPECT_THAT(said.out, HasSubstr(name));
     }
-    const Json recorded = read_record(record()).environment.at("variables");
+    const Json recorded = read_record(record()).environment.json().at("variables");
     EXPECT_THAT(recorded.value("CUDA_VISIBLE_DEVICES", ""), HasSubstr("hash "));
     EXPECT_EQ(recorded.value("NVIDIA_VISIBLE_DEVICES", ""), "all");
     EXPECT_FALSE(recorded.contains("CUDA_LAUNCH_BLOCKING"));
@@ -104,7 +104,7 @@ TEST_F(Hermetic, WhatKeepsMulticastOffReachesEveryProcessAndNobodyCanChangeIt) {
     EXPECT_EQ(with(variables, how).code, 0);
     for (const auto& [name, value] : wanted) {
       EXPECT_EQ(seen(name), value) << how;
-      EXPECT_EQ(read_record(record()).environment.at("variables").value(name, ""), value);
+      EXPECT_EQ(read_record(record()).environment.json().at("variables").value(name, ""), value);
       for (const char* whose : {"/of_canary", "/of--describe"}) {
         EXPECT_THAT(text_of(folder + whose), HasSubstr(name + "=" + value + "\n")) << whose;
       }
@@ -147,7 +147,7 @@ TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
         with("PYTORCH_CUDA_ALLOC_CONF=other", "--env PYTORCH_CUDA_ALLOC_CONF=" + value + " --env TORCH_LOGS= " + how);
     EXPECT_EQ(said.code, 0) << said.out;
     EXPECT_EQ(seen("PYTORCH_CUDA_ALLOC_CONF"), value);
-    const Json env = read_record(record()).environment.at("env");
+    const Json env = read_record(record()).environment.json().at("env");
     EXPECT_EQ(env, Json({{"PYTORCH_CUDA_ALLOC_CONF", value}, {"TORCH_LOGS", ""}}));
   }
   const Record on_purpose = read_record(record());
@@ -157,7 +157,7 @@ TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
   EXPECT_EQ(path.rfind("2.15.0/host.PYTORCH-CUDA-ALLOC-CONF-expandable-segments-True", 0), 0U) << path;
   EXPECT_EQ(with("").code, 0);
   EXPECT_EQ(report_path(read_record(record()).environment), "2.15.0/host.jsonl");
-  EXPECT_FALSE(read_record(record()).environment.contains("env"));
+  EXPECT_FALSE(read_record(record()).environment.json().contains("env"));
   for (const char* wrong : {"''", "A", "=1", "1A=1", "'A B=1'", "LD_PRELOAD=x", "GTEST_FILTER=x", "RECAPTURE_EVENTS=1",
                             "HOME=/x", "TMPDIR=/x", "PATH=/x", "CUDA_VISIBLE_DEVICES=1", "CUDA_CACHE_PATH=/x",
                             "CUDA_INJECTION64_PATH=/x", "LD_LIBRARY_PATH=/x", "A=1 --env A=2"}) {
@@ -202,14 +202,14 @@ TEST_F(ChosenRuntime, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
     const Said said = chosen("13.0", how);
     EXPECT_EQ(said.code, 0) << said.out;
     EXPECT_THAT(seen("LD_PRELOAD"), HasSubstr("cuda-runtime/13.0.96/libcudart.so.13"));  // The newest of 13.0.
-    const Json environment = read_record(record()).environment;
-    EXPECT_EQ(environment.at("cuda_runtime"), "13.0");
-    EXPECT_EQ(environment.at("cuda_runtime_by"), "preload");
+    const Environment environment = read_record(record()).environment;
+    EXPECT_EQ(environment.json().at("cuda_runtime"), "13.0");
+    EXPECT_EQ(environment.json().at("cuda_runtime_by"), "preload");
     EXPECT_EQ(report_path(environment), "2.15.0/host.cuda-13.0.jsonl");
   }
   EXPECT_THAT(recapture("run rude.ControlNamesItsEnvironment --record " + folder + "/own.jsonl").out,
               HasSubstr("13.2"));
-  EXPECT_FALSE(read_record(folder + "/own.jsonl").environment.contains("cuda_runtime_by"));
+  EXPECT_FALSE(read_record(folder + "/own.jsonl").environment.json().contains("cuda_runtime_by"));
 }
 
 TEST_F(ChosenRuntime, ThatCannotBeLoadedIsUnavailableWithTheMissingSymbol) {

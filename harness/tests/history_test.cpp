@@ -67,7 +67,7 @@ struct Night {
     all.front().update(more);
     documented.update({{"seen", seen}, {"documented", "900"}, {"healthy", "ok"}, {"volatile", {{"seconds", hits}}}});
     Json race = test_line(rate, hits > 0);
-    race.update({{"hits", hits}, {"tries", 100}, {"stopping", "100 captures"}});
+    race.update({{"hits", hits}, {"tries", 100}, {"stopping", "300 captures"}});
     all.insert(all.end(), {documented, race, test_line(id + ".FixIt", fix)});
     all.resize(3 + tests);
     if (complete) all.push_back({{"end", "complete"}, {"volatile", {{"seconds", 9}}}});

@@ -242,7 +242,7 @@ Record deceiver() {
   Record record;
   record.path = "r.jsonl";
   record.environment = {{"recapture", 2}, {"release", "2.15.0"}, {"gpu", evil}, {"driver", evil}, {"break", "nothing"}};
-  record.environment["env"] = {{"A", evil}};
+  record.environment = record.environment.with("env", {{"A", evil}});
   CaseInfo info;
   info.id = "c";
   info.family = "f";
@@ -373,7 +373,7 @@ TEST_F(Hostile, ExpectationsThatMeetAreRefused) {
   h200.result = Result::Healthy;
   nvidia.result = Result::Broken;
   Record record = deceiver();
-  record.environment["gpu"] = "NVIDIA H200";
+  record.environment = record.environment.with("gpu", "NVIDIA H200");
   EXPECT_THAT(refusal_of([&] { find_expectation({h200, nvidia}, "c.Control", record); }), HasSubstr("shadowed by"));
   const auto shadowed = [&](const Expectation& a, const Expectation& b) {
     for (const std::string& error : expectation_errors({a, b}, {"2.15.0"}, {record}, "reports")) {
@@ -410,7 +410,7 @@ TEST_F(Hostile, WhatDiffersIsAColumnOfItsOwn) {
 }
 
 TEST_F(Hostile, SeveralRecordsOfOneMachineHaveTheirPlaces) {
-  Json environment = {{"release", "2.15.0"}, {"gpu", "NVIDIA H200"}, {"break", "nothing"}};
+  Environment environment = {{"release", "2.15.0"}, {"gpu", "NVIDIA H200"}, {"break", "nothing"}};
   EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.jsonl", environment));
   EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.run-2.jsonl", environment));
   EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.run-12.jsonl", environment));
@@ -419,7 +419,7 @@ TEST_F(Hostile, SeveralRecordsOfOneMachineHaveTheirPlaces) {
         "2.15.0/nvidia-h200.run-.jsonl", "2.15.0/nvidia-h200.trigger.jsonl", "2.11.0/nvidia-h200.run-2.jsonl"}) {
     EXPECT_FALSE(is_report_path(path, environment)) << path;
   }
-  environment["gpu"] = "../../evil/G";
+  environment = environment.with("gpu", "../../evil/G");
   EXPECT_EQ(report_path(environment), "2.15.0/------evil-g.jsonl");
 }
 

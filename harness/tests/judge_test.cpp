@@ -76,8 +76,10 @@ TEST(Classify, SilenceIsInvalid) {
 TEST(Classify, AFailureThatWasNotReachedIsBroken) {
   const TestRecord test = line({{"ended", "failed"}, {"code", 1}});
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Broken);
-  EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, Result::Broken, test), Verdict::Inconclusive);
-  EXPECT_EQ(judge_broken(Break::Value, Kind::Reproduces, Result::Broken, test), Verdict::Inconclusive);
+  EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, read_test(Kind::Reproduces, test), test),
+            Verdict::Inconclusive);
+  EXPECT_EQ(judge_broken(Break::Value, Kind::Reproduces, read_test(Kind::Reproduces, test), test),
+            Verdict::Inconclusive);
 }
 
 TEST(Classify, ARaceThatNoTryShowsIsUnseen) {
@@ -106,7 +108,7 @@ TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
     for (const Kind kind : {Kind::Control, Kind::Reproduces, Kind::Fix}) {
       EXPECT_EQ(classify(kind, test), Result::Unavailable) << end;
       EXPECT_EQ(classify(kind, lacking), Result::Unavailable) << end;
-      EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, classify(kind, test), test), Verdict::Unavailable);
+      EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, read_test(kind, test), test), Verdict::Unavailable);
     }
     Record record;
     record.environment = {{"release", "2.15.0"}};
@@ -556,6 +558,7 @@ TEST(ExpectationErrors, UnusedAndShadowedAreErrors) {
   EXPECT_EQ(expectation_errors({e, e}, matrix, {fixed}, "reports").size(), 1U) << "shadowed";
   Expectation open = e;
   open.source = "open question";
+  open.is_open_question = true;
   EXPECT_EQ(expectation_errors({open}, matrix, {fixed}, "reports").size(), 1U) << "not confirmed";
   Expectation unknown = e;
   unknown.test = "c.Elsewhere";

@@ -394,7 +394,7 @@ TEST_F(Nights, MergeShardsOfManyMachines) {
   const Record merged = read_record(out + "/2.6.0/nvidia-h200.jsonl");
   EXPECT_TRUE(merged.whole());
   EXPECT_THAT(merged.tests, SizeIs(4));
-  EXPECT_FALSE(merged.environment.contains("host"));
+  EXPECT_FALSE(merged.environment.json().contains("host"));
   two.driver = "2";
   two.write(from + "/2.jsonl");
   const Said mixed = gather();

@@ -90,11 +90,11 @@ TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {
 
 TEST_F(Builds, ATask_IsOfTheRunsOfItsBuildAndOfNoOther) {
   const NightTask nightly{"nightly", "none", 1, 1}, exact{kVersion, "none", 1, 1};
-  EXPECT_TRUE(nightly.is_of(environment("nightly")));
-  EXPECT_FALSE(nightly.is_of(environment("candidate")));
-  EXPECT_FALSE(nightly.is_of(environment("")));
-  EXPECT_TRUE(exact.is_of(environment("")));
-  EXPECT_FALSE(exact.is_of(environment("nightly")));
+  EXPECT_TRUE(nightly.is_of(Environment(environment("nightly"))));
+  EXPECT_FALSE(nightly.is_of(Environment(environment("candidate"))));
+  EXPECT_FALSE(nightly.is_of(Environment(environment(""))));
+  EXPECT_TRUE(exact.is_of(Environment(environment(""))));
+  EXPECT_FALSE(exact.is_of(Environment(environment("nightly"))));
 }
 
 TEST_F(Builds, Gathered_IsNamedByTheVersion) {
@@ -132,12 +132,12 @@ TEST_F(Builds, Run_ByName_RecordsTheVersionAndTheName) {
   EXPECT_THAT(nameless.out, HasSubstr("site/torch/version.py has no __version__, which is the release of nightly"));
   std::ofstream(folder + "/site/torch/version.py") << "__version__ = '" << kVersion << "'\ngit_version = 'abc'\n";
   const Said said = recapture(run);
-  const Json recorded = read_record(FakeTree::record()).environment;
+  const Json recorded = read_record(FakeTree::record()).environment.json();
   EXPECT_EQ(recorded.at("release"), kVersion) << said.out;
   EXPECT_EQ(recorded.at("build"), "nightly");
   EXPECT_EQ(recorded.at("libtorch_git"), "abc");
   const NightTask nightly{"nightly", "none", 1, 1};
-  EXPECT_TRUE(nightly.is_of(recorded));
+  EXPECT_TRUE(nightly.is_of(Environment(recorded)));
   EXPECT_THAT(recapture(run).out, HasSubstr("r.jsonl is complete")) << "it is continued by its name";
   EXPECT_THAT(recapture("run --release 2.15.0 --continue --record '" + FakeTree::record() + "'").out,
               HasSubstr(R"(its release is "nightly", not "2.15.0")"));

@@ -98,9 +98,9 @@ TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
   EXPECT_EQ(said.code, 4) << said.out;
   EXPECT_THAT(said.out,
               HasSubstr("unavailable: left out of this pack: libcufft.so.12 (cufftPlan1d) (1: packed.ControlHolds)\n"));
-  const Json environment = read_record(record()).environment;
-  EXPECT_EQ(environment.at("left_out"), (Json{"libcufft.so.12", "libcurand.so.10"}));
-  EXPECT_EQ(environment.at("packed"), true);
+  const Environment environment = read_record(record()).environment;
+  EXPECT_EQ(environment.json().at("left_out"), (Json{"libcufft.so.12", "libcurand.so.10"}));
+  EXPECT_EQ(environment.json().at("packed"), true);
   std::ofstream(folder + "/site/recapture_pack.json") << "{}";
   const Said damaged = recapture("run packed.ControlHolds --exec --record " + folder + "/second");
   EXPECT_EQ(damaged.code, 7);
@@ -152,7 +152,7 @@ TEST_F(Processes, OthersOnTheGpuAndADividedGpuAreSaidAndRecorded) {
   EXPECT_THAT(said.out, HasSubstr("note: the GPU is divided (MIG)"));
   const Record seen = read_record(record());
   EXPECT_EQ(seen.where("mig"), "on");
-  EXPECT_EQ(seen.environment.at("volatile").at("others"), 2);
+  EXPECT_EQ(seen.environment.json().at("volatile").at("others"), 2);
 }
 
 TEST_F(Processes, GpusOfTwoModelsAreNotOfOneRecord) {

@@ -126,15 +126,19 @@ TEST(Change, IsClaimedByTheRankSumOfRunsOnly) {
   EXPECT_EQ(changed(year, std::vector<RateRun>(400, RateRun{90, 100, Stopping::Tries})), true);
 }
 
-TEST(StoppingRule, IsReadFromTheCasesWords) {
+TEST(StoppingRule, KnownName_GivesWhatEndedTheTries) {
   EXPECT_EQ(stopping_of("300 captures", 7), Stopping::Tries);
-  EXPECT_EQ(stopping_of("a fixed number of calls", 7), Stopping::Tries);
   EXPECT_EQ(stopping_of("six processes, each until it crashes or has begun 20,000 captures", 6), Stopping::Hits);
   EXPECT_EQ(stopping_of("the first capture that fails, or 20 seconds", 1), Stopping::Hits);
-  const std::string on = "a number of calls, and where none showed it on to the first that does, up to twenty times";
+  const char* on = "a number of calls, and where none showed it on to the first that does, up to twenty times as many";
   EXPECT_EQ(stopping_of(on, 97), Stopping::Tries);
   EXPECT_EQ(stopping_of(on, 1), Stopping::Hits);
-  EXPECT_EQ(stopping_of("", 1), Stopping::Unknown);
+}
+
+TEST(StoppingRule, AnyOtherText_IsUnknown) {
+  for (const char* text : {"", "301 captures", "300 captures until one fails"}) {
+    EXPECT_EQ(stopping_of(text, 1), Stopping::Unknown) << text;
+  }
 }
 
 Record night(const std::string& started, int hits, const std::string& driver = "1", const std::string& shard = "1/1") {
@@ -148,13 +152,13 @@ Record night(const std::string& started, int hits, const std::string& driver = "
                {"hits", hits},
                {"tries", 100},
                {"ended", hits > 0 ? "passed" : "failed"},
-               {"stopping", "100 captures"}}});
+               {"stopping", "300 captures"}}});
   return record;
 }
 
 TEST(Pools, HaveTheRunsOfOneKindOfMachineAndOneCode) {
   Record broken = night("5", 0), stale = night("6", 3), mad = night("7", 3);
-  broken.environment["break"] = "trigger";
+  broken.environment = broken.environment.with("break", "trigger");
   stale.cases["c"].hash = "old";
   mad.tests[0].line["hits"] = 101;
   Rules rules;
@@ -172,8 +176,10 @@ TEST(Pools, HaveTheRunsOfOneKindOfMachineAndOneCode) {
 TEST(Pools, CountARunOnceHoweverOftenItIsOnFile) {
   const auto of_run = [](const char* run, int hits, const Json& more = Json::object()) {
     Record record = night("1", hits);
-    record.environment["volatile"]["run"] = run;
-    record.environment["volatile"].update(more);
+    Json changing = record.environment.json().at("volatile");
+    changing["run"] = run;
+    changing.update(more);
+    record.environment = record.environment.with("volatile", changing);
     return record;
   };
   const Json shards = {{"shards", {{{"run", "two"}}, {{"run", "three"}}}}};

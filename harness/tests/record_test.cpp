@@ -136,7 +136,7 @@ TEST_F(RecordFile, PackedByGzipIsReadLikeAnyOther) {
   EXPECT_EQ(packed.plan, plain.plan);
   EXPECT_EQ(packed.tests.size(), plain.tests.size());
   EXPECT_EQ(packed.end, "complete");
-  EXPECT_EQ(environment_of(path("r.jsonl.gz")), environment());
+  EXPECT_EQ(environment_of(path("r.jsonl.gz")).json(), environment());
   EXPECT_THAT(records_below(folder), ElementsAre(path("r.jsonl"), path("r.jsonl.gz")));
   std::filesystem::remove(path());
   EXPECT_EQ(newest_records(folder).records.size(), 1U);
@@ -272,15 +272,16 @@ Json on_a_gpu() {
 }
 
 TEST(MachineId, Environment_GivesWhatTheRunChoseAndItsVariables) {
-  const MachineId machine = machine_of(on_a_gpu());
+  const MachineId machine = Environment(on_a_gpu()).machine;
   EXPECT_EQ(machine.variables, "A=1, B=2");
   EXPECT_EQ(machine.overrides, (std::map<std::string, std::string>{{"cuda_runtime", "12.9"}}));
   EXPECT_FALSE(machine.is_plain());
-  EXPECT_TRUE(machine_of({{"gpu", "G"}, {"cuda_runtime", "13.0"}, {"nccl", "2.30.7"}}).is_plain());
+  EXPECT_TRUE(Environment({{"gpu", "G"}, {"cuda_runtime", "13.0"}, {"nccl", "2.30.7"}}).machine.is_plain());
 }
 
 TEST(MachineId, Label_HasTheDetailsThatAreAskedFor) {
-  const MachineId machine = machine_of(on_a_gpu()), host = machine_of({{"driver", "580.1"}, {"env", {{"A", "\x1b"}}}});
+  const MachineId machine = Environment(on_a_gpu()).machine,
+                  host = Environment({{"driver", "580.1"}, {"env", {{"A", "\x1b"}}}}).machine;
   EXPECT_EQ(label(machine, {}), "NVIDIA H200");
   EXPECT_EQ(label(machine, {.driver = true, .runtime = true, .packed = true}),
             "NVIDIA H200, driver 580.1, CUDA runtime 12.9 (packed)");
@@ -293,20 +294,20 @@ TEST(MachineId, Levels_DifferByWhatMayChange) {
   Json updated = on_a_gpu(), plain = on_a_gpu();
   updated["driver"] = "590.1";
   plain.erase("cuda_runtime_by");
-  const MachineId machine = machine_of(on_a_gpu()), other = machine_of(plain);
+  const MachineId machine = Environment(on_a_gpu()).machine, other = Environment(plain).machine;
   EXPECT_EQ(machine.comparable(), other.comparable());
   EXPECT_NE(machine.with_overrides(), other.with_overrides());
-  EXPECT_NE(machine.comparable(), machine_of(updated).comparable());
-  EXPECT_EQ(machine.place(), machine_of(updated).place());
+  EXPECT_NE(machine.comparable(), Environment(updated).machine.comparable());
+  EXPECT_EQ(machine.place(), Environment(updated).machine.place());
   EXPECT_NE(machine.place(), other.place());
-  EXPECT_EQ(kind_of_machine(on_a_gpu()), kind_of_machine(plain)) << "a chosen runtime counts by its version";
-  EXPECT_NE(kind_of_machine(on_a_gpu()), kind_of_machine(updated));
+  EXPECT_EQ(Environment(on_a_gpu()).kind, Environment(plain).kind) << "a chosen runtime counts by its version";
+  EXPECT_NE(Environment(on_a_gpu()).kind, Environment(updated).kind);
 }
 
 TEST(MachineId, Order_PutsNoGpuLast) {
   std::set<MachineId> machines;
   for (const char* gpu : {"", "NVIDIA H200", "NVIDIA H100", "NVIDIA H200 NVL"}) {
-    machines.insert(machine_of({{"gpu", gpu}, {"driver", "1"}}));
+    machines.insert(Environment({{"gpu", gpu}, {"driver", "1"}}).machine);
   }
   std::vector<std::string> gpus;
   for (const MachineId& machine : machines) gpus.push_back(machine.gpu);
@@ -314,8 +315,9 @@ TEST(MachineId, Order_PutsNoGpuLast) {
 }
 
 TEST(MachineId, FileName_HasVariablesAndWhatTheRunChose) {
-  EXPECT_THAT(file_name(machine_of(on_a_gpu())), MatchesRegex("nvidia-h200\\.A-1--B-2-[0-9a-f]{4}\\.cuda-12\\.9"));
-  EXPECT_EQ(file_name(machine_of({{"release", "2.15.0"}})), "host");
+  EXPECT_THAT(file_name(Environment(on_a_gpu()).machine),
+              MatchesRegex("nvidia-h200\\.A-1--B-2-[0-9a-f]{4}\\.cuda-12\\.9"));
+  EXPECT_EQ(file_name(Environment({{"release", "2.15.0"}}).machine), "host");
 }
 
 }  // namespace

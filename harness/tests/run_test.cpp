@@ -659,9 +659,9 @@ TEST_F(Program, ShardsOfSeveralGpusMergeAndWhatElseDiffersIsNamed) {
   const std::string other = shard("2", "other", "--gpu 1 --env A=1");
   const Said merged = recapture("merge " + record() + first + second);
   EXPECT_EQ(merged.code, 0) << merged.out;
-  const Json environment = read_record(record()).environment;
-  EXPECT_FALSE(environment.at("variables").contains("CUDA_VISIBLE_DEVICES"));
-  EXPECT_EQ(environment.at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
+  const Environment environment = read_record(record()).environment;
+  EXPECT_FALSE(environment.json().at("variables").contains("CUDA_VISIBLE_DEVICES"));
+  EXPECT_EQ(environment.json().at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
   const Said again = recapture("merge " + record() + first + second);
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.out, HasSubstr("is there already; merge makes a new record, so name another"));

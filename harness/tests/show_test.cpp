@@ -99,22 +99,22 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
   EXPECT_EQ(render_seen(judge_record(now, rules)[1]), "no package; a record of such a machine has it");
   EXPECT_EQ(judge_record(now, rules)[1].seen, "no package") << "the observation alone";
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
-  now.environment["cuda_runtime"] = "12.0";
-  now.environment["cuda_runtime_by"] = "preload";
+  now.environment = now.environment.with("cuda_runtime", "12.0");
+  now.environment = now.environment.with("cuda_runtime_by", "preload");
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable) << "with that runtime it never ran";
 }
 
 // What one GPU could not run was not there before because a machine with two could.
 TEST(Show, WhatMoreGpusHadAvailableIsNotMissing) {
   Record before = two_tests(), now = two_tests();
-  before.environment["gpus"] = 2;
+  before.environment = before.environment.with("gpus", 2);
   now.tests[1].line = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "needs 2 GPUs"}};
   Rules rules;
   rules.available = available_in({before});
-  now.environment["gpus"] = 1;
+  now.environment = now.environment.with("gpus", 1);
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
-  now.environment["gpus"] = 2;
+  now.environment = now.environment.with("gpus", 2);
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
 }
 
@@ -168,19 +168,19 @@ TEST(Show, AnAssertionIsOneLine) {
 
 TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
   Record record = two_tests();
-  record.environment["break"] = "trigger";
+  record.environment = record.environment.with("break", "trigger");
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed) << "it reproduces without its trigger";
   record.tests[1].line["seen"] = "ok";
   record.tests[1].line["ended"] = "failed";
   record.tests[1].line["code"] = 1;
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::AsExpected);
-  record.environment["break"] = "value";
+  record.environment = record.environment.with("break", "value");
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed);
 }
 
 TEST(Show, AFixWithoutItsRemedyMustFail) {
   Record record = two_tests();
-  record.environment["break"] = "remedy";
+  record.environment = record.environment.with("break", "remedy");
   record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
   const auto fix = [&] { return judge_record(record, {})[2]; };
   ASSERT_EQ(fix().kind, Kind::Fix);
@@ -195,7 +195,7 @@ TEST(Show, AFixWithoutItsRemedyMustFail) {
 
 TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
   Record record = two_tests();
-  record.environment["break"] = "remedy";
+  record.environment = record.environment.with("break", "remedy");
   record.cases.at("c").tests = {"Control", "Reproduces", "ReproducesLater", "FixIt"};
   record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"remedy", "left out"}}});
   Rules rules;
@@ -209,7 +209,7 @@ TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
 
 TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {
   Record record = two_tests();
-  record.environment["break"] = "value";
+  record.environment = record.environment.with("break", "value");
   record.tests[1].line["seen"] = "ok";
   record.tests[1].line["ended"] = "failed";
   record.tests[1].line["code"] = 1;
@@ -226,8 +226,8 @@ TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {
 TEST(Show, JsonHasTheDocumentedKeys) {
   Record record = two_tests();
   record.path = "r.jsonl";
-  record.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
-  record.environment["break"] = "trigger";
+  record.environment = record.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
+  record.environment = record.environment.with("break", "trigger");
   const Json rows = as_json(Board({record}, {}).records().front());
   ASSERT_EQ(rows.size(), 3U);
   for (const char* key : {"case",   "family", "test",   "release", "gpu",     "driver",  "cuda_runtime",
@@ -252,8 +252,8 @@ TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
 
 TEST(Show, MarkdownHasATableForEachGpuAndLeavesOutWhatCannotRunThere) {
   Record with = two_tests(), older = two_tests(), without = two_tests();
-  older.environment["release"] = "2.14.1";
-  without.environment["gpu"] = "";
+  older.environment = older.environment.with("release", "2.14.1");
+  without.environment = without.environment.with("gpu", "");
   for (TestRecord& test : without.tests) {
     test.line = {{"test", test.id()}, {"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
   }
@@ -269,7 +269,7 @@ TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
   Record with = two_tests(), without = two_tests();
   with.cases["c"].hash = "old";
   without.cases["c"].needs = {};
-  without.environment["gpu"] = "";
+  without.environment = without.environment.with("gpu", "");
   without.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
   Rules rules;
   rules.tree["c"] = {"f", "", "h"};
@@ -292,7 +292,7 @@ TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
   without.cases["c"].needs = {.gpus = 1};
   EXPECT_EQ(stale_in({with, without}), 2) << "it needs a GPU";
   without.cases["c"].needs = {};
-  without.environment["release"] = "2.14.1";
+  without.environment = without.environment.with("release", "2.14.1");
   EXPECT_EQ(stale_in({with, without}), 2) << "another release";
 }
 
@@ -339,7 +339,7 @@ TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
 
 TEST(Show, ATestThatTodaysCodeDoesNotHaveIsNotStale) {
   Record before = two_tests(), after = two_tests();
-  after.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
+  after.environment = after.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
   after.cases.at("c").hash = "new";
   after.cases.at("c").tests = {"Control"};
   after.tests.pop_back();
@@ -355,9 +355,9 @@ TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
   Record before = two_tests(), after = two_tests();
   after.tests[1].line = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
-  after.environment["volatile"] = {{"started", "2026-01-02T00:00:00Z"}};
+  after.environment = after.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
   Record broken = two_tests();
-  broken.environment["break"] = "trigger";
+  broken.environment = broken.environment.with("break", "trigger");
   const Board board({before, after, broken}, {});
   const auto all = latest(board);
   ASSERT_EQ(all.size(), 2U);
@@ -409,9 +409,9 @@ TEST(Show, EveryRunThatIsNotWholeHasANoteAndIsCounted) {
 // A remedy that held when its test was another one is not said to hold.
 TEST(Show, AFixThatHeldInAnOlderFormIsListedApart) {
   Record older = two_tests(), now = two_tests(), doubtful = two_tests();
-  older.environment["gpu"] = "Old";
+  older.environment = older.environment.with("gpu", "Old");
   older.cases.at("c").hash = "older";
-  doubtful.environment["gpu"] = "Other";
+  doubtful.environment = doubtful.environment.with("gpu", "Other");
   doubtful.tests[0].line["ended"] = "failed";
   doubtful.tests[0].line["code"] = 1;
   for (Record* record : {&older, &now, &doubtful}) {

@@ -98,7 +98,7 @@ class Tables : public ::testing::Test {
     record_line(environment, test);
   }
   // A record whose c.Reproduces is that.
-  void record_line(const Json& environment, const Json& seen, const Json& more = Json::object()) {
+  void record_line(const Environment& environment, const Json& seen, const Json& more = Json::object()) {
     const std::string id = more.value("case", "c");
     Json test = {{"test", id + ".Reproduces"}, {"ending", "exited"}};
     test.update(seen);
@@ -377,7 +377,7 @@ TEST_F(Tables, OfCallsHaveAGapOnlyWhereTheTestsShowedSomethingElse) {
 TEST_F(Tables, OfCallsLoseNoneByARunInWhichItsRaceDidNotOccur) {
   record("2.5.1", kD, "12.4", "", {{"volatile", {{"started", "2026-11-01T00:00:00Z"}}}});
   record_line({{"release", "2.5.1"}, {"cuda_runtime", "12.4"}, {"volatile", {{"started", "2026-11-02T00:00:00Z"}}}},
-              {{"code", 1}, {"ended", "failed"}, {"hits", 0}, {"tries", 50}, {"stopping", "50 captures"}});
+              {{"code", 1}, {"ended", "failed"}, {"hits", 0}, {"tries", 50}, {"stopping", "300 captures"}});
   EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 | 1 |"));
 }
 

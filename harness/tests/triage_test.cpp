@@ -125,7 +125,7 @@ class Reported : public ::testing::Test {
            const std::string& hash = "h") {
     Record record;
     record.environment = fake_environment(more);
-    record.environment["release"] = release;
+    record.environment = record.environment.with("release", release);
     record.cases.emplace("c", CaseInfo::from(fake_case({"Control", "Reproduces", "FixIt"}, {{"hash", hash}})));
     for (const char* test : {"c.Control", "c.Reproduces", "c.FixIt"}) {
       record.plan.emplace_back(test);

@@ -387,8 +387,9 @@ std::string where_text(const Story& story) {
                            : others + ".\n\n";
   }
   // Each release brings an NCCL of its own, of which nothing need be said where no run chose another.
-  const bool has_nccl = std::any_of(places.begin(), places.end(),
-                                    [](const Place& place) { return place.record().environment.contains("nccl_by"); });
+  const bool has_nccl = std::any_of(places.begin(), places.end(), [](const Place& place) {
+    return place.record().environment.json().contains("nccl_by");
+  });
   text += fmt::format(
       "| LibTorch | CUDA runtime |{} GPU | driver | what it shows | date |\n"
       "| --- | --- |{} --- | --- | --- | --- |\n",
@@ -399,7 +400,7 @@ std::string where_text(const Story& story) {
         fmt::format("| {} | {} |{} {} | {} | {} | {} |\n", is_version(place.release()) ? cell(place.release()) : "none",
                     cell(record.where("cuda_runtime")), has_nccl ? " " + cell(record.where("nccl")) + " |" : "",
                     cell(record.where("gpu").empty() ? "none" : record.where("gpu")), cell(record.where("driver")),
-                    cell(visible(result_words(*place.latest))), started(record.environment).substr(0, 10));
+                    cell(visible(result_words(*place.latest))), record.environment.started.substr(0, 10));
   }
   text += "\n";
   std::string changes;
@@ -505,7 +506,7 @@ std::string report_of(const Story& story, const Verification& verification) {
 
 std::string record_lines(const Story& story) {
   std::string text;
-  Json environment = story.record.environment;
+  Json environment = story.record.environment.json();
   for (const char* key : {"host", "gpu_id", "image", "variables", "volatile"}) environment.erase(key);
   text += environment.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const auto described = story.record.cases.find(story.one.id);
@@ -522,7 +523,7 @@ std::string record_lines(const Story& story) {
 
 std::vector<std::string> versions_in(const Record& record) {
   std::vector<std::string> all;
-  for (const auto& [key, value] : record.environment.items()) {
+  for (const auto& [key, value] : record.environment.json().items()) {
     if (value.is_string()) all.push_back(value.get<std::string>());
   }
   return all;
