@@ -19,6 +19,7 @@
 #include "harness/judge/index.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/version.h"
+#include "harness/page/parallel.h"
 #include "harness/record/visible.h"
 #include "harness/show/case_view.h"
 #include "harness/show/latest.h"
@@ -394,6 +395,16 @@ class Page {
                          lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
   }
 
+  Comparison compared(const Side& from, const Side& to) const {
+    Comparison comparison = compare(from, to, input_.background);
+    try {
+      compare_prices(from, to, comparison);
+    } catch (const Stop& stop) {  // A file of prices that is none keeps nothing else from the page.
+      comparison.head.push_back("prices: " + visible(stop.what()));
+    }
+    return comparison;
+  }
+
   // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
   Json all_pairs(MachineSides& machine, size_t number) {
     std::vector<Side>& sides = machine.releases;
@@ -402,21 +413,22 @@ class Page {
     names.reserve(sides.size());
     for (const Side& side : sides) names.push_back(side.name);
     for (const std::string& name : names) releases.push_back(from_outside(name));
+    for (Side& side : sides) side.name = kTo;
     for (size_t from = 0; from < sides.size(); ++from) {
+      sides[from].name = kFrom;
+      // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
+      std::vector<Comparison> comparisons(sides.size());
+      in_parallel(sides.size(), [&](size_t to) {
+        if (from != to) comparisons[to] = compared(sides[from], sides[to]);
+      });
+      sides[from].name = kTo;
       pairs.push_back(Json::array());
       for (size_t to = 0; to < sides.size(); ++to) {
         if (from == to) {
           pairs.back().push_back(nullptr);
           continue;
         }
-        sides[from].name = kFrom;
-        sides[to].name = kTo;
-        Comparison comparison = compare(sides[from], sides[to], input_.background);
-        try {
-          compare_prices(sides[from], sides[to], comparison);
-        } catch (const Stop& stop) {  // A file of prices that is none keeps nothing else from the page.
-          comparison.head.push_back("prices: " + visible(stop.what()));
-        }
+        const Comparison& comparison = comparisons[to];
         pairs.back().push_back(pair(comparison));
         const Taken here{rank_of(sides[from], sides[to]), {number, from, to}};
         const auto [known, is_new] = taken_.emplace(std::pair(names[from], names[to]), here);
