@@ -8,6 +8,7 @@
 #include "harness/check/documents.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/bisect.h"
+#include "harness/judge/index.h"
 #include "harness/judge/version.h"
 #include "harness/record/output.h"
 #include "harness/record/visible.h"
@@ -30,11 +31,18 @@ Exit tables(const Places& places, const Options& options) {
   if (options.top < 0) throw Stop(Exit::Usage, "--top takes a number from 1 on");
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!std::filesystem::is_directory(folder)) throw Stop(Exit::Usage, visible(folder) + " is no folder");
-  if (options.which == "records") {
+  if (options.which == "machines" || options.which == "records") {
     if (options.top != 0) throw Stop(Exit::Usage, "--top is for failures, calls and documents");
-    const auto records = read_records_below(folder);
+    const bool by_machine = options.which == "machines";
+    std::vector<Record> records = by_machine ? newest_records(folder).records : read_records_below(folder);
     if (records.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder));
-    print("{}", records_as_markdown(records, rules_of(places.root), folder));
+    if (by_machine) {
+      Demands demands;
+      demands.as_before = true;  // A record is judged as the run that wrote it was.
+      print("{}", machines_as_markdown(Board(std::move(records), rules_of(places.root, demands))));
+    } else {
+      print("{}", records_as_markdown(records, rules_of(places.root), folder));
+    }
     return Exit::AsExpected;
   }
   TableInput input{
@@ -57,11 +65,11 @@ Verb tables_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("tables", "As Markdown: the rules of judgement, or what all records say together");
   command
-      ->add_option(
-          "which", options->which,
-          "rules; failures: since and until when each; calls: which is refused with which code; documents: what "
-          "they say that does not hold; records: each with its verdicts (default: rules)")
-      ->check(CLI::IsMember({"rules", "failures", "calls", "documents", "records"}));
+      ->add_option("which", options->which,
+                   "rules; machines: the newest verdicts on each; failures: since and until when each; calls: which is "
+                   "refused with which code; documents: what "
+                   "they say that does not hold; records: each with its verdicts (default: rules)")
+      ->check(CLI::IsMember({"rules", "machines", "failures", "calls", "documents", "records"}));
   command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
   command->add_option("--top", options->top, "Only so many lines, those that say most");
   return {command, [options, &root] { return tables(Places::find(root), *options); }};

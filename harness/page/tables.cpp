@@ -306,8 +306,7 @@ std::string failures_as_markdown(TableInput input) {
   }
   text =
       "# Since when, until when\n\n"
-      "Each failure by LibTorch release. This file is generated from the records in this folder, with\n"
-      "`recapture tables failures > reports/failures.md`; `recapture bisect TEST` says the same of one test.\n\n" +
+      "Each failure by LibTorch release. `recapture bisect TEST` has the same of one test.\n\n" +
       std::string(kGuess) + machines.on_record() + "\n## What changed\n\n" + head;
   for (const Line& line : changed) text += row_of(line.cells);
   text += "\n## What did not change\n\nFailures, with the number of their tests where there are several.\n\n" +
@@ -443,8 +442,7 @@ std::string documents_as_markdown(TableInput input) {
       "# What the documents say that does not hold\n\n"
       "Claims of the documents, by their lines or pages, that a test shows otherwise on some release: *never* right\n"
       "on any on record, *no longer* on newer ones, *not yet* on older ones. What stands behind \"not so\" is ours.\n"
-      "Where some of a claim's tests do not speak against it, the others are counted: \"1 of 3\". This file is\n"
-      "generated from the records in this folder, with `recapture tables documents > reports/documents.md`.\n\n" +
+      "Where some of a claim's tests do not speak against it, the others are counted: \"1 of 3\".\n\n" +
       std::string(kGuess) + machines.on_record();
   std::string document;
   for (const Line& line : lines) {
@@ -458,8 +456,7 @@ std::string documents_as_markdown(TableInput input) {
 std::string records_as_markdown(const std::vector<Record>& records, const Rules& rules, const std::string& folder) {
   std::string text =
       "# The records, and what today's rules make of each\n\n"
-      "`recapture show RECORD` has the tests one by one. This file is generated from the records in this folder, with\n"
-      "`recapture tables records > reports/records.md`.\n\n" +
+      "`recapture show RECORD` has the tests one by one.\n\n" +
       head_of({"record", "on", "CUDA runtime", "driver", "begun", "code", "broken on purpose", "tests", "verdicts"});
   for (const Record& record : records) {
     std::map<Verdict, size_t> counts;

@@ -1,11 +1,13 @@
-// What all records say together, as tables in Markdown: since and until when each failure, by which calls, and which
-// claims of the documents do not hold. reports/ has them; `recapture tables` makes them.
+// What all records say together, as tables in Markdown: the machines, since and until when each failure, by which
+// calls, and which claims of the documents do not hold. `recapture tables` prints them; reports/ keeps two of them,
+// README.md and calls.md.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "harness/check/documents.h"
 #include "harness/compare/compare.h"
+#include "harness/show/latest.h"
 
 namespace recapture {
 
@@ -26,6 +28,10 @@ std::string calls_as_markdown(TableInput input);
 
 // What each document says that no record, or no longer any, shows.
 std::string documents_as_markdown(TableInput input);
+
+// A line a release and kind of machine, with the verdicts of its newest results, and what the words mean. It does not
+// grow with the number of records.
+std::string machines_as_markdown(const Board& board);
 
 // Each record, runs broken on purpose as well, and how many of its tests have which verdict today.
 std::string records_as_markdown(const std::vector<Record>& records, const Rules& rules, const std::string& folder);

@@ -1,5 +1,4 @@
-// What all records say together: the tables of reports/ and the lines of them in README.md, as the records give them;
-// and what stands in them, of records that are made up.
+// What all records say together: what is in the tables, of records that are made up.
 #include "harness/page/tables.h"
 
 #include <fmt/format.h>
@@ -35,40 +34,24 @@ TEST(TablesVerb, HasAnExitCodeForEachThingAndOneLineForWhatIsWrong) {
                                                 {"failures --top -1", 2},
                                                 {"failures --records /nowhere", 2},
                                                 {"records --top 3", 2},
+                                                {"machines --top 3", 2},
+                                                {"machines --records '" + empty + "'", 4},
                                                 {"records --records '" + empty + "'", 4},
                                                 {"calls --records '" + empty + "'", 4}}) {
     const Said said = shell(kRecapture + " tables " + arguments);
     EXPECT_EQ(said.code, code) << arguments;
     EXPECT_TRUE(said.is_one_line()) << said.out;
   }
-  for (const char* arguments : {"", "records", "calls --top 2"}) {
+  for (const std::string which : {"records", "machines", "calls --top 2", "failures --top 1", "documents --top 1"}) {
+    const std::string arguments = which + " --records '" + kRoot + "/reports/2.6.0'";
     EXPECT_EQ(shell(kRecapture + " tables " + arguments).code, 0) << arguments;
   }
   fs::remove_all(empty);
 }
 
-TEST(ReportsTables, AreWhatTheRecordsGive) {
-  for (const std::string table : {"failures", "calls", "documents", "records"}) {
-    const bool same =
-        contents(kRoot + "/reports/" + table + ".md") == shell(kRecapture + " tables " + table + " 2>/dev/null").out;
-    EXPECT_TRUE(same) << "run `ci/tables`";
-  }
-}
-
-TEST(ReportsTables, HaveTheirMostTellingLinesInTheReadme) {
-  const std::string readme = contents(kRoot + "/README.md");
-  const std::string begin = "<!-- recapture tables ", named = " -->\n", end = "<!-- end -->";
-  size_t blocks = 0;
-  for (size_t at = 0; (at = readme.find(begin, at)) != std::string::npos; ++blocks) {
-    const size_t words = at + std::string("<!-- recapture ").size(), text = readme.find(named, at) + named.size();
-    at = readme.find(end, text);
-    ASSERT_NE(at, std::string::npos);
-    const std::string command = readme.substr(words, text - named.size() - words);
-    EXPECT_TRUE(command.size() > 9 && command.compare(command.size() - 9, 9, " --top 10") == 0) << command;
-    EXPECT_TRUE(readme.substr(text, at - text) == shell(kRecapture + " " + command + " 2>/dev/null").out)
-        << "run `ci/tables`";
-  }
-  EXPECT_EQ(blocks, 3U);
+TEST(ReportsTables, CallsAreWhatTheRecordsGive) {
+  const bool same = contents(kRoot + "/reports/calls.md") == shell(kRecapture + " tables calls 2>/dev/null").out;
+  EXPECT_TRUE(same) << "run `ci/tables`";
 }
 
 // Records of c.Reproduces, c.FixIt and the table of one call.
@@ -406,6 +389,30 @@ TEST_F(Tables, OfCallsLeaveOutWhatOlderCodeOfACaseShowed) {
   EXPECT_THAT(calls_as_markdown(all), HasSubstr("| cuMemAlloc |"));
   all.background.rules.tree["c"].code = "another";
   EXPECT_THAT(calls_as_markdown(all), AllOf(Not(HasSubstr("| cuMemAlloc |")), Not(HasSubstr("| cudaMalloc |"))));
+}
+
+// Of a machine the newest result of each test; what was broken on purpose is none of them.
+TEST_F(Tables, OfMachines_CountNewestResultsAndNameWhatIsIncomplete) {
+  record("2.6.0", "D", "12.4", "", {{"volatile", {{"started", "2026-01-01T00:00:00Z"}}}});
+  record("2.6.0", "E", "12.4", "", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}});
+  record("2.6.0", "ok > active > ok", "12.4", "", {{"break", "trigger"}});
+  record("2.7.1", "D", "12.6", "", {{"gpu", "H|"}});
+  const std::string cut = contents(folder + "/4.jsonl");
+  std::ofstream(folder + "/4.jsonl") << cut.substr(0, cut.find(R"({"test":"c.Reproduces")"));
+  TableInput all = input();
+  const auto text = [&] { return machines_as_markdown(Board(all.records, all.background.rules)); };
+  EXPECT_THAT(text(), HasSubstr("| 2.6.0, G | 12.4 | 1 | 2026-01-02 | 2 | 1 as documented, 1 changed |  |\n"
+                                "| 2.7.1, H\\| | 12.6 | 1 |  | 2 | 1 as documented | 1 not run, the newest run was cut "
+                                "short |\n\n"));
+  all.background.rules.tree["c"].code = "another";
+  EXPECT_THAT(text(), HasSubstr("| 2.6.0, G | 12.4 | 1 | 2026-01-02 | 2 |  | 2 stale |\n"));
+}
+
+TEST(TablesOfMachines, EveryVerdict_HasAMeaning) {
+  const std::string text = machines_as_markdown(Board({}, {}));
+  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("\n| {} | ", word(static_cast<Verdict>(i)))));
+  }
 }
 
 }  // namespace
