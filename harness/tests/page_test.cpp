@@ -22,6 +22,7 @@
 #include "harness/page/data.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/small_tree.h"
 
 namespace recapture {
 namespace {
@@ -30,9 +31,10 @@ namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-const std::string kRoot = RECAPTURE_ROOT, kRecapture = RECAPTURE_BUILD "/recapture";
+const std::string kRoot = RECAPTURE_ROOT;
 const std::string kDataBegin = R"(<script type="application/json" id="data">)";
 
 std::string contents(const std::string& path) {
@@ -47,11 +49,20 @@ std::string data_text(const std::string& page) {
 
 class Page : public ::testing::Test {
  protected:
-  void SetUp() override { fs::create_directories(folder); }
-  void TearDown() override { fs::remove_all(folder); }
+  void SetUp() override {
+    fs::create_directories(folder);
+    fs::create_directories(root + "/ci");
+    fs::copy(kRoot + "/ci/matrix.toml", root + "/ci/matrix.toml");
+  }
+  void TearDown() override {
+    fs::remove_all(folder);
+    fs::remove_all(root);
+  }
 
-  Said recapture(const std::string& arguments) const {
-    return shell("cd '" + folder + "' && " + kRecapture + " page " + arguments);
+  // In the folder, of a tree without cases.
+  Said recapture(const std::string& arguments, const std::string& before = "") const {
+    return shell("cd '" + folder + "' && " + before + RECAPTURE_BUILD "/recapture --root '" + root + "' page " +
+                 arguments);
   }
 
   // A run of one case on a day, in which Reproduces saw that.
@@ -87,12 +98,22 @@ class Page : public ::testing::Test {
     return page_data(std::move(input));
   }
 
-  const std::string folder = ::testing::TempDir() + "recapture-page-" + std::to_string(getpid());
+  const std::string folder = ::testing::TempDir() + "recapture-page-" + std::to_string(getpid()),
+                    root = folder + "-root";
 };
 
-// Of the committed records, made once.
-const Json& committed() {
-  static const Json data = parse_json(data_text(shell(kRecapture + " page --output -").out));
+// Of the committed records some that differ in all that matters to the page: a run that was cut short, so that most is
+// unknown beside it; two releases with races, prices and all cases, of which the older ran twice; both without a GPU;
+// and a run that was broken on purpose.
+const SmallTree& small_tree() {
+  static const SmallTree tree({"2.1.0/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.jsonl.gz",
+                               "2.6.0/nvidia-h200.run-2.jsonl.gz", "2.6.0/nvidia-h200.prices", "2.6.0/host.jsonl.gz",
+                               "2.15.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.prices",
+                               "2.15.0/nvidia-h200.trigger.jsonl.gz", "2.15.0/host.jsonl"});
+  return tree;
+}
+const Json& of_small_tree() {
+  static const Json data = parse_json(data_text(small_tree().recapture("page --output -").out));
   return data;
 }
 std::string text_of(const Json& data, const Json& number) { return data.at("texts").at(number.get<size_t>()); }
@@ -106,10 +127,12 @@ std::string with_names(std::string sentence, const std::string& from, const std:
   return std::regex_replace(sentence, std::regex("\x02"), to);
 }
 
-// Each pair is a run of compare: all that go up, and of those that go down the neighbours.
+// Each pair is a run of compare: all that go up, and of those that go down the neighbours. That compare's answers stay
+// what they are, of all committed records, is Kept's part.
 TEST_F(Page, HasOfEachPairWhatCompareSays) {
-  const Json& data = committed();
+  const Json& data = of_small_tree();
   size_t pairs = 0;
+  std::set<int> exits;
   for (const Json& machine : data.at("compared")) {
     const Json& releases = machine.at("releases");
     const std::string name = text_of(data, machine.at("name")), gpu = name.substr(0, name.find(','));
@@ -120,7 +143,7 @@ TEST_F(Page, HasOfEachPairWhatCompareSays) {
         if (from == to || from > to + 1) continue;
         const std::string before = text_of(data, releases.at(from)), now = text_of(data, releases.at(to));
         const std::string sides = before + " " + now + " --gpu '" + (gpu == "no GPU" ? "none" : gpu) + "'";
-        const Said said = shell(kRecapture + " compare --json " + sides);
+        const Said said = small_tree().recapture("compare --json " + sides);
         EXPECT_EQ(pair.at("exit"), said.code) << sides;
         const Json expected = parse_json(said.out);
         EXPECT_EQ(list_of(data, pair.at("tests")).size(),
@@ -152,16 +175,18 @@ TEST_F(Page, HasOfEachPairWhatCompareSays) {
           }
         }
         EXPECT_EQ(ours, theirs) << sides;
+        exits.insert(said.code);
         ++pairs;
       }
     }
   }
-  EXPECT_GE(pairs, 6U);
+  EXPECT_EQ(pairs, 7U);
+  EXPECT_THAT(exits, IsSupersetOf({static_cast<int>(Exit::Changed), static_cast<int>(Exit::Inconclusive)}));
 }
 
 // What is green on the page, and what ends with something else than 1, is told by these.
 TEST_F(Page, HurtingChange_IsRedAndEndsWithOne) {
-  const Json& data = committed();
+  const Json& data = of_small_tree();
   size_t pairs = 0, hurting = 0;
   for (const Json& machine : data.at("compared")) {
     for (const Json& row : machine.at("pairs")) {
@@ -205,7 +230,7 @@ TEST_F(Page, Consequences_AreThoseOfTheTableWorstFirst) {
 }
 
 TEST_F(Page, Tags_ChooseTheCasesOfAGateWithThatScope) {
-  const Json& data = committed();
+  const Json& data = of_small_tree();
   const Catalogue catalogue = read_catalogue(kRoot);
   const Json& tags = data.at("tags");
   ASSERT_EQ(tags.size(), kTags.size());
@@ -254,7 +279,7 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
   price("2.6.0", 10);
   price("2.15.0", 20);
   const auto pair = [&] { return data().at("compared").at(0).at("pairs").at(0).at(1); };
-  EXPECT_EQ(shell(kRecapture + " compare 2.6.0 2.15.0 --records '" + folder + "'").code, 3);
+  EXPECT_EQ(small_tree().recapture("compare 2.6.0 2.15.0 --records '" + folder + "'").code, 3);
   EXPECT_EQ(pair().at("exit"), 3);
   EXPECT_EQ(pair().at("prices"), 1);
   std::ofstream(folder + "/2.15.0/g.prices") << "bad\n";
@@ -262,8 +287,8 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
 }
 
 TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
-  const Json& data = committed();
-  Rules rules = rules_of(kRoot, [] {
+  const Json& data = of_small_tree();
+  Rules rules = rules_of(small_tree().folder, [] {
     Demands demands;
     demands.as_before = true;
     return demands;
@@ -271,11 +296,11 @@ TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
   size_t runs = 0, results = 0;
   std::map<std::string, const Json*> by_path;
   for (const Json& run : data.at("runs")) by_path[text_of(data, run.at("path"))] = &run;
-  const Board board(all_records(kRoot + "/reports").records, rules);
+  const Board board(all_records(small_tree().reports).records, rules);
   for (const Judged& judged : board.records()) {
     const Record& record = judged.record;
     const std::string& path = record.path;
-    const auto found = by_path.find(fs::path(path).lexically_relative(kRoot + "/reports"));
+    const auto found = by_path.find(fs::path(path).lexically_relative(small_tree().reports));
     EXPECT_EQ(found == by_path.end(), record.broken() != Break::Nothing) << path;
     if (found == by_path.end()) continue;
     const Json &run = *found->second, tests = list_of(data, run.at("tests"));
@@ -294,11 +319,11 @@ TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
   }
   EXPECT_EQ(runs, data.at("runs").size());
   EXPECT_EQ(runs, data.at("made").at("records"));
-  EXPECT_GT(results, 3000U);
+  EXPECT_GT(results, 2000U);
 }
 
 TEST_F(Page, ACellIsTheWorstOfItsTests) {
-  const Json& data = committed();
+  const Json& data = of_small_tree();
   size_t cells = 0, empty = 0;
   for (const Json& column : data.at("columns")) {
     const Json tests = list_of(data, column.at("tests"));
@@ -363,15 +388,13 @@ TEST_F(Page, ACellOfWhichSomeCouldNotRunIsNoPass) {
 }
 
 TEST_F(Page, StoresEverythingOnce) {
-  const Json& data = committed();
+  const Json& data = of_small_tree();
   for (const char* kind : {"texts", "lists", "observations", "reasons", "changes", "upstream"}) {
     std::set<std::string> all;
     for (const Json& one : data.at(kind))
       EXPECT_TRUE(all.insert(one.dump()).second) << kind << " has twice " << one.dump();
     EXPECT_GT(all.size(), 5U) << kind;
   }
-  const std::string page = shell(kRecapture + " page --output -").out;
-  EXPECT_LT(page.size(), 75U * 1000 * data.at("columns").size());
 }
 
 TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
@@ -538,7 +561,7 @@ TEST_F(Page, AFullDiskLeavesThePageThatWasThere) {
   EXPECT_EQ(recapture("--records . --output p.html").code, 0);
   const std::string before = contents(folder + "/p.html");
   run("2", "2026-01-02", "E");
-  const Said said = shell("cd '" + folder + "' && ulimit -f 8 && " + kRecapture + " page --records . --output p.html");
+  const Said said = recapture("--records . --output p.html", "ulimit -f 8 && ");
   EXPECT_EQ(said.code, 7);
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out, HasSubstr("p.html: cannot write it: File too large"));
@@ -547,8 +570,8 @@ TEST_F(Page, AFullDiskLeavesThePageThatWasThere) {
 }
 
 TEST_F(Page, AReaderThatHasSeenEnoughIsNoError) {
-  run("1", "2026-01-01", "D");
-  const Said said = shell("cd '" + folder + "' && (" + kRecapture + " page --output - ; echo $? >code) | head -c 20");
+  const Said said =
+      shell("cd '" + folder + "' && (" + small_tree().command("page --output -") + "; echo $? >code) | head -c 20");
   EXPECT_EQ(said.out, "<!doctype html>\n<htm");
   EXPECT_EQ(contents(folder + "/code"), "0\n");
 }

@@ -16,6 +16,7 @@
 #include "harness/record/file.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/shell.h"
+#include "harness/tests/small_tree.h"
 #include "harness/triage/privacy.h"
 #include "harness/triage/report.h"
 
@@ -30,7 +31,13 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const std::string kRoot = RECAPTURE_ROOT, kRecapture = RECAPTURE_BUILD "/recapture";
+const std::string kRoot = RECAPTURE_ROOT;
+
+const SmallTree& tree() {
+  static const SmallTree tree(
+      {"2.11.0/nvidia-h200.run-7.jsonl.gz", "2.13.0/nvidia-h200.jsonl.gz", "2.15.0/nvidia-h200.jsonl.gz"});
+  return tree;
+}
 
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -52,16 +59,27 @@ class Triage : public ::testing::Test {
 
   // The program on a machine whose python3 is a stand-in: a shell script that does what `says` makes of judge.py.
   Said triage(const std::string& arguments, const std::string& before = "") const {
-    return shell("cd '" + folder + "' && " + before + "RECAPTURE_CACHE=/nonexistent " + kRecapture + " triage " +
+    return shell("cd '" + folder + "' && " + before + "RECAPTURE_CACHE=/nonexistent " + tree().command("triage ") +
                  arguments);
   }
-  // A python3 with a torch that does to each program what a line of the script says.
+  // What stands before the program for a g++ that compiles once, and then copies. Most of the time of a bundle is the
+  // compiler's, for what writes its programs down, and that is the same for all bundles of a test.
+  std::string compile_once() const {
+    const std::string path = folder + "/bin/g++", built = "'" + folder + "/built'";
+    std::ofstream(path) << "#!/bin/sh\nfor word; do [ \"$last\" = -o ] && program=$word; last=$word; done\n"
+                        << "[ -e " << built << " ] && exec cp " << built << " \"$program\"\n"
+                        << "/usr/bin/g++ \"$@\" && cp \"$program\" " << built << "\n";
+    chmod(path.c_str(), 0755);
+    return "PATH='" + folder + "/bin':$PATH ";
+  }
+  // A python3 with a torch that does to each program what a line of the script says. It has no headers, so that run.sh
+  // compiles no case.
   void python(const std::string& judge, const std::string& torch = "2.11.0") const {
     const std::string path = folder + "/bin/python3";
     std::ofstream(path) << "#!/bin/sh\ncase \"$*\" in\n"
                         << "*sys.executable*) echo '" << path << "' ;;\n*torch.__version__*) echo '" << torch
                         << "' ;;\n"
-                        << "*judge.py*) " << judge << " ;;\nesac\n";
+                        << "*flags.py*) echo 'no headers' >&2; exit 1 ;;\n*judge.py*) " << judge << " ;;\nesac\n";
     chmod(path.c_str(), 0755);
   }
   // Does what the bundle claims.
@@ -213,9 +231,10 @@ TEST_F(Reported, WhatIsInconclusiveIsNotToldOfARelease) {
 }
 
 TEST_F(Triage, IsNotWrittenIfItContradictsTheRecord) {
+  const std::string once = compile_once();
   for (const char* judge : {"echo 'NOT REPRODUCED: [14.0]'", "echo 'REPRODUCED: always'; exit 1"}) {
     python(judge);
-    const Said said = triage(kPython + " --release 2.11.0 " + with_python);
+    const Said said = triage(kPython + " --release 2.11.0 " + with_python, once);
     EXPECT_EQ(said.code, 1) << judge;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr("REPRODUCED: "));
@@ -224,22 +243,24 @@ TEST_F(Triage, IsNotWrittenIfItContradictsTheRecord) {
 }
 
 TEST_F(Triage, SaysInItsFirstLineWhatCouldNotBeVerified) {
+  const std::string once = compile_once();
   python("echo 'COULD NOT RUN: this torch finds no GPU'; exit 2");
-  EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python).code, 0);
+  EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python, once).code, 0);
   const std::string report = unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
   EXPECT_THAT(report, StartsWith("**Not verified**: "));
   EXPECT_THAT(report.substr(0, report.find('\n')), HasSubstr("COULD NOT RUN: this torch finds no GPU"));
   // Another torch than the record's says nothing against it.
   python("echo 'NOT REPRODUCED: [14.0]'", "2.99.0");
-  EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python).code, 0);
+  EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python, once).code, 0);
   EXPECT_THAT(unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md"),
               StartsWith("**Not verified**: "));
 }
 
 TEST_F(Triage, IsTheSameBytesForTheSameRecords) {
   python(kHonest);
-  ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 1.tar.gz " + with_python).code, 0);
-  ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 2.tar.gz " + with_python).code, 0);
+  const std::string once = compile_once();
+  ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 1.tar.gz " + with_python, once).code, 0);
+  ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 2.tar.gz " + with_python, once).code, 0);
   const std::string bytes = contents(folder + "/1.tar.gz");
   EXPECT_EQ(bytes, contents(folder + "/2.tar.gz"));
   EXPECT_LT(bytes.size(), 100'000U);
@@ -282,8 +303,9 @@ TEST_F(Triage, IsNotWrittenWhereARecordTellsWhatIsNobodysBusiness) {
 // Many are called what a program, a path of a package or a sentence has in it.
 TEST_F(Triage, IsWrittenForAUserWhoseNameIsAWordOfTheTree) {
   python("echo 'COULD NOT RUN: no GPU'; exit 2");
+  const std::string once = compile_once();
   for (const char* user : {"nvidia", "torch", "dev", "test", "will"}) {
-    const Said said = triage(kPython + " --release 2.11.0 " + with_python, fmt::format("USER={} ", user));
+    const Said said = triage(kPython + " --release 2.11.0 " + with_python, once + fmt::format("USER={} ", user));
     EXPECT_EQ(said.code, 0) << user << ": " << said.out;
   }
   fs::create_directories(folder + "/records/2.11.0");
@@ -296,7 +318,7 @@ TEST_F(Triage, IsWrittenForAUserWhoseNameIsAWordOfTheTree) {
     for (const char* user : {"nvidia", "anna"}) {
       const Said said =
           triage(kPython + " --release 2.11.0 --output x.tar.gz --records '" + folder + "/records' " + with_python,
-                 fmt::format("USER={} ", user));
+                 once + fmt::format("USER={} ", user));
       const bool tells = std::string(place).find("/home") != std::string::npos || std::string(user) == "anna";
       EXPECT_EQ(said.code, tells ? 6 : 0) << place << ", " << user << ": " << said.out;
     }
@@ -319,7 +341,7 @@ TEST_F(Triage, SaysFirstOfAConstraintThatItIsNoDefect) {
   const std::string lacks = "The record has no text of the driver's log";
   EXPECT_THAT(constraint, HasSubstr("The CUDA driver logged these messages"));
   EXPECT_THAT(constraint, Not(HasSubstr(lacks)));
-  const std::string heard = report_of("capture_left_open.Reproduces", "2.13.0");
+  const std::string heard = report_of("event_query_in_other_thread.Reproduces", "2.13.0");
   EXPECT_THAT(heard, HasSubstr("* the driver's log: API call conflicts with a stream capture sequence initiated"));
   EXPECT_THAT(heard, Not(HasSubstr(lacks)));
   EXPECT_THAT(report_of("event_query_in_other_thread.Reproduces", "2.15.0"), HasSubstr(lacks));
@@ -339,8 +361,9 @@ TEST_F(Triage, IsNotWrittenWhereTarCannotUnpackIt) {
 TEST_F(Triage, CtrlCLeavesNothingBehind) {
   const std::string stop = "kill -INT $(cat '" + folder + "/pid'); exec sleep 100";
   const std::string file = folder + "/bin/python3";
+  const std::string once = compile_once();
   const auto interrupted = [&] {
-    const Said said = triage(kPython + " --release 2.11.0 " + with_python, "echo $$ > pid && exec env ");
+    const Said said = triage(kPython + " --release 2.11.0 " + with_python, "echo $$ > pid && exec env " + once);
     EXPECT_EQ(said.code, 130) << said.out;
     EXPECT_THAT(said.out, HasSubstr("interrupted; nothing was written"));
     EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
@@ -671,13 +694,13 @@ TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
   std::ofstream(folder + "/words") << "words\n";
   fs::create_directories(folder + "/out");
   ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
-  const std::string start = kPython + " --release 2.11.0 " + with_python + "--output ";
+  const std::string start = kPython + " --release 2.11.0 " + with_python + "--output ", once = compile_once();
   for (const auto& [output, code, words] :
        std::vector<std::tuple<const char*, int, const char*>>{{"words", 2, "is no archive"},
                                                               {"out", 2, "is a folder"},
                                                               {"pipe", 2, "is no archive"},
                                                               {"none/x.tar.gz", 7, "No such file or directory"}}) {
-    const Said said = triage(start + output);
+    const Said said = triage(start + output, once);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));

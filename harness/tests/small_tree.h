@@ -1,0 +1,45 @@
+// A tree with few of the committed records: what takes its time by the number of records is tested with these.
+#pragma once
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/tests/shell.h"
+
+namespace recapture {
+
+class SmallTree {
+ public:
+  // Each record by its path below reports/. All else of the tree is there by links.
+  explicit SmallTree(const std::vector<std::string>& records) {
+    namespace fs = std::filesystem;
+    fs::create_directories(reports);
+    for (const auto& entry : fs::directory_iterator(RECAPTURE_ROOT)) {
+      const std::string name = entry.path().filename().string();
+      if (name != "reports" && name != "build" && name.front() != '.') {
+        fs::create_symlink(entry.path(), folder + "/" + name);
+      }
+    }
+    for (const std::string& record : records) {
+      const std::string copy = reports + "/" + record;
+      fs::create_directories(fs::path(copy).parent_path());
+      fs::copy(RECAPTURE_ROOT "/reports/" + record, copy);
+    }
+  }
+  ~SmallTree() { std::filesystem::remove_all(folder); }
+  SmallTree(const SmallTree&) = delete;
+  SmallTree& operator=(const SmallTree&) = delete;
+
+  std::string command(const std::string& arguments) const {
+    return "'" RECAPTURE_BUILD "/recapture' --root '" + folder + "' " + arguments;
+  }
+  Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
+
+  const std::string folder =
+      std::filesystem::temp_directory_path().string() + "/recapture-small-" + std::to_string(getpid());
+  const std::string reports = folder + "/reports";
+};
+
+}  // namespace recapture
