@@ -1,6 +1,6 @@
 // Two pure functions and their tables: what a test's observation amounts to, and what that means here; beside them how
-// a verdict is shown and which exit code it is. No input, no output, no clock. DESIGN.md shows the same tables, and a
-// test keeps them equal.
+// a verdict is shown and which exit code it is. No input, no output, no clock. docs/reference/verdicts.md
+// shows the same tables, and a test keeps them equal.
 #pragma once
 #include <array>
 #include <optional>

@@ -788,7 +788,7 @@ TEST(Harness, UsesNothingAboveItself) {
   EXPECT_GE(files, 40U);
 }
 
-// DESIGN.md, "What can go wrong around a test": each line names the tests that hold it.
+// GUARANTEES.md, "What can go wrong around a test": each row names the tests that hold it.
 TEST(Promise, NamesTestsThatExist) {
   std::vector<std::string> tests;
   static const std::regex kTest(R"(TEST(?:_F)?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
@@ -799,10 +799,10 @@ TEST(Promise, NamesTestsThatExist) {
       tests.push_back((*at)[1].str() + "." + (*at)[2].str());
     }
   }
-  const std::string design = contents(kRoot + "/DESIGN.md");
-  const size_t from = design.find("## What can go wrong around a test"), to = design.find("\n## ", from + 1);
+  const std::string page = contents(kRoot + "/harness/tests/GUARANTEES.md");
+  const size_t from = page.find("## What can go wrong around a test"), to = page.find("\n## ", from + 1);
   ASSERT_NE(to, std::string::npos);
-  std::istringstream lines(design.substr(from, to - from));
+  std::istringstream lines(page.substr(from, to - from));
   size_t rows = 0;
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("| ", 0) != 0 || line.rfind("| what", 0) == 0 || line.rfind("| ---", 0) == 0) continue;
