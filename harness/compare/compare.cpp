@@ -186,9 +186,9 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
   const Change* found = nullptr;
   bool is_told = true;
   for (const Change& change : background.changes) {
-    const bool came = came_between(change, from.where("release"), to.where("release"));
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
+      const bool came = came_between(change, from.where("release"), to.where("release"));
       const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
       // A range without an end may begin with another release than is told. One that has an end and does not begin or

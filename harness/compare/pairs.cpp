@@ -326,18 +326,19 @@ class Comparer {
 
   // Wrong results need not be the same ones, as long as both are what the document says.
   void compare_damage(Pair& pair, State state) const {
+    if (state != State::SilentlyWrong && state != State::Leaks) return;
+    if (pair.from.row->result == pair.to.row->result) return;
     const std::string before = without_places(pair.from.test().text(key::seen));
     const std::string after = without_places(pair.to.test().text(key::seen));
-    if (state != State::SilentlyWrong && state != State::Leaks) return;
-    if (before == after || pair.from.row->result == pair.to.row->result) return;
+    if (before == after) return;
     const char* noun = state == State::Leaks ? "another leak" : "other wrong results";
     tell(pair, Consequence::ErrorChanged, fmt::format("had {} ({})", noun, cut_where(before, after)),
          fmt::format("has {}", cut_where(after, before)));
   }
 
   void compare_raised(Pair& pair, const TestRecord& then, const TestRecord& now) const {
-    const std::string before = without_places(then.text(key::seen)), after = without_places(now.text(key::seen));
-    if (before != after) {
+    const std::string then_seen = then.text(key::seen), now_seen = now.text(key::seen);
+    if (then_seen != now_seen && without_places(then_seen) != without_places(now_seen)) {
       const auto [earlier, later] = different_errors(pair.from, pair.to);
       tell(pair, Consequence::ErrorChanged, failing(pair.from, Tense::Past, earlier),
            failing(pair.to, Tense::Present, later));
