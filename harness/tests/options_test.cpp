@@ -85,7 +85,7 @@ TEST_F(Options, JUnitGoesWhereItMay) {
 }
 
 TEST_F(Options, ExitCodesStandInOnePlace) {
-  const std::string readme = text_of(RECAPTURE_ROOT "/README.md"), help = recapture("--help").out;
+  const std::string readme = text_of(RECAPTURE_ROOT "/docs/reference/exit-codes.md"), help = recapture("--help").out;
   std::string table = "| code | meaning |\n| --- | --- |\n", list = "Exit codes:\n";
   for (const ExitMeaning& row : kExitMeanings) {
     table += fmt::format("| {} | {} |\n", static_cast<int>(row.code), row.meaning);
