@@ -1,27 +1,33 @@
 #!/usr/bin/env bash
-# Written by `recapture ci slurm` from ci/matrix.toml.
-#
 # ci/slurm.sh NIGHT [OPTION…]   Submits a night, with these options of sbatch (--partition=…, --account=…).
 #
 # NIGHT is a folder for this night alone, such as nights/2026-11-22, on a file system that all nodes share, as this tree
-# and $RECAPTURE_CACHE are; the cases are built (ci/suite --build). An array runs one task a release, kind of GPU and
-# shard. When all have ended, however they ended, one more job makes NIGHT/gathered and NIGHT/news.md of them, and
-# NIGHT/index.html of them and the nights beside NIGHT. Its exit status is the night's. The same line again runs what is left. What cannot end by
-# $NIGHT_DEADLINE (now+10hours) within its $TASK_MINUTES (60) is not begun any more, and is missing from the night.
+# and $RECAPTURE_CACHE are; the cases are built (ci/suite --build). An array of each kind of GPU runs its tasks of
+# [tier.night] of ci/matrix.toml. When all have ended, however they ended, one more job makes NIGHT/gathered and
+# NIGHT/news.md of them, and NIGHT/index.html of them and the nights beside NIGHT. Its exit status is the night's. The same
+# line again runs what is left. What cannot end by $NIGHT_DEADLINE (now+10hours) within its $TASK_MINUTES (60) is not
+# begun any more, and is missing from the night.
 # Exit status: 0 if the night is submitted.
 set -euo pipefail
-releases=(2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0)
-gpus=(h200)
-shards=1
+
+tasks_of() {  # NIGHT GPU: a line for each, of its name and the command that runs it, which lacks the record's path
+  python3 -c '
+import json, sys
+for task in json.load(open(sys.argv[1])):
+    if task["label"] == sys.argv[2]:
+        print(task["record"].removesuffix(".jsonl"), *task["command"][:-1])' "$1/plan.json" "$2"
+}
 
 submit() {  # NIGHT OPTION…
-  local jobs=() gpu gres id last=$((${#releases[@]} * shards - 1))
+  local jobs=() gpus gpu gres id last
   mkdir -p "$1/records" "$1/log"
   if [[ ! -s $1/plan.json ]]; then  # Once: what a night is to run stays what it was.
     build/recapture ci plan >"$1/plan.json.new"
     mv "$1/plan.json.new" "$1/plan.json"
   fi
-  for gpu in "${gpus[@]}"; do
+  gpus=$(python3 -c 'import json, sys; print(*{task["label"]: 0 for task in json.load(sys.stdin)})' <"$1/plan.json")
+  for gpu in $gpus; do
+    last=$(($(tasks_of "$1" "$gpu" | wc -l) - 1))
     gres=(--gres="gpu:$gpu:1")
     [[ $gpu != none ]] || gres=()
     id=$(sbatch --parsable --job-name="recapture-$gpu" --array="0-$last" "${gres[@]}" --requeue --open-mode=append \
@@ -35,16 +41,15 @@ submit() {  # NIGHT OPTION…
 }
 
 task() {  # NIGHT GPU, on a node
-  local release=${releases[SLURM_ARRAY_TASK_ID / shards]} shard=$((SLURM_ARRAY_TASK_ID % shards + 1)) require=()
-  local name=$release-$2-${shard}of$shards
+  local name command
+  read -r name command < <(tasks_of "$1" "$2" | sed -n "$((SLURM_ARRAY_TASK_ID + 1))p")
   if grep -qs '^{"end":"complete"' "$1/records/$name."*.jsonl; then
     echo "$name is complete"
     return
   fi
-  [[ $2 = none ]] || require=(--require gpu)
   # A record is of one GPU of one node: what was begun on another one cannot be gone on with here.
-  exec build/recapture run --continue --release "$release" --shard "$shard/$shards" "${require[@]}" \
-    --record "$1/records/$name.$SLURMD_NODENAME${SLURM_JOB_GPUS:+.$SLURM_JOB_GPUS}.jsonl"
+  # shellcheck disable=SC2086  # No word of the command has a blank.
+  exec $command "$1/records/$name.$SLURMD_NODENAME${SLURM_JOB_GPUS:+.$SLURM_JOB_GPUS}.jsonl"
 }
 
 gather() {  # NIGHT
@@ -64,7 +69,7 @@ case ${1:-} in
     fi
     ;;
   '' | -*)
-    sed -n '3,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit $((${#} == 0 ? 2 : 0))
     ;;
 esac

@@ -75,7 +75,7 @@ NightPlan Tier::plan() const {
   NightPlan plan;
   for (const std::string& release : releases) {
     for (const auto& [gpu, code] : gpus) {
-      for (int shard = 1; shard <= shards; ++shard) plan.push_back({release, gpu, shard, shards});
+      for (int shard = 1; shard <= shards; ++shard) plan.push_back({release, gpu, shard, shards, code});
     }
   }
   return plan;
@@ -131,6 +131,7 @@ Json as_json(const NightPlan& plan) {
                    {"shard", task.shard_words()},
                    {"record", record},
                    {"command", command}});
+    if (!task.code.empty()) all.back()["code"] = task.code;
   }
   return all;
 }

@@ -13,6 +13,7 @@ struct NightTask {
   std::string release;  // Or a build of ci/matrix.toml, such as "nightly".
   std::string gpu;      // Part of the GPU's name, whatever the case; "none" for a run without one.
   int shard = 1, of = 1;
+  std::string code = {};  // What ci/pack packs for it: "sm_90". Not in the plan that a night keeps.
 
   std::string name() const;                  // "2.6.0-h200-1of2"
   std::string label() const;                 // "h200", as runners and Slurm call the GPU.
@@ -36,7 +37,8 @@ struct Tier {
 // Throws Stop(Usage) where ci/matrix.toml has no such tier or what it says is wrong.
 Tier read_tier(const std::string& root, const std::string& name);
 
-// [{"task","release","gpu","label","shard","record","command"}, …], numbered from 1.
+// [{"task","release","gpu","label","shard","record","command","code"}, …], numbered from 1; GitHub takes it as a
+// matrix.
 Json as_json(const NightPlan& plan);
 
 // Of a file with that. Throws Stop(Usage) for an empty plan, and for one with two tasks that are the same.

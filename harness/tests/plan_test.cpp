@@ -61,12 +61,23 @@ TEST_F(Builds, Plan_NamesABuildAsItsRelease) {
   EXPECT_EQ(all[1].at("release"), "nightly");
   EXPECT_EQ(all[1].at("command"), Json({"build/recapture", "run", "--continue", "--release", "nightly", "--record",
                                         "nightly-none-1of1.jsonl"}));
-  EXPECT_THAT(recapture("ci slurm").out, HasSubstr("releases=(2.15.0 nightly)"));
+  EXPECT_EQ(all[1].at("code"), "none");
 }
 
 TEST_F(Builds, Plan_WithoutReleases_HasNoBuild) {
   matrix("[[build]]\nname = 'nightly'\nfolder = 'x'\n", "");
   EXPECT_THAT(recapture("ci plan").out, AllOf(HasSubstr("2.6.0"), HasSubstr("2.15.0"), Not(HasSubstr("nightly"))));
+}
+
+TEST_F(Builds, Ci_OfAFormerGenerator_NamesTheFileToCopy) {
+  for (const auto& [what, file] :
+       {std::pair("github", "ci/github.yml"), {"gitlab", "ci/gitlab.yml"}, {"slurm", "ci/slurm.sh"}}) {
+    const Said said = recapture(std::string("ci ") + what);
+    EXPECT_EQ(said.code, 2);
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(file));
+    EXPECT_TRUE(fs::exists(RECAPTURE_ROOT + std::string("/") + file));
+  }
 }
 
 TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {

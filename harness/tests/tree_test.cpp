@@ -518,17 +518,7 @@ TEST_F(Reports, AreAllOnThePage) {
   EXPECT_GE(pairs, 450U);
 }
 
-// What CI runs follows from ci/matrix.toml.
-TEST(Workflows, AreWhatTheProgramPrints) {
-  for (const auto& [what, file] :
-       {std::pair("github", "ci/github.yml"), {"gitlab", "ci/gitlab.yml"}, {"slurm", "ci/slurm.sh"}}) {
-    const Said said = shell(kRecapture + " ci " + what);
-    EXPECT_EQ(said.code, 0);
-    EXPECT_TRUE(contents(kRoot + "/" + file) == said.out) << "run `recapture ci " << what << " > " << file << "`";
-  }
-}
-
-// The job of this name, from `recapture ci github` or `gitlab`, to where the next one begins.
+// The job of this name, of ci/github.yml or a file of GitLab's, to where the next one begins.
 std::string job(const std::string& workflow, const std::string& name, const std::string& indentation) {
   const size_t at = workflow.rfind("\n" + indentation + name + ":\n");
   if (at == std::string::npos) return "";
@@ -540,38 +530,125 @@ std::string job(const std::string& workflow, const std::string& name, const std:
   return rest;
 }
 
-// A machine may have run another job before: nothing of that may be uploaded as this one's, whatever fails.
-TEST(Workflows, BeginWithNothingOfAnEarlierJob) {
-  const std::string github = job(contents(kRoot + "/ci/github.yml"), "run", "  ");
-  const size_t cleared = github.find("rm -rf pack program record out.txt");
-  ASSERT_NE(cleared, std::string::npos) << github;
-  EXPECT_LT(cleared, github.find("uses:")) << "before the first step that may fail";
-  EXPECT_THAT(job(contents(kRoot + "/ci/gitlab.yml"), ".run", ""), HasSubstr("GIT_STRATEGY: empty"));
+class Workflows : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder + "/build");
+    fs::create_symlink(RECAPTURE_BUILD "/recapture", folder + "/build/recapture");
+    fs::create_directory_symlink(kRoot + "/ci", folder + "/ci");
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  // Runs the lines of a job's script from this one on, as far as they are indented like it.
+  Said run(const std::string& job, const std::string& first) const {
+    const size_t at = job.find(first), begin = job.rfind('\n', at) + 1;
+    if (at == std::string::npos) return {1, "no line " + first};
+    std::istringstream lines(job.substr(begin));
+    std::ofstream script(folder + "/step");
+    for (std::string line; std::getline(lines, line) && line.rfind(std::string(at - begin, ' '), 0) == 0;)
+      script << line.substr(at - begin) << "\n";
+    script.close();
+    return shell("cd '" + folder +
+                 "' && TIER=night GITHUB_OUTPUT=output GITHUB_STEP_SUMMARY=summary bash -eo pipefail step");
+  }
+
+  const Json plan = parse_json(output_of(kRecapture + " ci plan"));
+  const std::string folder = ::testing::TempDir() + "recapture-workflows-" + std::to_string(getpid());
+};
+
+TEST_F(Workflows, GitHub_MatrixIsThePlan) {
+  const std::string github = contents(kRoot + "/ci/github.yml");
+  const Said said = run(job(github, "plan", "  "), "build/recapture ci plan");
+  ASSERT_EQ(said.code, 0) << said.out;
+  std::map<std::string, std::string> outputs;
+  std::istringstream lines(contents(folder + "/output"));
+  for (std::string line; std::getline(lines, line);)
+    outputs[line.substr(0, line.find('='))] = line.substr(line.find('=') + 1);
+  EXPECT_EQ(parse_json(outputs["tasks"]), plan);
+  std::set<std::string> releases;
+  for (const Json& task : plan) releases.insert(task.at("release"));
+  EXPECT_EQ(parse_json(outputs["releases"]).get<std::set<std::string>>(), releases);
+  EXPECT_EQ(outputs["code"], "sm_90");
+  const std::string of_run = job(github, "run", "  ");
+  const std::regex uses(R"(matrix\.(\w+))");
+  ASSERT_NE(of_run.find("matrix."), std::string::npos);
+  for (std::sregex_iterator use(of_run.begin(), of_run.end(), uses), end; use != end; ++use) {
+    EXPECT_TRUE(plan[0].contains((*use)[1].str())) << use->str();
+  }
 }
 
-// What gathers a night depends on no release's build, and on no record: here there is none.
-TEST(Workflows, GatherANightWithoutASingleRecord) {
-  const std::string gitlab = job(contents(kRoot + "/ci/gitlab.yml"), "gather", "");
-  EXPECT_THAT(gitlab, HasSubstr("- job: run:2.6.0"));
-  EXPECT_EQ(gitlab.find("job: build:"), std::string::npos);
-  EXPECT_LT(gitlab.find("mkdir -p record"), gitlab.find("recapture gather"));
-  const std::string github = job(contents(kRoot + "/ci/github.yml"), "gather", "  ");
-  EXPECT_EQ(github.find("pack"), github.find("packages")) << "no pack";
+TEST_F(Workflows, GitLab_TasksAreThePlan) {
+  const Said said = run(job(contents(kRoot + "/ci/gitlab.yml"), "plan", ""), "build/recapture ci plan");
+  ASSERT_EQ(said.code, 0) << said.out;
+  const std::string common = contents(kRoot + "/ci/gitlab-tasks.yml"), tasks = contents(folder + "/tasks.yml");
+  ASSERT_EQ(tasks.rfind(common, 0), 0U);
+  Json jobs = Json::object();
+  std::istringstream lines(tasks.substr(common.size()));
+  for (std::string line; std::getline(lines, line);) jobs.update(parse_json("{" + line + "}"));
+  for (const Json& task : plan) {
+    const Json of_run = jobs.at("run:" + text_at(task, "record"));
+    EXPECT_EQ(of_run.at("tags"), Json({"gpu", task.at("label")}));
+    EXPECT_TRUE(jobs.contains(of_run.at("needs").at(0).get<std::string>())) << of_run;
+  }
+  EXPECT_EQ(jobs.at("collect").at("dependencies").size(), plan.size());
+  for (const auto& [name, of_job] : jobs.items()) {
+    EXPECT_NE(job(common, of_job.at("extends"), ""), "") << name;
+  }
+}
 
-  std::string script;
-  std::istringstream step(github.substr(std::min(github.find("          build/recapture ci plan"), github.size())));
-  for (std::string line; std::getline(step, line) && line.rfind("          ", 0) == 0;)
-    script += line.substr(10) + "\n";
-  const std::string folder = ::testing::TempDir() + "recapture-gather-" + std::to_string(getpid());
-  fs::create_directories(folder);
-  fs::create_directory_symlink(RECAPTURE_BUILD, folder + "/build");
-  std::ofstream(folder + "/step") << script;
-  const Said said = shell("cd '" + folder + "' && GITHUB_STEP_SUMMARY=summary bash -eo pipefail step");
+// A machine may have run another job before: nothing of that may be uploaded as this one's, whatever fails.
+TEST_F(Workflows, Runs_BeginWithNothingOfAnEarlierJob) {
+  const std::string github = job(contents(kRoot + "/ci/github.yml"), "run", "  ");
+  const size_t cleared = github.find("rm -rf pack program record");
+  ASSERT_NE(cleared, std::string::npos) << github;
+  EXPECT_LT(cleared, github.find("uses:")) << "before the first step that may fail";
+  EXPECT_THAT(job(contents(kRoot + "/ci/gitlab-tasks.yml"), ".run", ""), HasSubstr("GIT_STRATEGY: empty"));
+}
+
+// A night is collected whatever release's build failed, and without any record: here there is none.
+TEST_F(Workflows, NightWithoutASingleRecord_IsCollected) {
+  const std::string gitlab = job(contents(kRoot + "/ci/gitlab-tasks.yml"), ".collect", "");
+  EXPECT_LT(gitlab.find("mkdir -p record"), gitlab.find("recapture gather"));
+  const std::string github = job(contents(kRoot + "/ci/github.yml"), "collect", "  ");
+  EXPECT_EQ(github.find("pack"), std::string::npos);
+  std::ofstream(folder + "/build/plan.json") << plan;
+  const Said said = run(github, "code=0");
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2.6.0-h200-1of1 is missing"));
   EXPECT_TRUE(fs::exists(folder + "/tonight/night.json"));
   EXPECT_THAT(contents(folder + "/summary"), HasSubstr("2.6.0-h200-1of1"));
-  fs::remove_all(folder);
+}
+
+// With an sbatch that runs at once each task of an array.
+TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
+  const std::string tree = folder + "/tree", night = folder + "/nights/1";
+  fs::create_directories(tree + "/ci");
+  fs::create_directories(tree + "/build");
+  fs::copy(kRoot + "/ci/slurm.sh", tree + "/ci/slurm.sh");
+  std::ofstream(folder + "/sbatch")
+      << "#!/usr/bin/env bash\nlast=\nfor word; do\n"
+         "  case $word in --array=0-*) last=${word##*-} ;; --array=*) exit 1 ;; ci/slurm.sh) break ;; esac; "
+         "shift\ndone\n"
+         "export SLURM_JOB_ID=7 SLURMD_NODENAME=n1\necho 7\n"
+         "for SLURM_ARRAY_TASK_ID in $(seq 0 ${last:-0}); do export SLURM_ARRAY_TASK_ID; \"$@\" >&2; done\n";
+  std::ofstream(tree + "/build/recapture")
+      << "#!/bin/sh\nif [ $1 = ci ]; then exec " << kRecapture << " \"$@\"; fi\necho \"$@\" >>'" << folder << "/log'\n";
+  for (const std::string& file : {folder + "/sbatch", tree + "/build/recapture"})
+    fs::permissions(file, fs::perms::owner_all);
+  const Said said = shell("PATH='" + folder + "':\"$PATH\" '" + tree + "/ci/slurm.sh' '" + night + "'");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("tasks: 7; gathered by: 7"));
+  const std::string log = contents(folder + "/log");
+  for (const Json& task : plan) {
+    std::string command;
+    for (const Json& word : task.at("command")) command += word.get<std::string>() + " ";
+    const std::string options =
+        command.substr(command.find(' ') + 1, command.rfind("--record") - command.find(' ') - 1);
+    const std::string record = text_at(task, "record");
+    EXPECT_THAT(log, HasSubstr(options + "--record " + night + "/records/" + record.substr(0, record.size() - 6) +
+                               ".n1.jsonl\n"));
+  }
+  EXPECT_THAT(log, HasSubstr("gather " + night + "/gathered " + night + "/records --plan " + night + "/plan.json\n"));
 }
 
 // Scripts of ci/, as far as they can be tried without a network and without a build.
