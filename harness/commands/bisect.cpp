@@ -13,7 +13,7 @@
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
-#include "harness/history/index.h"
+#include "harness/history/runs.h"
 #include "harness/judge/catalogue.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/version.h"
@@ -39,18 +39,14 @@ struct Options {
 // Of all runs below a folder what they have of one case.
 std::vector<Record> records_of(const std::string& case_id, const std::string& folder) {
   std::vector<Record> records;
-  std::vector<BadRecord> bad;
-  ask(folder, places_for_index(folder), [&](Index& index) {
-    records.clear();
-    bad = index.bad();
-    for (const CaseLines& part : index.parts_of(case_id)) {
-      Record record = index.record_of(part).with(part.rates);
-      if (record.broken() != Break::Nothing) continue;
-      record.environment = record.environment.with("volatile", {{"started", part.run->started}});
-      record.path = part.run->path;
-      records.push_back(std::move(record));
-    }
-  });
+  auto [runs, bad] = runs_below(folder, {case_id});
+  for (Run& run : runs) {
+    Record& record = run.record;
+    if (record.broken() != Break::Nothing || (record.plan.empty() && record.tests.empty())) continue;
+    record.environment["volatile"] = {{"started", run.started}};
+    record.path = run.path;
+    records.push_back(std::move(record));
+  }
   for (const BadRecord& one : bad) say_last_words(fmt::format("{}/{}: {}; left out", folder, one.path, one.reason));
   return records;
 }
@@ -126,12 +122,12 @@ class Question {
   }
 
   // As in compare, and what was chosen of CUDA's runtime and NCCL makes a machine of its own.
-  bool is_wanted(const Environment& environment) const {
+  bool is_wanted(const Json& environment) const {
     return chosen(options_.machine, environment) &&
            std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
              const std::string version = wanted(library);
              return version.empty() ||
-                    (environment.machine.has_override(library) && text_at(environment.json(), library.key) == version);
+                    (was_chosen(environment, library) && text_at(environment, library.key) == version);
            });
   }
 
@@ -215,10 +211,10 @@ class Question {
     MachineCourse one{"", {}, {}};
     for (MachineSides& known : sides_by_machine(records(), background_)) {
       const bool has_all_its_own = std::none_of(kReplaceable.begin(), kReplaceable.end(), [&](const auto& library) {
-        return known.environment.machine.has_override(library) && wanted(library).empty();
+        return was_chosen(known.environment, library) && wanted(library).empty();
       });
       if (!is_wanted(known.environment) || !has_all_its_own) continue;
-      if (!known.environment.machine.variables.empty()) continue;
+      if (!machine_of(known.environment).variables.empty()) continue;
       one.machine = known.name;
       one.sides = std::move(known.releases);
     }

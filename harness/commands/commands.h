@@ -78,8 +78,4 @@ void choose_this_machine(const Places& places, MachineChoice& choice);
 // A record below that folder of its own for each run, also of those that begin in the same second.
 std::string new_record(const std::string& folder);
 
-// Where the index of a folder's records may be: beside them, so that all who ask share it, or else where this user's
-// caches are.
-std::vector<std::string> places_for_index(const std::string& folder);
-
 }  // namespace recapture

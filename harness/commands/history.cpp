@@ -6,14 +6,14 @@
 #include <map>
 #include <memory>
 #include <regex>
+#include <set>
 
-#include "harness/case/source_hash.h"
 #include "harness/commands/commands.h"
 #include "harness/history/series.h"
 #include "harness/history/words.h"
 #include "harness/judge/catalogue.h"
 #include "harness/record/output.h"
-#include "harness/run/environment.h"
+#include "harness/run/places.h"
 
 namespace recapture {
 namespace fs = std::filesystem;
@@ -29,138 +29,105 @@ struct Options {
 // By case the tests that are named; no tests for all that the records have of it.
 using Named = std::map<std::string, std::vector<std::string>>;
 
-Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue, Index& index) {
+Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue, const std::vector<Run>& runs) {
   Names names = names_in(catalogue);
   // Of what the tree has no longer there is a history too.
   const auto add = [](std::vector<std::string>& known, const std::string& name) {
     if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
   };
-  const auto on_record = index.cases();
-  for (const std::string& id : on_record) add(names.cases, id);
-  Named tests;
+  std::set<std::string> planned;
+  for (const Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
+  std::map<std::string, std::vector<std::string>> by_case;
+  for (const std::string& test : planned) by_case[case_of(test)].push_back(test);
+  for (const auto& [id, tests] : by_case) add(names.cases, id);
+  Named named_tests;
   for (const std::string& word : words) {
     const std::string id = case_of(word);
-    if (id != word && std::find(on_record.begin(), on_record.end(), id) != on_record.end()) {
-      for (const std::string& test : index.tests_of(id)) add(names.tests, test);
+    if (const auto on_record = by_case.find(id); id != word && on_record != by_case.end()) {
+      for (const std::string& test : on_record->second) add(names.tests, test);
     }
     for (const std::string& name : named(word, names)) {
       if (name.find('.') != std::string::npos) {
-        const auto [known, is_new] = tests.emplace(case_of(name), std::vector<std::string>());
-        if (is_new || !known->second.empty()) known->second.push_back(name);
+        const auto [tests, is_new] = named_tests.emplace(case_of(name), std::vector<std::string>());
+        if (is_new || !tests->second.empty()) tests->second.push_back(name);
       } else if (std::find(names.cases.begin(), names.cases.end(), name) != names.cases.end()) {
-        tests[name] = {};
+        named_tests[name] = {};
       } else {
         for (const CatalogueCase& one : catalogue) {
-          if (one.family == name) tests[one.id] = {};
+          if (one.family == name) named_tests[one.id] = {};
         }
       }
     }
   }
-  return tests;
+  for (auto& [id, tests] : named_tests) {
+    if (tests.empty()) tests = by_case[id];
+  }
+  return named_tests;
 }
 
-// What a judgement of these cases calls missing where it is not available now: as `show` has it.
-void learn_what_was_available(Rules& rules, Index& index, const Named& asked) {
-  rules.available.clear();
-  for (const auto& [id, tests] : asked) rules.available.merge(available_in(index, id));
+// What a judgement of these runs calls missing where it is not available now: as `show` has it.
+Available available_in(const std::vector<Run>& runs) {
+  Available fewest;
+  for (const Run& run : runs) {
+    for (const auto& [key, gpus] : available_in(std::vector<Record>{run.record})) {
+      const auto [known, is_new] = fewest.emplace(key, gpus);
+      known->second = std::min(known->second, gpus);
+    }
+  }
+  return fewest;
 }
-
-struct Answer {
-  std::string text;  // Without a history none, or an empty array.
-  bool has_history = false;
-  std::vector<BadRecord> bad;
-};
-
-class Question {
- public:
-  Question(const Places& places, const Options& options)
-      : places_(places),
-        options_(options),
-        folder_(options.records.empty() ? places.reports() : options.records),
-        rules_(rules_of(places.root)) {
-    if (fs::exists(catalogue_path(places.root))) catalogue_ = read_catalogue(places.root);
-  }
-
-  const std::string& folder() const { return folder_; }
-
-  Answer operator()(Index& index) {
-    Answer answer;
-    answer.bad = index.bad();
-    if (index.runs().empty() && answer.bad.empty()) throw Stop(Exit::NothingRan, "no records below " + folder_);
-    const Named asked = named_in(options_.names, catalogue_, index);
-    std::error_code error;
-    if (fs::equivalent(folder_, places_.reports(), error)) {
-      learn_what_was_available(rules_, index, asked);
-    } else if (fs::is_directory(places_.reports(), error)) {
-      ask(places_.reports(), places_for_index(places_.reports()),
-          [&](Index& reports) { learn_what_was_available(rules_, reports, asked); });
-    }
-    Histories histories(index, rules_, options_.wanted);
-    Json json = Json::array();
-    for (const auto& [id, tests] : asked) {
-      const auto all = histories.of_case(id, tests);
-      if (all.empty()) continue;
-      answer.has_history = true;
-      if (options_.json) {
-        for (const Json& series : as_json(all, folder_)) json.push_back(series);
-      } else {
-        answer.text += (answer.text.empty() ? "" : "\n") + as_text(all);
-      }
-    }
-    if (options_.json) answer.text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-    return answer;
-  }
-
- private:
-  const Places& places_;
-  const Options& options_;
-  const std::string folder_;
-  Rules rules_;
-  Catalogue catalogue_;
-};
 
 Exit history(const Places& places, const Options& options) {
   static const std::regex kDate(R"(\d{4}-\d{2}-\d{2})");
   if (!options.wanted.since.empty() && !std::regex_match(options.wanted.since, kDate)) {
     throw Stop(Exit::Usage, fmt::format("--since takes a date such as 2026-11-21, not '{}'", options.wanted.since));
   }
-  Question question(places, options);
-  const std::string& folder = question.folder();
-  const auto announce = [](size_t records) {
-    constexpr size_t kMany = 200;  // That takes some seconds.
-    if (records >= kMany) say_last_words(fmt::format("reading {} records for the index", records));
-  };
-  Answer answer;
-  const std::string none = ask(
-      folder, places_for_index(folder), [&](Index& index) { answer = question(index); }, announce);
-  print("{}", answer.text);
-  if (!none.empty()) {
-    say_last_words(fmt::format("{}: no index can be kept ({}), so each question reads all records", folder, none));
+  const std::string folder = options.records.empty() ? places.reports() : options.records;
+  Catalogue catalogue;
+  if (fs::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
+  const Runs plans = runs_below(folder, {});
+  if (plans.runs.empty() && plans.bad.empty()) throw Stop(Exit::NothingRan, "no records below " + folder);
+  const Named asked = named_in(options.names, catalogue, plans.runs);
+  std::set<std::string> cases;
+  for (const auto& [id, tests] : asked) cases.insert(id);
+  const auto [runs, bad] = runs_below(folder, cases);
+  Rules rules = rules_of(places.root);
+  std::error_code error;
+  if (fs::equivalent(folder, places.reports(), error)) {
+    rules.available = available_in(runs);
+  } else if (fs::is_directory(places.reports(), error)) {
+    rules.available = available_in(runs_below(places.reports(), cases).runs);
   }
-  for (const BadRecord& one : answer.bad) say_last_words(fmt::format("{}/{}: {}", folder, one.path, one.reason));
-  if (!answer.has_history) {
+  const Histories histories(runs, rules, options.wanted);
+  bool has_history = false;
+  std::string text;
+  Json json = Json::array();
+  for (const auto& [id, tests] : asked) {
+    const auto all = histories.of_case(id, tests);
+    if (all.empty()) continue;
+    if (options.json) {
+      for (const Json& series : as_json(all, folder)) json.push_back(series);
+    } else {
+      text += (has_history ? "\n" : "") + as_text(all);
+    }
+    has_history = true;
+  }
+  print("{}", options.json ? json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n" : text);
+  for (const BadRecord& one : bad) say_last_words(fmt::format("{}/{}: {}", folder, one.path, one.reason));
+  if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
     say_last_words(fmt::format("{}: no run as asked for has {}", folder, what));
   }
-  if (const size_t bad = answer.bad.size(); bad > 0) {
+  if (!bad.empty()) {
+    const bool is_one = bad.size() == 1;
     throw Stop(Exit::Inconclusive, fmt::format("{} cannot be read, and what {} not counted",
-                                               bad == 1 ? "a record" : fmt::format("{} records", bad),
-                                               bad == 1 ? "it says is" : "they say is"));
+                                               is_one ? "a record" : fmt::format("{} records", bad.size()),
+                                               is_one ? "it says is" : "they say is"));
   }
-  return answer.has_history ? Exit::AsExpected : Exit::NothingRan;
+  return has_history ? Exit::AsExpected : Exit::NothingRan;
 }
 
 }  // namespace
-
-std::vector<std::string> places_for_index(const std::string& folder) {
-  std::error_code error;
-  const std::string real = fs::canonical(folder, error).string();
-  std::vector<std::string> places = {real + "/.recapture.sqlite"};
-  if (cache_folder().empty()) return places;
-  const fs::path caches = fs::weakly_canonical(cache_folder() + "/history", error);
-  if (!error) places.push_back((caches / (hash_of(real) + ".sqlite")).string());
-  return places;
-}
 
 Verb history_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();

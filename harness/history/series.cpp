@@ -24,37 +24,39 @@ bool is_turn(const Showing& a, const Showing& b) {
 }
 
 // What the driver and the release's own runtime may differ by, and nothing else.
-MachineKind place_of(const Environment& environment) { return {environment.release, environment.machine.place()}; }
+MachineKind place_of(const Json& environment) {
+  return {text_at(environment, "release"), machine_of(environment).place()};
+}
 
 // "" for what has no words, or none that say anything.
-std::string words_at(const Environment& environment, const std::string& key) {
+std::string words_at(const Json& environment, const std::string& key) {
   if (key == "host" || key == "gpu_id") return "";  // Hashes.
-  const auto found = environment.json().find(key);
-  if (found == environment.json().end()) return "";
+  const auto found = environment.find(key);
+  if (found == environment.end()) return "";
   if (found->is_string()) return found->get<std::string>();
   return found->is_structured() ? "" : found->dump();
 }
 
-std::vector<Difference> differences(Index& index, const Shown& before, const Shown& after) {
+std::vector<Difference> differences(const Shown& before, const Shown& after) {
   std::vector<Difference> all;
   const auto add = [&](const std::string& what, const std::string& from, const std::string& to) {
     const bool has_words = !from.empty() && !to.empty();
     all.push_back({what, has_words ? from : "", has_words ? to : ""});
   };
-  const Environment old = index.environment_of(*before.run), now = index.environment_of(*after.run);
+  const Json &old = before.run->record.environment, &now = after.run->record.environment;
   std::set<std::string> keys;
-  for (const Environment* environment : {&old, &now}) {
-    for (const auto& [key, value] : environment->json().items()) keys.insert(key);
+  for (const Json* environment : {&old, &now}) {
+    for (const auto& [key, value] : environment->items()) keys.insert(key);
   }
   for (const char* of_the_run : {"recapture", "shard", "require", "break"}) keys.erase(of_the_run);
   for (const std::string& key : keys) {
-    const auto value = [&](const Environment& environment) { return environment.json().value(key, Json()); };
-    if (!old.json().contains(key) || !now.json().contains(key)) continue;  // One of the two programs did not ask.
+    const auto value = [&](const Json& environment) { return environment.value(key, Json()); };
+    if (!old.contains(key) || !now.contains(key)) continue;  // One of the two programs did not ask.
     if (value(old) != value(now)) add(key, words_at(old, key), words_at(now, key));
   }
   if (before.run->revision != after.run->revision) add("revision", before.run->revision, after.run->revision);
   // Hashes of the two formats count different things.
-  const bool comparable = old.json().value("recapture", 1) == now.json().value("recapture", 1);
+  const bool comparable = old.value("recapture", 1) == now.value("recapture", 1);
   if (comparable && before.what->code != after.what->code) add("the case's code", "", "");
   return all;
 }
@@ -65,51 +67,20 @@ bool is_of(const std::string& release, const std::string& wanted) {
 }
 
 bool comes_before(const Series& a, const Series& b) {
-  const auto release = [](const Series& one) { return one.machine.release; };
+  const auto release = [](const Series& one) { return text_at(one.machine, "release"); };
   if (a.test != b.test) return a.test < b.test;
   const bool a_is = is_version(release(a)), b_is = is_version(release(b));
   if (a_is != b_is) return a_is;
   if (a_is && (older(release(a), release(b)) || older(release(b), release(a)))) return older(release(a), release(b));
   const auto rest = [&](const Series& one) {
-    return std::tuple(release(one), one.machine.machine.gpu, one.runs.back().run->started, one.machine.kind);
+    return std::tuple(release(one), text_at(one.machine, "gpu"), one.runs.back().run->started,
+                      kind_of_machine(one.machine));
   };
   return rest(a) < rest(b);
 }
 
-// What is on file twice: a copy, and a shard that a merged record has too. Of a copy that was cut the whole counts.
-void keep_one_of_each_run(Index& index, std::vector<CaseLines>& parts, const std::map<int64_t, MachineKind>& kinds) {
-  using Id = std::pair<MachineKind, std::string_view>;
-  const auto ids_of = [&](const CaseLines& part) {
-    const std::string& ids = part.run->ids;
-    std::vector<Id> all;
-    for (size_t at = 0; at < ids.size();) {
-      const size_t end = std::min(ids.find('\n', at), ids.size());
-      all.emplace_back(kinds.at(part.run->environment), std::string_view(ids).substr(at, end - at));
-      at = end + 1;
-    }
-    return all;
-  };
-  std::map<Id, const CaseLines*> owners;
-  for (const CaseLines& part : parts) {
-    const auto ids = ids_of(part);
-    for (const Id& id : ids) {
-      const auto [owner, is_first] = owners.emplace(id, &part);
-      if (is_first) continue;
-      const CaseLines& other = *owner->second;
-      const std::pair its(index.size_of(other), ids_of(other).size()), ours(index.size_of(part), ids.size());
-      if (its < ours) owner->second = &part;
-    }
-  }
-  std::vector<CaseLines> kept;
-  std::copy_if(parts.begin(), parts.end(), std::back_inserter(kept), [&](const CaseLines& part) {
-    const auto ids = ids_of(part);
-    return std::all_of(ids.begin(), ids.end(), [&](const Id& id) { return owners.at(id) == &part; });
-  });
-  parts = std::move(kept);
-}
-
 // Outcomes, turns and rates, from the runs.
-void sum_up(Index& index, Series& series) {
+void sum_up(Series& series) {
   for (auto run = series.runs.rbegin(); run != series.runs.rend(); ++run) {
     const auto known = std::find_if(series.outcomes.begin(), series.outcomes.end(), [&](const Outcome& outcome) {
       return same_outcome(*outcome.newest.what, *run->what);
@@ -121,17 +92,17 @@ void sum_up(Index& index, Series& series) {
     if (series.turns.empty()) ++series.in_a_row;
     const auto before = std::next(run);
     if (before != series.runs.rend() && is_turn(*before->what, *run->what)) {
-      series.turns.push_back({*before, *run, differences(index, *before, *run)});
+      series.turns.push_back({*before, *run, differences(*before, *run)});
     }
   }
   for (const Shown& run : series.runs) {
     if (run.what->rate) series.rates.push_back(*run.what->rate);
   }
-  series.machine = index.environment_of(*series.runs.back().run);
+  series.machine = series.runs.back().run->record.environment;
 }
 
 // A driver or a runtime makes another kind of machine: what its first run shows may have come with it.
-void join(Index& index, std::vector<Series>& all) {
+void join(std::vector<Series>& all) {
   for (Series& series : all) {
     const Shown& first = series.runs.front();
     const Shown* before = nullptr;
@@ -145,104 +116,101 @@ void join(Index& index, std::vector<Series>& all) {
       if (before == nullptr || before->run->started < last.run->started) before = &last;
     }
     if (before != nullptr && is_turn(*before->what, *first.what)) {
-      series.turns.push_back({*before, first, differences(index, *before, first)});
+      series.turns.push_back({*before, first, differences(*before, first)});
     }
   }
 }
 
+bool is_wanted(const Run& run, const Wanted& wanted) {
+  const Json& environment = run.record.environment;
+  const std::string gpu = text_at(environment, "gpu");
+  const bool has_gpu =
+      wanted.gpu.empty() ||
+      (wanted.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted.gpu)) != std::string::npos);
+  return run.record.broken() == Break::Nothing && has_gpu && is_of(text_at(environment, "release"), wanted.release) &&
+         (wanted.driver.empty() || text_at(environment, "driver") == wanted.driver) &&
+         (wanted.since.empty() || run.started >= wanted.since);
+}
+
 }  // namespace
 
-bool Histories::wants(const Run& run) {
-  const auto [known, is_new] = wanted_machines_.emplace(run.environment, false);
-  if (is_new) {
-    const Environment& environment = index_.environment_of(run);
-    const std::string gpu = environment.machine.gpu;
-    const bool is_broken = environment.broken != Break::Nothing;
-    const bool has_gpu =
-        wanted_.gpu.empty() ||
-        (wanted_.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted_.gpu)) != std::string::npos);
-    known->second = !is_broken && has_gpu && is_of(environment.release, wanted_.release) &&
-                    (wanted_.driver.empty() || environment.machine.driver == wanted_.driver);
+Histories::Histories(const std::vector<Run>& runs, const Rules& rules, const Wanted& wanted) {
+  for (const Run& run : runs) {
+    if (is_wanted(run, wanted)) runs_.push_back(judged(run, rules));
   }
-  return known->second && (wanted_.since.empty() || run.started >= wanted_.since);
-}
-
-const Showing* Histories::judged(const CaseLines& part, const std::string& test) {
-  const auto [known, is_new] = judged_.emplace(std::tuple(test, part.run->environment, part.lines), Judged());
-  Judged& same = known->second;
-  if (is_new) {
-    auto record = std::make_unique<CaseRecord>(index_.record_of(part, test));
-    const Record& its = record->with(part.rates);
-    const bool has_it =
-        its.find(test) != nullptr || std::find(its.plan.begin(), its.plan.end(), test) != its.plan.end();
-    if (has_it) same.record = std::move(record);
-  }
-  if (same.record == nullptr) return nullptr;
-  const auto [showing, is_first] = same.showings.emplace(same.record->own(part.rates), Showing());
-  if (!is_first) return &showing->second;
-  const Record& record = same.record->with(part.rates);
-  Showing& made = showing->second;
-  for (Row& row : judge_record(record, rules_)) {
-    if (row.test == test) made.row = std::move(row);
-  }
-  if (const TestRecord* line = record.find(test)) {
-    made.is_rate = line->has(key::tries);
-    if (made.row.kind == Kind::Reproduces && made.row.result != Result::Invalid) made.signature = line->text(key::seen);
-    made.rate = rate_run(record, *line, rules_);
-  }
-  if (const auto info = record.cases.find(made.row.case_id); info != record.cases.end()) made.code = info->second.hash;
-  return &made;
-}
-
-std::vector<Series> Histories::of_case(const std::string& case_id, const std::vector<std::string>& tests) {
-  std::vector<CaseLines> parts = index_.parts_of(case_id);
-  parts.erase(std::remove_if(parts.begin(), parts.end(), [&](const CaseLines& part) { return !wants(*part.run); }),
-              parts.end());
-  std::sort(parts.begin(), parts.end(), [](const CaseLines& a, const CaseLines& b) {
+  std::sort(runs_.begin(), runs_.end(), [](const Judged& a, const Judged& b) {
     return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
   });
-  std::map<int64_t, MachineKind> kinds;  // By environment.
-  for (const CaseLines& part : parts) {
-    const auto [kind, is_new] = kinds.emplace(part.run->environment, MachineKind());
-    if (is_new) kind->second = Environment(index_.environment_of(*part.run)).kind;
+}
+
+Histories::Judged Histories::judged(const Run& run, const Rules& rules) {
+  const Record& record = run.record;
+  Judged made{&run, kind_of_machine(record.environment), {}, {}};
+  for (const std::string& test : record.plan) made.lines.emplace(case_of(test), 0);
+  for (const TestRecord& test : record.tests) ++made.lines[test.case_id()];
+  for (const auto& [id, again] : record.confirmations) made.lines[case_of(id)] += again.size();
+  for (Row& row : judge_record(record, rules)) {
+    Showing& showing = made.showings[row.test];
+    if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
+    if (const TestRecord* line = record.find(row.test)) {
+      showing.is_rate = line->has(key::tries);
+      if (row.kind == Kind::Reproduces && row.result != Result::Invalid) showing.signature = line->text(key::seen);
+      showing.rate = rate_run(record, *line, rules);
+    }
+    showing.row = std::move(row);
   }
-  keep_one_of_each_run(index_, parts, kinds);
+  return made;
+}
+
+// Of a copy, and of a shard that a merged record has too, which are on file twice, the whole counts.
+std::vector<const Histories::Judged*> Histories::without_copies(const std::vector<const Judged*>& runs,
+                                                                const std::string& case_id) {
+  using Id = std::pair<MachineKind, std::string>;
+  std::map<Id, const Judged*> owners;
+  const auto size = [&](const Judged& run) { return std::pair(run.lines.at(case_id), run.run->ids.size()); };
+  for (const Judged* run : runs) {
+    for (const std::string& id : run->run->ids) {
+      const Judged*& owner = owners[{run->kind, id}];
+      if (owner == nullptr || size(*owner) < size(*run)) owner = run;
+    }
+  }
+  std::vector<const Judged*> kept;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(kept), [&](const Judged* run) {
+    const auto owns = [&](const std::string& id) { return owners.at({run->kind, id}) == run; };
+    return std::all_of(run->run->ids.begin(), run->run->ids.end(), owns);
+  });
+  return kept;
+}
+
+std::vector<Series> Histories::of_case(const std::string& case_id, const std::vector<std::string>& tests) const {
+  std::vector<const Judged*> runs;
+  for (const Judged& run : runs_) {
+    if (run.lines.count(case_id) != 0) runs.push_back(&run);
+  }
+  runs = without_copies(runs, case_id);
   std::vector<Series> all;
-  for (const std::string& test : tests.empty() ? index_.tests_of(case_id) : tests) {
+  for (const std::string& test : tests) {
     std::map<MachineKind, Series> by_machine;
-    for (const CaseLines& part : parts) {
-      const Showing* showing = judged(part, test);
-      if (showing == nullptr) continue;
-      Series& series = by_machine[kinds.at(part.run->environment)];
+    for (const Judged* run : runs) {
+      const auto showing = run->showings.find(test);
+      if (showing == run->showings.end()) continue;
+      Series& series = by_machine[run->kind];
       series.test = test;
-      if (showing->row.ran) {
-        series.runs.push_back({part.run, showing});
+      if (showing->second.row.ran) {
+        series.runs.push_back({run->run, &showing->second});
       } else {
         ++series.not_run;
       }
     }
     for (auto& [where, series] : by_machine) {
       if (series.runs.empty()) continue;
-      sum_up(index_, series);
+      sum_up(series);
       all.push_back(std::move(series));
     }
   }
-  join(index_, all);
+  join(all);
   std::sort(all.begin(), all.end(), comes_before);
   return all;
-}
-
-Available available_in(Index& index, const std::string& case_id) {
-  Available fewest;
-  std::set<std::pair<int64_t, int64_t>> known;
-  for (const CaseLines& part : index.parts_of(case_id)) {
-    if (!known.emplace(part.run->environment, part.lines).second) continue;
-    for (const auto& [key, gpus] : available_in({index.record_of(part).with(part.rates)})) {
-      const auto [its, is_new] = fewest.emplace(key, gpus);
-      its->second = std::min(its->second, gpus);
-    }
-  }
-  return fewest;
 }
 
 }  // namespace recapture

@@ -2,16 +2,12 @@
 // where that changed. Judged by today's rules.
 #pragma once
 #include <map>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "harness/history/index.h"
+#include "harness/history/runs.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/row.h"
 
@@ -20,11 +16,11 @@ namespace recapture {
 // Which runs are of interest; what is empty allows all.
 struct Wanted {
   std::string release, driver;
-  std::string gpu;    // CaseLines of its name, whatever the case; "none" for runs without one.
+  std::string gpu;    // Part of its name, whatever the case; "none" for runs without one.
   std::string since;  // A date, "2026-11-21": runs that began on it or later.
 };
 
-// What a run can show of a test. Equal for all runs that had the same on the same machine.
+// What a run shows of a test.
 struct Showing {
   Row row;
   std::string signature;  // Of Reproduces what was seen: with another one the same result is another outcome.
@@ -68,31 +64,24 @@ struct Series {
 
 class Histories {
  public:
-  Histories(Index& index, const Rules& rules, Wanted wanted)
-      : index_(index), rules_(rules), wanted_(std::move(wanted)) {}
+  // Runs broken on purpose do not count. Points into `runs`.
+  Histories(const std::vector<Run>& runs, const Rules& rules, const Wanted& wanted);
 
-  // Of those tests of a case, or of all that the records have, by test and then by machine. Runs broken on purpose do
-  // not count, and a run that is on file twice, as a shard and in a merged record, counts once. Points into this object
-  // and into the index.
-  std::vector<Series> of_case(const std::string& case_id, const std::vector<std::string>& tests);
+  // Of those tests of a case, by test and then by machine. A run that is on file twice, as a shard and in a merged
+  // record, counts once. Points into this object and into the runs.
+  std::vector<Series> of_case(const std::string& case_id, const std::vector<std::string>& tests) const;
 
  private:
-  // What all runs with the same lines on the same machine have of one test, and what its rates amount to.
   struct Judged {
-    std::unique_ptr<CaseRecord> record;  // None if they neither planned nor ran it.
-    std::map<std::string, Showing> showings;
+    const Run* run = nullptr;
+    MachineKind kind;
+    std::map<std::string, Showing> showings;  // By test that it planned or ran.
+    std::map<std::string, size_t> lines;      // By case of these tests: how many it has of them.
   };
-  bool wants(const Run& run);
-  const Showing* judged(const CaseLines& part, const std::string& test);
+  static Judged judged(const Run& run, const Rules& rules);
+  static std::vector<const Judged*> without_copies(const std::vector<const Judged*>& runs, const std::string& case_id);
 
-  Index& index_;
-  const Rules& rules_;
-  const Wanted wanted_;
-  std::unordered_map<int64_t, bool> wanted_machines_;                   // By environment.
-  std::map<std::tuple<std::string, int64_t, int64_t>, Judged> judged_;  // By test, environment and lines.
+  std::vector<Judged> runs_;  // In the order of time.
 };
-
-// What was available on such machines before, of one case, as available_in() finds it.
-Available available_in(Index& index, const std::string& case_id);
 
 }  // namespace recapture
