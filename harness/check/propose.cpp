@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "harness/case/events.h"
@@ -19,13 +17,6 @@ namespace recapture {
 namespace {
 
 using Lines = std::vector<std::string>;
-
-Lines lines_of(const std::string& text) {
-  Lines lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 std::string quoted(const std::string& text) {
   if (text.find('\'') == std::string::npos && visible(text) == text) return "'" + text + "'";
@@ -42,111 +33,32 @@ std::string where_line(const Where& where) {
   return fmt::format("  where = {{ {} }}", fmt::join(parts, ", "));
 }
 
-// The file, entry by entry, as it is to be.
-class Edited {
- public:
-  explicit Edited(const std::string& text) : lines_(lines_of(text)) {}
+// `e` for these tests, below a change that has this reason.
+std::string entry_text(const Expectation& e, const Lines& tests, const std::string& reason_of_change) {
+  std::string text = "  [[change.expect]]\n  tests = [\n";
+  for (const std::string& test : tests) text += fmt::format("    {},\n", Json(test).dump());
+  text += fmt::format("  ]\n{}\n  result = \"{}\"\n", where_line(e.where), word(e.result));
+  if (!e.seen.empty()) text += fmt::format("  seen = {}\n", quoted(e.seen));
+  if (e.why != reason_of_change) text += fmt::format("  why = {}\n", quoted(e.why));
+  Lines records;
+  for (const std::string& record : e.records) records.push_back(Json(record).dump());
+  return text + fmt::format("  records = [{}]\n", fmt::join(records, ", "));
+}
 
-  // "file:line" is an entry's first line; another one's is where it ends.
-  void set_where(const std::string& place, const Where& where) {
-    for (std::string& line : entry(place)) {
-      if (starts(line, "where =")) line = where_line(where);
-    }
-  }
-  void add_record(const std::string& place, const std::string& name) {
-    const std::string value = Json(name).dump();
-    bool in_list = false;
-    for (std::string& line : entry(place)) {
-      in_list = in_list || starts(line, "records =");
-      if (!in_list) continue;
-      if (line.find(value) != std::string::npos) return;
-      const size_t end = line.rfind(']');
-      if (end == std::string::npos) continue;
-      const size_t last = line.find_last_not_of(" ,", end - 1);
-      const bool is_alone = end == 0 || last == std::string::npos;  // The bracket has a line to itself.
-      line.insert(is_alone ? end : last + 1, is_alone ? "  " + value + ",\n  " : ", " + value);
-      return;
-    }
-  }
-  void append(const std::string& text) { lines_.push_back(text); }
-
-  Lines lines() const {
-    std::string text;
-    for (const std::string& line : lines_) text += line + "\n";
-    return lines_of(text);
-  }
-
- private:
-  static bool starts(const std::string& line, std::string_view word) {
-    const size_t at = line.find_first_not_of(' ');
-    return at != std::string::npos && line.compare(at, word.size(), word) == 0;
-  }
-
-  struct Entry {
-    Lines::iterator first, last;
-    Lines::iterator begin() const { return first; }
-    Lines::iterator end() const { return last; }
-  };
-  // Lines are edited in place and never inserted, so that places stay what they were.
-  Entry entry(const std::string& place) {
-    size_t number = 0;
-    const size_t colon = place.rfind(':');
-    std::from_chars(place.data() + colon + 1, place.data() + place.size(), number);
-    const auto first = lines_.begin() + static_cast<std::ptrdiff_t>(std::min(number, lines_.size()));
-    return {first, std::find_if(first, lines_.end(), [](const std::string& line) { return starts(line, "[["); })};
-  }
-
-  Lines lines_;
-};
-
-// A unified diff with three lines of context, by the longest common subsequence.
-std::string diff(const Lines& a, const Lines& b, const std::string& path) {
-  std::vector<std::vector<size_t>> common(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = a.size(); i-- > 0;) {
-    for (size_t j = b.size(); j-- > 0;) {
-      common[i][j] = a[i] == b[j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
-    }
-  }
-  struct Step {
-    char sign;
-    size_t i, j;  // Lines of both that stand before it.
-  };
-  std::vector<Step> steps;
-  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
-    if (i < a.size() && j < b.size() && a[i] == b[j]) {
-      steps.push_back({' ', i++, j++});
-    } else if (i < a.size() && (j == b.size() || common[i + 1][j] >= common[i][j + 1])) {
-      steps.push_back({'-', i++, j});
-    } else {
-      steps.push_back({'+', i, j++});
-    }
-  }
-  constexpr size_t kContext = 3;
+// Those of the entries that differ from what is on file, in its order, each with where that stands.
+std::string changed_entries(const std::vector<Change>& changes, const std::map<std::string, Expectation>& changed) {
   std::string text;
-  for (size_t at = 0; at < steps.size();) {
-    if (steps[at].sign == ' ') {
-      ++at;
-      continue;
+  for (const Change& change : changes) {
+    std::map<std::string, Lines> tests;
+    for (const Expectation& e : change.expectations) tests[e.place].push_back(e.test);
+    for (const Expectation& e : change.expectations) {
+      const auto entry = changed.find(e.place);
+      if (entry == changed.end() || e.test != tests[e.place].front()) continue;
+      text += fmt::format("\n# In place of the entry at cases/changes.toml{}:\n{}", e.place.substr(e.place.rfind(':')),
+                          entry_text(entry->second, tests[e.place], change.what));
     }
-    const size_t begin = at - std::min(at, kContext);
-    size_t end = at + 1;
-    for (size_t k = at; k < steps.size() && k < end + 2 * kContext; ++k) {
-      if (steps[k].sign != ' ') end = k + 1;
-    }
-    at = end;
-    end = std::min(end + kContext, steps.size());
-    std::string body;
-    size_t before = 0, after = 0;
-    for (size_t k = begin; k < end; ++k) {
-      const Step& step = steps[k];
-      body += step.sign + (step.sign == '+' ? b[step.j] : a[step.i]) + "\n";
-      before += step.sign == '+' ? 0 : 1;
-      after += step.sign == '-' ? 0 : 1;
-    }
-    text += fmt::format("@@ -{},{} +{},{} @@\n{}", steps[begin].i + (before > 0 ? 1 : 0), before,
-                        steps[begin].j + (after > 0 ? 1 : 0), after, body);
   }
-  return text.empty() ? "" : fmt::format("--- a/{}\n+++ b/{}\n{}", path, path, text);
+  return text;
 }
 
 bool says(const Expectation& e, const Row& row, const TestRecord& test) {
@@ -212,12 +124,12 @@ std::string widened(const std::string& range, const std::string& version) {
 }
 
 Proposal propose(const Record& record, const std::vector<Row>& rows, const std::vector<Change>& changes,
-                 const std::string& text, const std::string& name) {
+                 const std::string& name) {
   Proposal proposal;
-  Edited edited(text);
+  std::map<std::string, Expectation> changed;  // By place.
   const std::string release = record.where("release");
   const auto all = expectations_of(changes);
-  std::map<std::tuple<std::string, std::string, std::string>, Lines> causes;  // Result, documented, seen: its tests.
+  std::map<std::tuple<Result, std::string, std::string>, Lines> causes;  // Result, documented, seen: its tests.
   std::map<std::string, const Row*> by_test;
   for (const Row& row : rows) by_test[row.test] = &row;
   // An entry speaks of several tests, and a range that is right for one of them must be for all.
@@ -226,6 +138,9 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
       const auto row = by_test.find(e.test);
       return e.place == place && row != by_test.end() && row->second->ran && predicate(e, *row->second);
     });
+  };
+  const auto add_record = [&](Expectation& e) {
+    if (std::find(e.records.begin(), e.records.end(), name) == e.records.end()) e.records.push_back(name);
   };
   const auto as_expected = [](const Expectation&, const Row& row) { return row.verdict == Verdict::AsExpected; };
   const auto says_else = [&](const Expectation& e, const Row& row) { return !says(e, row, *record.find(e.test)); };
@@ -240,7 +155,7 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
         return e.place != guess->place || record.find(e.test) != nullptr;
       });
       if (whole && !any_of_entry(guess->place, says_else)) {
-        edited.add_record(guess->place, name);
+        add_record(changed.emplace(guess->place, *guess).first->second);
         ++proposal.widened;
       } else {
         proposal.by_hand.push_back(fmt::format(
@@ -261,9 +176,7 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
                                                row.test, wrong->place, release));
         continue;
       }
-      Where where = wrong->where;
-      where.release = narrowed(where.release, side, release);
-      edited.set_where(wrong->place, where);
+      changed.emplace(wrong->place, *wrong).first->second.where.release = narrowed(wrong->where.release, side, release);
       ++proposal.narrowed;
       if (row.result == Result::Reproduced || row.result == Result::Holds) continue;  // As the document has it.
     }
@@ -272,30 +185,28 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
              !any_of_entry(e.place, says_else);
     });
     if (known != all.end()) {
-      Where where = known->where;
-      where.release = widened(where.release, release);
-      edited.set_where(known->place, where);
-      edited.add_record(known->place, name);
+      Expectation& entry = changed.emplace(known->place, *known).first->second;
+      entry.where.release = widened(known->where.release, release);
+      add_record(entry);
       ++proposal.widened;
     } else {
-      causes[{std::string(word(row.result)), test->text(key::documented), shown(row.result, *test)}].push_back(
-          row.test);
+      causes[{row.result, test->text(key::documented), shown(row.result, *test)}].push_back(row.test);
       ++proposal.added;
     }
   }
+  proposal.entries = changed_entries(changes, changed);
+  const std::string nccl = record.environment.contains("nccl_by") ? "==" + record.where("nccl") : "";
   for (const auto& [cause, tests] : causes) {
     const auto& [result, documented, seen] = cause;
-    std::string entry = fmt::format("\n[[change]]\nwhat = '{}'\nnumber = '{}'\n\n", kTodo, kTodo);
-    if (!documented.empty()) entry += fmt::format("  # documented: {}\n", visible(documented));
-    entry += "  [[change.expect]]\n  tests = [\n";
-    for (const std::string& test : tests) entry += fmt::format("    \"{}\",\n", test);
-    const std::string gpu = record.where("gpu");
-    const std::string nccl = record.environment.json().contains("nccl_by") ? "==" + record.where("nccl") : "";
-    entry += fmt::format("  ]\n{}\n  result = \"{}\"\n", where_line({"==" + release, gpu, "", "", nccl}), result);
-    if (!seen.empty()) entry += fmt::format("  seen = {}\n", quoted(seen));
-    edited.append(entry + fmt::format("  records = [{}]", Json(name).dump()));
+    Expectation e;
+    e.where = {"==" + release, record.where("gpu"), "", "", nccl};
+    e.result = result;
+    e.seen = seen;
+    e.records = {name};
+    proposal.entries += fmt::format("\n[[change]]\nwhat = '{}'\nnumber = '{}'\n\n", kTodo, kTodo);
+    if (!documented.empty()) proposal.entries += fmt::format("  # documented: {}\n", visible(documented));
+    proposal.entries += entry_text(e, tests, "");
   }
-  proposal.patch = diff(lines_of(text), edited.lines(), "cases/changes.toml");
   return proposal;
 }
 

@@ -1,5 +1,5 @@
-// What cases/changes.toml would have to say so that a record holds no surprise, as a patch. It groups and widens; the
-// reasons are for a person to find.
+// What cases/changes.toml would have to say so that a record holds no surprise. It groups and widens; the reasons are
+// for a person to find.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,19 +13,18 @@ namespace recapture {
 inline constexpr const char* kTodo = "TODO";
 
 struct Proposal {
-  std::string patch;                 // A unified diff of cases/changes.toml; "" where there is nothing to change.
+  std::string entries;               // New and changed ones, to be pasted into cases/changes.toml.
   size_t widened = 0;                // Tests whose entry now holds on that machine too, and guesses that it confirms,
   size_t narrowed = 0;               // whose entry no longer does,
   size_t added = 0;                  // and that got a new one.
   std::vector<std::string> by_hand;  // What else: an entry whose tests no longer agree.
 };
 
-// `rows` are the record's, `name` is its place below reports/, and `text` the file that `changes` was read from. Where
-// an entry says of another release what is seen here, its range is widened; where one covers the record and is wrong
-// there, its range ends; a guess that came true is put on record; for the rest there is a new change for each pair of
-// what the document says and what was seen.
+// `rows` are the record's, and `name` is its place below reports/. Where an entry says of another release what is seen
+// here, its range is widened; where one covers the record and is wrong there, its range ends; a guess that came true is
+// put on record; for the rest there is a new change for each pair of what the document says and what was seen.
 Proposal propose(const Record& record, const std::vector<Row>& rows, const std::vector<Change>& changes,
-                 const std::string& text, const std::string& name);
+                 const std::string& name);
 
 // The range on one side of a version that it holds: ">=2.13, <2.15" before ('<') 2.14.1 is ">=2.13, <2.14.1".
 std::string narrowed(const std::string& range, char side, const std::string& version);

@@ -1,4 +1,4 @@
-// recapture expect propose: the patch of cases/changes.toml that would make a record's surprises expected.
+// recapture expect propose: the entries of cases/changes.toml that would make a record's surprises expected.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,7 +7,6 @@
 #include "harness/check/propose.h"
 #include "harness/commands/commands.h"
 #include "harness/judge/rules.h"
-#include "harness/record/file.h"
 #include "harness/record/output.h"
 #include "harness/run/places.h"
 
@@ -20,15 +19,13 @@ Exit propose_for(const Places& places, const std::string& path) {
   if (record.broken() != Break::Nothing) {
     throw Stop(Exit::Usage, fmt::format("{} was broken on purpose; nothing of it is expected elsewhere", path));
   }
-  const std::string changes = places.root + "/cases/changes.toml";
-  const std::string text = fs::exists(changes) ? contents_of(changes) : "";
   const std::string below = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(places.reports()));
   const std::string name = is_report_path(below, record.environment) ? below : report_path(record.environment);
   const Proposal proposal =
-      propose(record, judge_record(record, rules_of(places.root)), read_changes(places.root), text, name);
-  print("{}: {} widened, {} narrowed, {} new\n", name, proposal.widened, proposal.narrowed, proposal.added);
-  for (const std::string& what : proposal.by_hand) print("by hand: {}\n", what);
-  print("{}", proposal.patch);
+      propose(record, judge_record(record, rules_of(places.root)), read_changes(places.root), name);
+  print("# {}: {} widened, {} narrowed, {} new\n", name, proposal.widened, proposal.narrowed, proposal.added);
+  for (const std::string& what : proposal.by_hand) print("# by hand: {}\n", what);
+  print("{}", proposal.entries);
   return Exit::AsExpected;
 }
 
@@ -37,7 +34,7 @@ Exit propose_for(const Places& places, const std::string& path) {
 Verb expect_verb(CLI::App& app, const std::string& root) {
   const auto record = std::make_shared<std::string>();
   auto* command = app.add_subcommand("expect", "What cases/changes.toml would have to say of a record's surprises");
-  auto* propose = command->add_subcommand("propose", "Print that as a patch for `git apply`; reasons are left TODO");
+  auto* propose = command->add_subcommand("propose", "Print the entries to paste there; reasons are left TODO");
   propose->add_option("record", *record, "A record")->required();
   command->require_subcommand(1);
   return {command, [record, &root] { return propose_for(Places::find(root), *record); }};

@@ -83,12 +83,27 @@ class Propose : public FakeTree {
     file << R"({"end":"complete"})"
          << "\n";
   }
-  // Applies what it prints, as a user would, and returns that.
-  std::string applied() const {
-    const Said said = shell("cd '" + folder +
-                            "' && build/recapture expect propose reports/2.15.0/g.jsonl | tee p.diff | "
-                            "git apply - && cat p.diff");
-    EXPECT_EQ(said.code, 0) << said.out << text_of(changes);
+  // Pastes what it prints, as a user would, and returns that.
+  std::string pasted() const {
+    const Said said = recapture("expect propose " + record_path);
+    EXPECT_EQ(said.code, 0) << said.out;
+    std::vector<std::string> file, changed, added;
+    std::istringstream before(text_of(changes)), printed(said.out);
+    for (std::string line; std::getline(before, line);) file.push_back(line + "\n");
+    size_t number = 0;  // Of the line on file at which the entry begins that is printed now.
+    for (std::string line; std::getline(printed, line);) {
+      if (line.rfind("# In place of the entry at cases/changes.toml:", 0) == 0) {
+        number = std::stoul(line.substr(line.rfind(':', line.size() - 2) + 1));
+        EXPECT_EQ(file.at(number - 1), "  [[change.expect]]\n");
+        for (size_t at = number; at < file.size() && file[at] != "\n"; ++at) file[at].clear();
+        file[number - 1].clear();
+      } else {
+        if (line.rfind("[[change]]", 0) == 0) number = file.size();
+        file.at(number == 0 ? 0 : number - 1) += line + "\n";
+      }
+    }
+    std::ofstream out(changes);
+    for (const std::string& line : file) out << line;
     return said.out;
   }
   // How many tests surprise by the file as it is now.
@@ -122,7 +137,7 @@ TEST(Widened, IsTheLeastThatHoldsTheVersionToo) {
 TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   record_of({{"ReproducesA", "ok"}, {"ReproducesB", "ok"}, {"ReproducesC", "ok"}});
   ASSERT_EQ(surprises(), 2U);
-  EXPECT_THAT(applied(), HasSubstr("2.15.0/g.jsonl: 3 widened, 0 narrowed, 0 new"));
+  EXPECT_THAT(pasted(), HasSubstr("2.15.0/g.jsonl: 3 widened, 0 narrowed, 0 new"));
   const std::string now = text_of(changes);
   EXPECT_THAT(now, HasSubstr("where = { release = \">=2.14, <=2.15.0\" }"));
   EXPECT_THAT(now, HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
@@ -130,7 +145,7 @@ TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   EXPECT_EQ(surprises(), 0U);
   const Said again = recapture("expect propose " + record_path);
   EXPECT_EQ(again.code, 0);
-  EXPECT_THAT(again.out, Not(HasSubstr("@@")));
+  EXPECT_THAT(again.out, Not(HasSubstr("[[")));
 }
 
 TEST_F(Propose, PutsAGuessOnRecordThatCameTrue) {
@@ -140,7 +155,7 @@ TEST_F(Propose, PutsAGuessOnRecordThatCameTrue) {
   text.replace(text.find(range), range.size(), "\">=2.14\"");
   std::ofstream(changes) << text;
   record_of({{"ReproducesA", "ok"}, {"ReproducesB", "ok"}, {"ReproducesC", "ok"}});
-  EXPECT_THAT(applied(), HasSubstr(" widened, 0 narrowed, 0 new"));
+  EXPECT_THAT(pasted(), HasSubstr(" widened, 0 narrowed, 0 new"));
   EXPECT_THAT(text_of(changes), HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
   EXPECT_EQ(surprises(), 0U);
 }
@@ -158,14 +173,14 @@ TEST_F(Propose, HasNothingToSayOfARunThatWasBrokenOnPurpose) {
 
 TEST_F(Propose, NeverWidensForOneTestWhatIsFalseForAnother) {
   record_of({{"ReproducesA", "ok"}, {"ReproducesB", "900"}});
-  EXPECT_THAT(applied(), HasSubstr("0 widened, 0 narrowed, 1 new"));
+  EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 1 new"));
   EXPECT_EQ(surprises(), 0U);
 }
 
 TEST_F(Propose, GroupsTheRestByWhatChangedAndLeavesTheReasonOpen) {
   record_of({{"ReproducesD", "it's new"}, {"ReproducesE", "it's new"}, {"ReproducesF", "901"}});
   ASSERT_EQ(surprises(), 3U);
-  EXPECT_THAT(applied(), HasSubstr("0 widened, 0 narrowed, 3 new"));
+  EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 3 new"));
   EXPECT_EQ(surprises(), 0U);
   const auto read = read_changes(folder);
   ASSERT_EQ(read.size(), 3U) << "one more for each pair of what is documented and what was seen";
@@ -186,7 +201,7 @@ TEST_F(Propose, SaysInWhichWayAFixFails) {
                        {"assertions", {"cases/f/c.cpp:7: Expected equality:\n  2\n  3"}}};
   text.insert(text.size() - end.size(), failed.dump() + "\n");
   std::ofstream(record_path) << text;
-  EXPECT_THAT(applied(), HasSubstr("0 widened, 0 narrowed, 1 new"));
+  EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 1 new"));
   EXPECT_THAT(text_of(changes), HasSubstr("  result = \"broken\"\n  seen = 'Expected equality: 2 3'\n"));
   EXPECT_EQ(surprises(), 0U);
 }
@@ -194,7 +209,7 @@ TEST_F(Propose, SaysInWhichWayAFixFails) {
 TEST_F(Propose, EndsTheRangeOfAnEntryThatIsNoLongerTrue) {
   record_of({{"ReproducesC", "900"}});
   ASSERT_EQ(surprises(), 1U);
-  EXPECT_THAT(applied(), HasSubstr("0 widened, 1 narrowed, 0 new"));
+  EXPECT_THAT(pasted(), HasSubstr("0 widened, 1 narrowed, 0 new"));
   EXPECT_THAT(text_of(changes), HasSubstr("where = { release = \">=2.14, <2.15.0\" }"));
   EXPECT_EQ(surprises(), 0U);
 }
@@ -204,7 +219,7 @@ TEST_F(Propose, BeginsTheRangeOfAnEntryThatIsNotYetTrue) {
   text.replace(text.rfind("2.14.0/g.jsonl"), 6, "2.16.0");  // It is on record for a newer release.
   std::ofstream(changes) << text;
   record_of({{"ReproducesC", "900"}});
-  EXPECT_THAT(applied(), HasSubstr("0 widened, 1 narrowed, 0 new"));
+  EXPECT_THAT(pasted(), HasSubstr("0 widened, 1 narrowed, 0 new"));
   EXPECT_THAT(text_of(changes), HasSubstr("where = { release = \">2.15.0\" }"));
   EXPECT_EQ(surprises(), 0U);
 }
@@ -216,7 +231,7 @@ TEST_F(Propose, LeavesToItsUserWhatReleasesOnBothSidesShow) {
   record_of({{"ReproducesC", "900"}});
   const Said said = recapture("expect propose " + record_path);
   EXPECT_THAT(said.out, HasSubstr("releases on either side of 2.15.0 have shown"));
-  EXPECT_THAT(said.out, Not(HasSubstr("@@")));
+  EXPECT_THAT(said.out, Not(HasSubstr("[[")));
 }
 
 TEST_F(Propose, WhatIsWrongGetsOneLineAndItsExitCode) {
