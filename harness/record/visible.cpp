@@ -1,37 +1,13 @@
 #include "harness/record/visible.h"
 
 #include <fmt/format.h>
+#include <utf8cpp/utf8.h>
 
 #include <algorithm>
 #include <cstdint>
 
 namespace recapture {
 namespace {
-
-// A character of UTF-8: its code, and how many bytes it takes; none of what is no UTF-8.
-struct Character {
-  uint32_t code = 0;
-  size_t bytes = 0;
-};
-
-Character character_at(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) -> uint32_t { return static_cast<unsigned char>(text[at + i]); };
-  const uint32_t first = byte(0);
-  if (first < 0x80) return {first, 1};
-  const size_t bytes = first >= 0xf0 && first < 0xf5   ? 4
-                       : first >= 0xe0 && first < 0xf0 ? 3
-                       : first >= 0xc2 && first < 0xe0 ? 2
-                                                       : 0;
-  if (bytes == 0 || at + bytes > text.size()) return {};
-  uint32_t code = first & (0xffU >> (bytes + 1));
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  const bool too_long = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
-  const bool is_none = too_long || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff);
-  return is_none ? Character{} : Character{code, bytes};
-}
 
 // C0, DEL and C1; line and paragraph separators; marks, embeddings, overrides and isolates of direction.
 bool is_control(uint32_t code) {
@@ -45,18 +21,21 @@ std::string visible(std::string_view text) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);  // Nearly every text.
   std::string shown;
-  for (size_t at = 0; at < text.size();) {
-    const auto [code, bytes] = character_at(text, at);
-    if (bytes == 0) {
-      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
-    } else if (code == '\n' || code == '\t') {
-      shown += code == '\n' ? "\\n" : "\\t";
-    } else if (is_control(code)) {
-      shown += code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
-    } else {
-      shown += text.substr(at, bytes);
+  for (const char* at = text.data(); at != text.data() + text.size();) {
+    const char* const begin = at;
+    try {
+      const auto code = static_cast<uint32_t>(utf8::next(at, text.data() + text.size()));
+      if (code == '\n' || code == '\t') {
+        shown += code == '\n' ? "\\n" : "\\t";
+      } else if (is_control(code)) {
+        shown += code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
+      } else {
+        shown.append(begin, at);
+      }
+    } catch (const utf8::exception&) {
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(*begin));
+      at = begin + 1;
     }
-    at += bytes == 0 ? 1 : bytes;
   }
   return shown;
 }
