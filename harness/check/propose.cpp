@@ -195,7 +195,7 @@ Proposal propose(const Record& record, const std::vector<Row>& rows, const std::
     }
   }
   proposal.entries = changed_entries(changes, changed);
-  const std::string nccl = record.environment.contains("nccl_by") ? "==" + record.where("nccl") : "";
+  const std::string nccl = record.environment.json().contains("nccl_by") ? "==" + record.where("nccl") : "";
   for (const auto& [cause, tests] : causes) {
     const auto& [result, documented, seen] = cause;
     Expectation e;

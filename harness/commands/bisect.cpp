@@ -43,7 +43,7 @@ std::vector<Record> records_of(const std::string& case_id, const std::string& fo
   for (Run& run : runs) {
     Record& record = run.record;
     if (record.broken() != Break::Nothing || (record.plan.empty() && record.tests.empty())) continue;
-    record.environment["volatile"] = {{"started", run.started}};
+    record.environment = record.environment.with("volatile", {{"started", run.started}});
     record.path = run.path;
     records.push_back(std::move(record));
   }
@@ -122,12 +122,12 @@ class Question {
   }
 
   // As in compare, and what was chosen of CUDA's runtime and NCCL makes a machine of its own.
-  bool is_wanted(const Json& environment) const {
+  bool is_wanted(const Environment& environment) const {
     return chosen(options_.machine, environment) &&
            std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
              const std::string version = wanted(library);
              return version.empty() ||
-                    (was_chosen(environment, library) && text_at(environment, library.key) == version);
+                    (environment.machine.has_override(library) && text_at(environment.json(), library.key) == version);
            });
   }
 
@@ -211,10 +211,10 @@ class Question {
     MachineCourse one{"", {}, {}};
     for (MachineSides& known : sides_by_machine(records(), background_)) {
       const bool has_all_its_own = std::none_of(kReplaceable.begin(), kReplaceable.end(), [&](const auto& library) {
-        return was_chosen(known.environment, library) && wanted(library).empty();
+        return known.environment.machine.has_override(library) && wanted(library).empty();
       });
       if (!is_wanted(known.environment) || !has_all_its_own) continue;
-      if (!machine_of(known.environment).variables.empty()) continue;
+      if (!known.environment.machine.variables.empty()) continue;
       one.machine = known.name;
       one.sides = std::move(known.releases);
     }

@@ -47,9 +47,10 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
     const std::string whole = folder + "/" + path;
     try {
       Record record = read_cases(whole, cases);
-      Run run{path, started(record.environment), record.where("revision"), run_ids(record.environment), {}};
-      record.environment.erase("volatile");
-      record.environment.erase("revision");
+      Run run{path, record.environment.started, record.where("revision"), record.environment.run_ids, {}};
+      Json lasting = record.environment.json();
+      for (const char* changing : {"volatile", "revision"}) lasting.erase(changing);
+      record.environment = std::move(lasting);
       const auto is_other = [&](const std::string& test) { return !cases.empty() && cases.count(case_of(test)) == 0; };
       record.plan.erase(std::remove_if(record.plan.begin(), record.plan.end(), is_other), record.plan.end());
       run.record = std::move(record);

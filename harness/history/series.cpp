@@ -24,9 +24,7 @@ bool is_turn(const Showing& a, const Showing& b) {
 }
 
 // What the driver and the release's own runtime may differ by, and nothing else.
-MachineKind place_of(const Json& environment) {
-  return {text_at(environment, "release"), machine_of(environment).place()};
-}
+MachineKind place_of(const Environment& environment) { return {environment.release, environment.machine.place()}; }
 
 // "" for what has no words, or none that say anything.
 std::string words_at(const Json& environment, const std::string& key) {
@@ -43,7 +41,7 @@ std::vector<Difference> differences(const Shown& before, const Shown& after) {
     const bool has_words = !from.empty() && !to.empty();
     all.push_back({what, has_words ? from : "", has_words ? to : ""});
   };
-  const Json &old = before.run->record.environment, &now = after.run->record.environment;
+  const Json &old = before.run->record.environment.json(), &now = after.run->record.environment.json();
   std::set<std::string> keys;
   for (const Json* environment : {&old, &now}) {
     for (const auto& [key, value] : environment->items()) keys.insert(key);
@@ -67,14 +65,14 @@ bool is_of(const std::string& release, const std::string& wanted) {
 }
 
 bool comes_before(const Series& a, const Series& b) {
-  const auto release = [](const Series& one) { return text_at(one.machine, "release"); };
+  const auto release = [](const Series& one) { return one.machine.release; };
   if (a.test != b.test) return a.test < b.test;
   const bool a_is = is_version(release(a)), b_is = is_version(release(b));
   if (a_is != b_is) return a_is;
   if (a_is && (older(release(a), release(b)) || older(release(b), release(a)))) return older(release(a), release(b));
   const auto rest = [&](const Series& one) {
-    return std::tuple(release(one), text_at(one.machine, "gpu"), one.runs.back().run->started,
-                      kind_of_machine(one.machine));
+    return std::tuple(release(one), one.machine.machine.gpu, one.runs.back().run->started,
+                      one.machine.kind);
   };
   return rest(a) < rest(b);
 }
@@ -122,13 +120,13 @@ void join(std::vector<Series>& all) {
 }
 
 bool is_wanted(const Run& run, const Wanted& wanted) {
-  const Json& environment = run.record.environment;
-  const std::string gpu = text_at(environment, "gpu");
+  const Environment& environment = run.record.environment;
+  const std::string gpu = environment.machine.gpu;
   const bool has_gpu =
       wanted.gpu.empty() ||
       (wanted.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted.gpu)) != std::string::npos);
-  return run.record.broken() == Break::Nothing && has_gpu && is_of(text_at(environment, "release"), wanted.release) &&
-         (wanted.driver.empty() || text_at(environment, "driver") == wanted.driver) &&
+  return run.record.broken() == Break::Nothing && has_gpu && is_of(environment.release, wanted.release) &&
+         (wanted.driver.empty() || environment.machine.driver == wanted.driver) &&
          (wanted.since.empty() || run.started >= wanted.since);
 }
 
@@ -145,7 +143,7 @@ Histories::Histories(const std::vector<Run>& runs, const Rules& rules, const Wan
 
 Histories::Judged Histories::judged(const Run& run, const Rules& rules) {
   const Record& record = run.record;
-  Judged made{&run, kind_of_machine(record.environment), {}, {}};
+  Judged made{&run, record.environment.kind, {}, {}};
   for (const std::string& test : record.plan) made.lines.emplace(case_of(test), 0);
   for (const TestRecord& test : record.tests) ++made.lines[test.case_id()];
   for (const auto& [id, again] : record.confirmations) made.lines[case_of(id)] += again.size();

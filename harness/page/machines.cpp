@@ -62,7 +62,7 @@ std::string line_of(const OnMachine& machine) {
   const Record& newest = machine.newest->record;
   if (!newest.whole()) incomplete.emplace_back("the newest run was cut short");
   return row_of({escaped(machine.machine), escaped(newest.where("cuda_runtime")), escaped(newest.where("driver")),
-                 escaped(started(newest.environment).substr(0, 10)), std::to_string(machine.rows.size()),
+                 escaped(newest.environment.started.substr(0, 10)), std::to_string(machine.rows.size()),
                  fmt::format("{}", fmt::join(complete, ", ")), fmt::format("{}", fmt::join(incomplete, ", "))});
 }
 
