@@ -40,11 +40,11 @@ struct Expectation {
 struct Change {
   std::string what;               // In one sentence.
   std::string number;             // An id of cases/sources.toml, or "open question: …" and what is unclear.
-  bool is_open_question = false;  // The cause is not known yet.
   std::string since;              // The first release that has it; "" where that is not known.
   bool ours = false;  // The case is at fault there, and not the release: what was seen says nothing of that.
   std::vector<Expectation> expectations;
   std::string place;
+  bool is_open_question = false;  // The cause is not known yet.
 };
 
 // All changes, each checked by itself: known keys, known result, a reason, a range that can be read.

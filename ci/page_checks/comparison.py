@@ -1,0 +1,237 @@
+"""The tab Compare: figures, headline, filters, links, and that they agree with `recapture compare`."""
+import itertools
+import json
+import re
+
+from selenium.webdriver import Keys
+
+from .records import catalogue, compare
+
+PAIR = "#compare/2.6.0/2.15.0"  # It has every kind of change; the newest two, of the first sight, may have none.
+DANGEROUS = ["new damage", "new errors", "broken handlers", "stopped holding"]
+ANSWER = "$('#answer').innerText"
+SIDES = "['#from', '#to'].map(id => $(id).value)"
+FIGURES = "Object.fromEntries($$('.figure').map(f => [f.lastChild.textContent, +f.firstChild.textContent]))"
+PRESSED = "$$('.figure[aria-pressed=true]').map(f => f.dataset.word)"
+SHOWN_WORDS = "[...new Set($$('#changes .change .tag').map(tag => tag.textContent))]"
+NOTHING_TO_SCROLL = "[root.scrollHeight <= innerHeight, root.scrollWidth <= innerWidth]"
+# Rows of the matrix that are cases, and in sight.
+ROWS = "$$('.grid tbody tr').filter(row => row.offsetParent && row.querySelector('td') && !row.matches('.of-test'))"
+
+
+def figures(browser):
+    return {word: count for word, count in browser.get(FIGURES).items() if count}
+
+
+def shown(browser):
+    """What the page shows of what records.compare() gives."""
+    status = re.search(r"ends with exit status (\d+)", browser.get(ANSWER))
+    return figures(browser), browser.get("$('#machine').value"), int(status[1]) if status else None
+
+
+def check_agrees(check, browser, sides=None):
+    sides = sides or browser.get(SIDES)
+    check.equal(f"compare: figures and machine of {sides}", shown(browser), compare(*sides))
+
+
+def check_compare(check, browser, page):
+    check_first_sight(check, browser, page)
+    check_figures(check, browser)
+    check_text(check, browser)
+    check_machines(check, browser, page)
+    check_sides(check, browser, page)
+
+
+def check_first_sight(check, browser, page):
+    get = browser.get
+    browser.open(page)
+    check.quiet("compare")
+    check.equal("compare: nothing to scroll at first sight", get(NOTHING_TO_SCROLL), [True, True])
+    check.equal("compare: the tab that is open", get("$('[aria-selected=true]').textContent"), "Compare")
+    check_agrees(check, browser)
+    browser.open(page, PAIR)
+    check.equal("compare: nothing to scroll beneath much that is dangerous", get(NOTHING_TO_SCROLL), [True, True])
+    in_sight = get("$$('.figure, .change').map(e => e.getBoundingClientRect())"
+                   ".filter(b => b.height > 0 && b.top >= 0 && b.bottom <= innerHeight).length")
+    check("compare: figures and changes in sight",
+          in_sight >= 13 and in_sight == get("$$('.figure, .change').length"), in_sight)
+    check_agrees(check, browser)
+    dangerous = [word for word in DANGEROUS if figures(browser).get(word)]
+    check.equal("compare: the dangerous ones in words", get(SHOWN_WORDS), dangerous)
+    headline = ", ".join(f"{figures(browser)[word]} {word}" for word in dangerous) + "."
+    check("compare: the headline has the dangerous ones", get(ANSWER).startswith(headline), get(ANSWER))
+    meanings = get("$$('.figure').map(f => `${f.dataset.word}: ${f.title}`)")
+    check.equal("compare: the legend has the meaning of each figure",
+                get("$$('#legend > span').map(e => e.textContent)"), meanings)
+    damage = "new damage: worked before; now silently wrong, leaks, hangs or crashes"
+    check("compare: meanings", len(meanings) == 12 and damage in meanings, meanings)
+    changes = get("$('#changes').innerText")
+    check("compare: words name both sides", all(side in changes for side in get(SIDES)))
+
+
+def check_figures(check, browser):
+    """Each figure is a filter, by the mouse and by the keyboard."""
+    get = browser.get
+    for word in figures(browser):
+        figure = f"$('.figure[data-word=\"{word}\"]')"
+        browser.click(figure)
+        check.equal(f"compare: pressed: {word}", get(PRESSED), [word])
+        if word in ("the same", "unknown"):
+            check(f"compare: shown: {word}", get("$$('#changes .why').length") > 0)
+        else:
+            check.equal(f"compare: shown: {word}", get(SHOWN_WORDS), [word])
+    browser.click(figure)
+    check.equal("compare: a figure is pressed off", get(PRESSED), [])
+
+    get("$('.figure[data-word=\"healed\"]').focus()")
+    browser.press(Keys.ENTER)
+    check.equal("compare: a figure keeps the focus", get("document.activeElement.dataset.word"), "healed")
+    browser.press(Keys.ENTER)
+
+
+def check_text(check, browser):
+    get = browser.get
+    all_figures = figures(browser)
+    get("$('#compare-text').focus()")
+    browser.press("offset")  # No tag.
+    rows = get("$$('.change').map(row => row.innerText)")
+    cases = [case["id"] for case in catalogue() if "offset" in json.dumps(case).lower()]
+    check("compare: what mentions a word",
+          rows and all("offset" in row.lower() or any(case in row for case in cases) for row in rows), rows)
+    check("compare: figures of what mentions a word", sum(figures(browser).values()) < sum(all_figures.values()))
+    check("compare: the text is in the fragment", "text=offset" in get("location.hash"))
+    get("$('#compare-text').select()")
+    browser.press("no such word anywhere")
+    check.equal("compare: nothing mentions it", get("$$('.change').length"), 0)
+    check("compare: the damage outside the filter is shown",
+          get("$('#outside').innerText").startswith("outside this filter: 1 new damage ("))
+
+
+def check_machines(check, browser, page):
+    """Without a choice the page shows the machine that the program takes."""
+    get = browser.get
+    machines = {}
+    for machine in get("[...$('#machine').options].map(option => option.value).filter(name => name !== 'no GPU')"):
+        browser.choose("#machine", machine)
+        for release in get("[...$('#from').options].map(option => option.value)"):
+            machines.setdefault(release, []).append(machine)
+    of_several = sorted(release for release, names in machines.items() if len(names) > 1)
+    check("compare: releases of several machines", len(of_several) >= 3, of_several)
+    for sides in itertools.combinations(of_several, 2):
+        browser.open(page, "#compare/" + "/".join(sides))
+        check_agrees(check, browser, sides)
+
+
+def check_sides(check, browser, page):
+    get = browser.get
+    browser.open(page)
+    first = get(SIDES)
+    browser.open(page, PAIR)
+    before = get(SIDES)
+    get("$('#to').focus()")
+    browser.press(Keys.ARROW_UP)
+    other = get(SIDES)
+    check("compare: another pair", other != before and other[0] != other[1], other)
+    check_agrees(check, browser)
+    browser.click("$('#swap')")
+    check.equal("compare: swapped", get(SIDES), other[::-1])
+    check_agrees(check, browser)
+    fragment = get("location.hash")
+    browser.choose("#from", get("$('#to').value"))
+    check.equal("compare: a side that is chosen as the other changes places with it", get(SIDES), other)
+    browser.open(page, fragment)
+    check.equal("compare: a link is that view", get(SIDES), other[::-1])
+    browser.open(page, "#compare?show=what&case=none")
+    check.equal("compare: a link to no figure and no case is the first sight", get(SIDES), first)
+    for name in ("toString", "constructor"):  # Every object has these.
+        browser.open(page, "#" + name)
+        check.equal(f"compare: a link to {name} is the first sight", get(SIDES), first)
+    check.quiet("compare, a link to nothing")
+
+
+def check_tags(check, browser, page):
+    get = browser.get
+    gate = "$('#gate').innerText"
+    for text, tags in (("DDP", {"DDP"}), ("distributed_data-parallel", {"DDP"}), ("ddp, rng", {"DDP", "generators"})):
+        scope = sorted(case["id"] for case in catalogue() if {"any program", *tags} & set(case["tags"]))
+        browser.open(page, f"#matrix?text={text}")
+        browser.becomes_true(f"{ROWS}.length >= {len(scope)}")  # Those out of sight come frame by frame.
+        check.equal(f"tags: the matrix of {text}",
+                    sorted(get(f"{ROWS}.map(row => row.querySelector('.name').textContent)")), scope)
+        browser.open(page, f"{PAIR}?text={text}")
+        names = set(get("$$('#changes .name').map(e => e.textContent)"))
+        check(f"tags: changes of {text}", names and names <= set(scope), names - set(scope))
+        outside = set(get("$$('#outside .name').map(e => e.textContent)"))
+        check(f"tags: the damage outside of {text}", outside and not outside & set(scope), outside)
+        check(f"tags: the gate of {text}",
+              re.search(r"recapture gate 2\.6\.0 2\.15\.0 .*--policy", get(gate))
+              and f"scope = {json.dumps(sorted(tags))}" in get(gate), get(gate))
+    browser.open(page, f"{PAIR}?text=DDP, item_in_capture")
+    check.equal("tags: a gate has no scope for what is no tag", get(gate), "")
+    offered = set(get("[...$('#tags').options].map(option => option.value)"))
+    check("tags: they are offered", offered >= {"DDP", "generators", "any program"}, offered)
+    check.quiet("tags")
+
+
+# From each machine's pairs of releases in the page's data: machine, releases, and the exit status of compare.
+ALL_PAIRS = """(() => {
+  const data = JSON.parse($('#data').textContent), text = number => data.texts[number];
+  return data.compared.filter(machine => machine.releases.length > 1).flatMap(machine =>
+    machine.pairs.flatMap((row, from) => row.flatMap((pair, to) => pair ?
+      [[text(machine.name), text(machine.releases[from]), text(machine.releases[to]), pair.exit]] : [])));
+})()"""
+# What the page shows of each of these pairs, with each of these texts as filter.
+HEADLINES = """((pairs, texts) => pairs.map(([machine, from, to, exit]) => texts.map(text => {
+  history.replaceState(null, '', '#compare/' + [from, to, machine].map(encodeURIComponent).join('/') +
+    (text ? '?text=' + encodeURIComponent(text) : ''));
+  dispatchEvent(new Event('hashchange'));
+  return [[from, to, machine, text], exit, $('#answer').className, $('#answer').innerText, $('#outside').innerText,
+    $$('.figure').slice(0, 4).map(f => +f.firstChild.textContent), $$('#changes > *').length];
+})).flat())(%s, ['', 'DDP', 'no such word'])"""
+
+
+def check_headlines(check, browser, page):
+    """Of all pairs, without a filter and with those of two users: never green over damage."""
+    browser.open(page)
+    pairs = browser.get(ALL_PAIRS)
+    check("headlines: of many pairs", len(pairs) > 300, len(pairs))
+    views = browser.get(HEADLINES % json.dumps(pairs))
+    statuses = {status for _, status, *_ in views}
+    check("headlines: some hurt and some do not", statuses >= {1, 5}, statuses)
+    wrong = []
+    for where, status, colour, headline, outside, damage, rows in views:
+        if any(damage):
+            right = status == 1 and colour == "red" and "nothing that runs today breaks" not in headline.lower()
+        elif status == 1:
+            right = colour == "amber" and outside.startswith("outside this filter: ")
+        else:
+            right = colour != "red" and not outside
+        if not right or not rows:
+            wrong.append([where, status, colour, headline, outside, damage, rows])
+    check(f"headlines: of {len(views)} none is green over damage", not wrong, wrong[:3])
+    check.quiet("headlines")
+
+
+def check_links(check, browser, page):
+    get = browser.get
+    for link, sides in (("2.6/2.11", ["2.6.0", "2.11.0"]), ("2.1/2.15", ["2.1.2", "2.15.0"]),
+                        ("2.6.0+cu124/2.15", ["2.6.0", "2.15.0"])):
+        browser.open(page, "#compare/" + link)
+        check.equal(f"links: {link}", get(SIDES), sides)
+        check(f"links: {link} is the pair of its words", f"recapture compare {' '.join(sides)}" in get(ANSWER),
+              get(ANSWER))
+    for link, words in (
+            ("9.9/2.11", "There are no records of 9.9, but of 2.1.0, 2.1.2,"),
+            ("2.6/2.6.0", "2.6.0 is both sides"),
+            ("2.6/2.11/NVIDIA%20X1", "No machine that ran two releases is called NVIDIA X1; there are: "),
+            ("2.6/cuda12", "No machine ran both 2.6.0 and cuda12; 2.6.0 ran on NVIDIA "),
+            ("2.1.0/2.6/no%20GPU", "no GPU did not run 2.1.0, but "),
+            ("%E0%A4%A/2.11", "There are no records of %E0%A4%A, but of")):
+        browser.open(page, "#compare/" + link)
+        check(f"links: {link} names what is absent", words in get(ANSWER) and not get("$$('.figure, .change').length"),
+              get(ANSWER))
+    browser.open(page, "#compare/9.9/2.11")  # The choice is still there.
+    browser.choose("#from", "2.6.0")
+    check("links: a choice after a link to nothing",
+          get(SIDES) == ["2.6.0", "2.11.0"] and get("$$('.figure').length") == 12, get(SIDES))
+    check.quiet("links")
