@@ -69,8 +69,8 @@ class Bisect : public FakeTree {
     return line("Reproduces", {{"code", 77}, {"ended", "skipped"}, {"skipped", "no Python"}});
   }
 
-  void record(const std::string& release, const std::vector<Json>& lines,
-              const Environment& environment = Json::object(), const std::string& hash = "h") {
+  void record(const std::string& release, const std::vector<Json>& lines, const Json& environment = Json::object(),
+              const std::string& hash = "h") {
     static int number = 0;
     Json more = {{"release", release}, {"volatile", {{"started", fmt::format("2026-01-01T00:00:{:02}Z", number)}}}};
     more.update(environment);

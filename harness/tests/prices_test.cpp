@@ -347,9 +347,9 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
 std::vector<Prices> runs_of(const std::vector<std::array<const char*, 4>>& all) {
   std::vector<Prices> runs;
   for (const auto& [release, gpu, started, hash] : all) {
-    const Json machine = {{"release", release}, {"gpu", gpu}, {"driver", "1"}, {"hash", hash}};
+    const Json machine = {
+        {"release", release}, {"gpu", gpu}, {"driver", "1"}, {"hash", hash}, {"volatile", {{"started", started}}}};
     runs.push_back({std::to_string(runs.size()), machine, {}});
-    runs.back().environment["volatile"]["started"] = started;
   }
   return runs;
 }

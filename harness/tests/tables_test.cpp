@@ -81,7 +81,7 @@ class Tables : public ::testing::Test {
     record_line(environment, test);
   }
   // A record whose c.Reproduces is that.
-  void record_line(const Environment& environment, const Json& seen, const Json& more = Json::object()) {
+  void record_line(const Json& environment, const Json& seen, const Json& more = Json::object()) {
     const std::string id = more.value("case", "c");
     Json test = {{"test", id + ".Reproduces"}, {"ending", "exited"}};
     test.update(seen);
