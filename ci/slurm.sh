@@ -22,7 +22,7 @@ submit() {  # NIGHT OPTION…
   local jobs=() gpus gpu gres id last
   mkdir -p "$1/records" "$1/log"
   if [[ ! -s $1/plan.json ]]; then  # Once: what a night is to run stays what it was.
-    build/recapture ci plan >"$1/plan.json.new"
+    build/recapture nightly plan >"$1/plan.json.new"
     mv "$1/plan.json.new" "$1/plan.json"
   fi
   gpus=$(python3 -c 'import json, sys; print(*{task["label"]: 0 for task in json.load(sys.stdin)})' <"$1/plan.json")
@@ -54,8 +54,8 @@ task() {  # NIGHT GPU, on a node
 
 gather() {  # NIGHT
   local code=0 new=0
-  build/recapture gather "$1/gathered" "$1/records" --plan "$1/plan.json" || code=$?
-  build/recapture news "$(dirname "$1")" --night "$1/gathered" --markdown >"$1/news.md" || new=$?
+  build/recapture nightly collect "$1/gathered" "$1/records" --plan "$1/plan.json" || code=$?
+  build/recapture nightly diff "$(dirname "$1")" --night "$1/gathered" --markdown >"$1/news.md" || new=$?
   build/recapture page --records "$(dirname "$1")" --output "$1/index.html" || true
   cat "$1/news.md"
   return $((code ? code : new))

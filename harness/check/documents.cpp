@@ -143,7 +143,7 @@ std::vector<std::string> document_errors(const std::string& root) {
     }
     headings.insert({line.document, line.heading});
     if (std::regex_search(line.says + line.covered, kOnRecord)) {
-      error("says which releases are on record; the next record makes that wrong, see `recapture tables documents`");
+      error("says which releases are on record; the next record makes that wrong, see `recapture dev tables documents`");
     }
     if (line.covered.rfind(kNotCovered, 0) == 0) {
       if (line.covered.size() == kNotCovered.size()) error("does not say why it is not covered");

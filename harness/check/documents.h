@@ -35,7 +35,7 @@ std::vector<DocumentLine> read_documents(const std::string& root);
 // order or beyond its end, or that names no test and not "not covered: why", nor "not yet", which is for what needs DDP
 // or NCCL; lines of a document of which nothing is said; a test that no case has; a case that cites one of the
 // documents under a heading that is not there, or that stands at none of its lines; what says which releases are on
-// record, which the next record makes wrong, and `recapture tables documents` has. Empty is good.
+// record, which the next record makes wrong, and `recapture dev tables documents` has. Empty is good.
 std::vector<std::string> document_errors(const std::string& root);
 
 }  // namespace recapture

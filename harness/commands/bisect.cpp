@@ -274,27 +274,28 @@ class Question {
 
 Verb bisect_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("bisect", "Which release changed what a test shows, from the records");
+  auto* command = app.add_subcommand("bisect", "Find the release that changed a test's result");
   command->add_option("test", options->test, "A test as case.Test")->required();
   command->add_option("--gpu", options->machine.gpu, "Part of the GPU's name; none for runs without one");
   command->add_option("--driver", options->machine.driver, "The driver's version");
   for (const Replaceable& library : kReplaceable) {
     command->add_option(library.option, options->machine.libraries[library.key],
-                        fmt::format("Runs that chose this {}", library.name));
+                        fmt::format("Only runs with this {}", library.name));
   }
-  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_flag(
       "--run", options->run,
-      "Run the case on this machine's GPU, by binary search among the releases that are built and that the "
-      "records lack; what was run is kept below build/bisect/");
+      "Run the case on this machine's GPU, by binary search among the built releases that have no record; the records "
+      "are kept below build/bisect/");
   command->add_option(
       "--libtorch", options->folders,
-      "Run it with the LibTorch in each of these site-packages folders, in their order, by binary search");
-  command->add_flag("--json", options->json, "A JSON object");
+      "Run the case with the LibTorch in these site-packages folders, in their order, by binary search");
+  command->add_flag("--json", options->json, "Print a JSON object");
   command->footer(
-      "Exit codes: 0 no change, or each lies between neighbours; 4 no record has the test; 6 releases that "
-      "nobody knows lie between, or fewer than two are known, on a machine that shows something else than those that "
-      "know more; with --run and --libtorch those of run where it does not come to its end.");
+      "Exit codes: 0 each change lies between two neighbouring releases, or there is none; 4 no record has the test;\n"
+      "6 several releases may have made a change, or fewer than two have a result; with --run and --libtorch those of "
+      "run\n"
+      "if a run does not complete.");
   return {command, [options, &root] {
             const Places places = Places::find(root);
             return Question(places, *options).answer();

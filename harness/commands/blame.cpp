@@ -249,15 +249,16 @@ Exit blame_program(const Places& places, const Options& options) {
 
 Verb blame_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("blame", "Run a program unchanged, and say which call broke which capture");
+  auto* command = app.add_subcommand("blame", "Run a program and report which call broke which capture");
   command->add_option("program", options->program, "After --: any CUDA program, in C++ or Python, and its arguments");
-  command->add_option("--log", options->log, "A file for what is said (default: standard error); it is emptied first");
-  command->add_option("--release", options->release, "LibTorch release: which remedies hold there, by its records");
+  command->add_option("--log", options->log,
+                      "Write the report to this file, which is truncated first (default: standard error)");
+  command->add_option("--release", options->release, "Show which fixes hold with this LibTorch release");
   command->add_flag(
       "--deep", options->deep,
-      "Also what silently is not in a graph, and where captures began; needs CUPTI, and costs some percent");
-  command->add_flag("--json", options->json, "A JSON object");
-  return {command, [options, &root] { return blame_program(Places::find(root), *options); }};
+      "Report also work that is silently in no graph, and where captures began; needs CUPTI and costs some percent");
+  command->add_flag("--json", options->json, "Print a JSON object");
+  return {command, [options, &root] { return blame_program(Places::find(root), *options); }, Signals::Untouched};
 }
 
 }  // namespace recapture

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/judge/catalogue.h"
 #include "harness/judge/price.h"
 #include "harness/judge/row.h"
 #include "harness/record/exit.h"
@@ -17,32 +18,42 @@ namespace recapture {
 
 struct MachineChoice;
 
+// Which signals a verb takes over before it acts.
+enum class Signals {
+  Output,     // SIGPIPE alone: a reader that leaves is no error.
+  Children,   // Also those that end it: it starts processes, and ends them first.
+  Untouched,  // None: the program that it starts gets them as they were.
+};
+
 struct Verb {
   CLI::App* command;
   std::function<Exit()> act;
+  Signals signals = Signals::Output;
 };
 
-// `root` is filled in when the command line is read.
+// `root` is filled in when the command line is read. For users:
 Verb list_verb(CLI::App& app, const std::string& root);
-Verb run_verb(CLI::App& app, const std::string& root);
 Verb show_verb(CLI::App& app, const std::string& root);
-Verb merge_verb(CLI::App& app);
-Verb tables_verb(CLI::App& app, const std::string& root);
-Verb catalogue_verb(CLI::App& app, const std::string& root);
+Verb run_verb(CLI::App& app, const std::string& root);
 Verb explain_verb(CLI::App& app, const std::string& root);
+Verb blame_verb(CLI::App& app, const std::string& root);
 Verb compare_verb(CLI::App& app, const std::string& root);
 Verb gate_verb(CLI::App& app, const std::string& root);
 Verb bisect_verb(CLI::App& app, const std::string& root);
-Verb good_verb(CLI::App& app, const std::string& root);
 Verb history_verb(CLI::App& app, const std::string& root);
 Verb page_verb(CLI::App& app, const std::string& root);
-Verb expect_verb(CLI::App& app, const std::string& root);
-Verb test_verb(CLI::App& app, const std::string& root);
-Verb blame_verb(CLI::App& app, const std::string& root);
-Verb ci_verb(CLI::App& app, const std::string& root);
-Verb gather_verb(CLI::App& app, const std::string& root);
-Verb news_verb(CLI::App& app, const std::string& root);
 Verb triage_verb(CLI::App& app, const std::string& root);
+Verb help_verb(CLI::App& app);
+// For maintainers:
+Verb baseline_verb(CLI::App& app, const std::string& root);
+Verb nightly_plan_verb(CLI::App& nightly, const std::string& root);
+Verb nightly_collect_verb(CLI::App& nightly, const std::string& root);
+Verb nightly_diff_verb(CLI::App& nightly, const std::string& root);
+Verb dev_merge_verb(CLI::App& dev);
+Verb dev_tables_verb(CLI::App& dev, const std::string& root);
+Verb dev_catalogue_verb(CLI::App& dev, const std::string& root);
+Verb dev_test_verb(CLI::App& dev, const std::string& root);
+Verb dev_propose_verb(CLI::App& dev, const std::string& root);
 
 // What was wrong with some of what was read, and keeps nothing else from being shown. At the end it is told.
 class Wrong {
@@ -61,6 +72,13 @@ class Wrong {
  private:
   std::vector<std::string> all_;
 };
+
+// The catalogue as the cases that are built for a release give it; "" is the newest that is built, and is put into
+// `release`. Throws Stop if nothing is built.
+Catalogue built_catalogue(const Places& places, std::string& release);
+
+// docs/reference/cli.md: all verbs of the application with their options.
+std::string cli_as_markdown(const CLI::App& app);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
 std::vector<Row> telling_rows(const Places& places, const std::string& release);

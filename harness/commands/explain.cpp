@@ -86,12 +86,12 @@ std::vector<Prices> telling_prices(const Places& places, const std::string& rele
 
 Verb explain_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("explain", "Why a capture failed, from an error message or a log");
+  auto* command = app.add_subcommand("explain", "Diagnose an error message or a log");
   command->add_option("file", options->file, "A text file (default: standard input)");
   command->add_option("--release", options->release,
-                      "LibTorch release: which remedies hold there and what they cost, by its records");
-  command->add_flag("--json", options->json, "A JSON object");
-  return {command, [options, &root] { return explain_text(Places::find(root), *options); }};
+                      "Show which fixes hold with this LibTorch release and what they cost");
+  command->add_flag("--json", options->json, "Print a JSON object");
+  return {command, [options, &root] { return explain_text(Places::find(root), *options); }, Signals::Children};
 }
 
 }  // namespace recapture

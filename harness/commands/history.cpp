@@ -131,16 +131,17 @@ Exit history(const Places& places, const Options& options) {
 
 Verb history_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("history", "Since when a test shows what it shows, and how often, by machine");
+  auto* command = app.add_subcommand("history", "Show a test's result history per machine");
   command->add_option("names", options->names, "Tests as case.Test, cases, or families; * stands for anything")
       ->required();
-  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
-  command->add_option("--release", options->wanted.release, "Runs of this LibTorch release alone");
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command->add_option("--release", options->wanted.release, "Only runs of this LibTorch release");
   command->add_option("--gpu", options->wanted.gpu, "Part of the GPU's name; none for runs without one");
-  command->add_option("--driver", options->wanted.driver, "Runs with this driver alone");
-  command->add_option("--since", options->wanted.since, "Runs that began on this date or later, such as 2026-11-21");
-  command->add_flag("--json", options->json, "A JSON array");
-  command->footer("Exit codes: 0 there is a history, 4 there is none, 6 a record cannot be read and is left out.");
+  command->add_option("--driver", options->wanted.driver, "Only runs with this driver");
+  command->add_option("--since", options->wanted.since,
+                      "Only runs that began on this date or later, such as 2026-11-21");
+  command->add_flag("--json", options->json, "Print a JSON array");
+  command->footer("Exit codes: 0 there is a history, 4 there is none, 6 a record cannot be read and is skipped.");
   return {command, [options, &root] { return history(Places::find(root), *options); }};
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "harness/commands/catalogue.h"
 #include "harness/commands/commands.h"
 #include "harness/judge/scope.h"
 #include "harness/judge/version.h"
@@ -88,19 +87,18 @@ Exit list(const Places& places, Options options) {
 
 Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("list", "What there is: every case, a line each");
+  auto* command = app.add_subcommand("list", "List cases, tests or tags");
   auto* names = command->add_option("names", options->names,
                                     "Families, cases, tests as case.Test, or tags; * stands for anything");
-  auto* tests =
-      command->add_flag("--tests", options->tests, "Below each case its tests, and what each fix tells to do");
-  auto* json = command->add_flag("--json", options->json, "A JSON array");
-  command->add_flag("--tags", options->tags, "The tags instead: the cases of each, and what it means")
+  auto* tests = command->add_flag("--tests", options->tests, "List the tests of each case too, and what each fix does");
+  auto* json = command->add_flag("--json", options->json, "Print a JSON array");
+  command->add_flag("--tags", options->tags, "List the tags instead, with their meaning and number of cases")
       ->excludes(names)
       ->excludes(tests)
       ->excludes(json);
-  command->add_flag("--built", options->built, "Only what is built, as the built cases say it");
-  command->add_option("--release", options->release, "With --built: LibTorch release (default: the newest)");
-  return {command, [options, &root] { return list(Places::find(root), *options); }};
+  command->add_flag("--built", options->built, "List what is built, by the built cases instead of the catalogue");
+  command->add_option("--release", options->release, "With --built: the LibTorch release (default: the newest)");
+  return {command, [options, &root] { return list(Places::find(root), *options); }, Signals::Children};
 }
 
 }  // namespace recapture

@@ -120,9 +120,10 @@ Exit write(const Places& places, const Options& options) {
 Verb page_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command =
-      app.add_subcommand("page", "One HTML file: what changes between releases, all results, their history");
-  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
-  command->add_option("--output", options->output, "The file (default: page.html here); - is standard output");
+      app.add_subcommand("page", "Write an HTML page: changes between releases, all results, their history");
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command->add_option("--output", options->output,
+                      "Write to this file (default: page.html here); - is standard output");
   return {command, [options, &root] { return write(Places::find(root), *options); }};
 }
 

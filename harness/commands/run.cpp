@@ -166,41 +166,40 @@ Exit run_and_show(const Places& places, const Typed& typed) {
 Verb run_verb(CLI::App& app, const std::string& root) {
   const auto typed = std::make_shared<Typed>();
   RunOptions& options = typed->options;
-  auto* command = app.add_subcommand("run", "Run cases, each test in its own process, and write a record");
+  auto* command = app.add_subcommand("run", "Run cases and write a record");
   command->add_option("cases", options.filters, "Families, cases, or tests as case.Test (default: all)");
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
-  command->add_option("--record", options.record, "Where the record goes (default: below the build folder)");
+  command->add_option("--record", options.record, "Write the record to this file (default: below the build folder)");
   command->add_option(
       "--resume", options.resume,
-      "A record that was cut short: run the rest of it, with the tests, libraries, GPUs, variables and "
-      "demands of that run where no others are said; say --libtorch, --revision and an --env that names "
-      "a folder or a GPU again");
-  command->add_flag("--continue", options.go_on,
-                    "Start the run of --record, resume it, or, if it is complete, say so and end as it did");
-  command->add_option("--jobs", typed->jobs,
-                      "Tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
-  command->add_option("--gpu", typed->gpus, "Share the tests out over these GPUs, such as 0,1");
+      "Run the rest of this record, which was cut short, with the tests, libraries, GPUs, variables and demands of "
+      "that run unless others are given; repeat --libtorch, --revision and an --env that names a folder or a GPU");
+  command->add_flag("--continue", options.go_on, "Start or resume the run in --record; do nothing if it is complete");
+  command->add_option(
+      "--jobs", typed->jobs,
+      "Run so many tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");
+  command->add_option("--gpu", typed->gpus, "Spread the tests over these GPUs, such as 0,1");
   command->add_option("--shuffle", options.seed, "Run in another order, the same for the same number");
-  command->add_option("--shard", typed->shard, "i/n: only every n-th case, from the i-th on");
-  command->add_option("--env", typed->env, "NAME=VALUE: a variable that tests are to have; may be repeated")
+  command->add_option("--shard", typed->shard, "i/n: run every n-th case, from the i-th on");
+  command->add_option("--env", typed->env, "NAME=VALUE: set this variable for the tests; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--libtorch", options.libtorch, "Site-packages folder to load LibTorch from");
+  command->add_option("--libtorch", options.libtorch, "Load LibTorch from this site-packages folder");
   for (const Replaceable& library : kReplaceable) {
     command->add_option(library.option, options.libraries[library.key],
-                        fmt::format("The {} to use instead of LibTorch's own, such as {} (ci/libtorch {} gets it)",
+                        fmt::format("Use this {} instead of LibTorch's own, such as {} (ci/libtorch {} installs it)",
                                     library.name, library.example, library.option));
   }
-  command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) where it is not there")
+  command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) if it is missing")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
       ->add_option("--break", typed->broken,
                    "nothing, trigger or value: check that Reproduces can fail; remedy: that Fix can")
       ->check(CLI::IsMember(std::vector<std::string>(kBreaks.begin(), kBreaks.end())));
-  command->add_option("--revision", options.revision, "Revision to record (default: from git)");
-  command->add_option("--junit", typed->junit, "Also write JUnit XML to this file");
+  command->add_option("--revision", options.revision, "Record this revision (default: from git)");
+  command->add_option("--junit", typed->junit, "Write JUnit XML to this file too");
   command->add_flag("--exec", options.exec, "Start every test with a fresh exec instead of forking a preloaded parent");
-  return {command, [typed, &root] { return run_and_show(Places::find(root), *typed); }};
+  return {command, [typed, &root] { return run_and_show(Places::find(root), *typed); }, Signals::Children};
 }
 
 }  // namespace recapture

@@ -345,16 +345,15 @@ Exit show(const Places& places, const Options& options) {
 
 Verb show_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("show", "What the records mean: of all machines, of a record, of a case");
+  auto* command = app.add_subcommand("show", "Show results: of all machines, of a record, or of a case");
   command->add_option(
       "names", options->names,
-      "Cases, families or tests, for everything on record about them; or records, or a folder (default: "
-      "reports/); * stands for anything");
-  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
-  command->add_flag("--all", options->all, "Every test of every record, not only the newest of each machine");
+      "Cases, families or tests; or records; or a folder of records (default: reports/); * stands for anything");
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command->add_flag("--all", options->all, "Show every test of every record, not only the newest of each machine");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
-  command->add_flag("--json", options->json, "A JSON array");
-  command->add_flag("--markdown", options->markdown, "One table, a line a case, a column a release");
+  command->add_flag("--json", options->json, "Print a JSON array");
+  command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");
   return {command, [options, &root] { return show(Places::find(root), *options); }};
 }
 

@@ -360,16 +360,17 @@ Exit triage(const Places& places, const Options& options) {
 
 Verb triage_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("triage", "An archive for the vendor of a failure: program, script, report");
+  auto* command = app.add_subcommand("triage", "Make an archive for the vendor of a failure: program, script, report");
   command->add_option("test", options->test, "A Reproduces test, or a case, whose first one is taken")->required();
-  command->add_option("--release", options->release, "Whose record it is about (default: the newest that shows it)");
-  command->add_option("--output", options->output, "The archive (default: TEST.tar.gz here)");
-  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
-  command->add_option("--python", options->python, "The python3 with which it is tried (default: the first on PATH)");
-  command->add_option("--libtorch", options->libtorch,
-                      "A site-packages folder whose torch it is tried with (default: python3's own, or the one of "
-                      "ci/libtorch)");
-  return {command, [options, &root] { return triage(Places::find(root), *options); }};
+  command->add_option("--release", options->release,
+                      "Use the record of this release (default: the newest that shows the failure)");
+  command->add_option("--output", options->output, "Write the archive to this file (default: TEST.tar.gz here)");
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command->add_option("--python", options->python, "Try it with this python3 (default: the first on PATH)");
+  command->add_option(
+      "--libtorch", options->libtorch,
+      "Try it with the torch of this site-packages folder (default: python3's own, or that of ci/libtorch)");
+  return {command, [options, &root] { return triage(Places::find(root), *options); }, Signals::Children};
 }
 
 }  // namespace recapture

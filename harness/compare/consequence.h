@@ -1,5 +1,5 @@
 // What an upgrade does to a program: the one table over what a test did before and what it does now. compare, gate,
-// news, the page and bisect decide by it and by nothing else.
+// nightly diff, the page and bisect decide by it and by nothing else.
 #pragma once
 #include <array>
 #include <optional>

@@ -119,6 +119,8 @@ bool newer(const Head& a, const Head& b) {
   return std::tuple(a.environment.started, a.path) > std::tuple(b.environment.started, b.path);
 }
 
+constexpr const char* kBaseline = "baseline";
+
 std::string marks_of(const std::string& records) { return records + "/good.txt"; }
 
 class Finder {
@@ -133,10 +135,10 @@ class Finder {
       runs->found = named(runs->word);
       runs->heads = fitting(runs->found, runs->word);
     }
-    // What "good" is depends on the other side.
-    for (const bool good : {false, true}) {
-      if (one.counted && (from == "good") == good) one.heads = counted(one, other);
-      if (other.counted && (to == "good") == good) other.heads = counted(other, one);
+    // The baseline depends on the other side.
+    for (const bool baseline : {false, true}) {
+      if (one.counted && (from == kBaseline) == baseline) one.heads = counted(one, other);
+      if (other.counted && (to == kBaseline) == baseline) other.heads = counted(other, one);
     }
     const MachineId machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
@@ -183,7 +185,7 @@ class Finder {
     return all;
   }
 
-  static bool is_counted(const std::string& word) { return word == "good" || runs_before_latest(word).has_value(); }
+  static bool is_counted(const std::string& word) { return word == kBaseline || runs_before_latest(word).has_value(); }
   static std::string release_of(const Runs& runs) { return runs.heads.front().environment.release; }
 
   static std::vector<Head> heads_below(const std::string& folder) {
@@ -229,7 +231,7 @@ class Finder {
     if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
     if (is_version(word)) return of_release(word);
     if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Says why.
-    throw Stop(Exit::Usage, "'" + visible(word) + "' is no release, record, folder, latest, latest~1 or good");
+    throw Stop(Exit::Usage, "'" + visible(word) + "' is no release, record, folder, latest, latest~1 or baseline");
   }
 
   // Where the folders are not called after releases, as those of nights, the records know.
@@ -269,7 +271,7 @@ class Finder {
     std::vector<Head> heads;
     std::copy_if(fit.begin(), fit.end(), std::back_inserter(heads),
                  [&](const Head& head) { return are_alike(head.environment, kind); });
-    if (runs.word == "good") return {good(heads, other, kind, fit)};
+    if (runs.word == kBaseline) return {baseline(heads, other, kind, fit)};
     const size_t before = runs_before_latest(runs.word).value_or(0);
     if (before < heads.size()) return {heads[before]};
     throw none_of(runs.word, kind, fmt::format("{} run{}", heads.size(), heads.size() == 1 ? "" : "s"), fit);
@@ -320,9 +322,9 @@ class Finder {
   }
 
   // The newest that a person has marked; where none is, the newest that is whole and lacks nothing.
-  Head good(const std::vector<Head>& heads, const Runs& other, const Environment& kind,
-            const std::vector<Head>& fit) const {
-    const std::set<std::string> marked = marked_good(folder_);
+  Head baseline(const std::vector<Head>& heads, const Runs& other, const Environment& kind,
+                const std::vector<Head>& fit) const {
+    const std::set<std::string> marked = baselines_below(folder_);
     const auto is_before = [&](const Head& head) {
       return std::all_of(other.heads.begin(), other.heads.end(),
                          [&](const Head& one) { return newer(one, head) || !are_alike(one.environment, kind); });
@@ -338,7 +340,7 @@ class Finder {
       if (run.record.whole() && !is_missing) return head;
     }
     const auto count = std::count_if(heads.begin(), heads.end(), is_before);
-    throw none_of("good run", kind,
+    throw none_of(kBaseline, kind,
                   fmt::format("none of {} earlier run{} is marked or complete", count, count == 1 ? "" : "s"), fit);
   }
 
@@ -458,7 +460,7 @@ class Finder {
 
 }  // namespace
 
-std::set<std::string> marked_good(const std::string& records) {
+std::set<std::string> baselines_below(const std::string& records) {
   std::set<std::string> marked;
   if (!fs::exists(marks_of(records))) return marked;
   std::istringstream lines(contents_of(marks_of(records)));
@@ -476,7 +478,7 @@ void learn_remedies(const std::string& records, Background& background) {
   }
 }
 
-std::string mark_good(const std::string& path, const std::string& records) {
+std::string mark_baseline(const std::string& path, const std::string& records) {
   const Record record = read_record(path);
   std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
   if (name.empty() || name.rfind("..", 0) == 0) {
@@ -487,7 +489,7 @@ std::string mark_good(const std::string& path, const std::string& records) {
     throw Stop(Exit::Usage, fmt::format("{} is {}, and no run to compare with", visible(path),
                                         record.whole() ? "broken on purpose" : "not whole"));
   }
-  if (marked_good(records).count(name) == 0) {
+  if (baselines_below(records).count(name) == 0) {
     std::ofstream file(marks_of(records), std::ios::app);
     file << name << "\n";
     file.close();

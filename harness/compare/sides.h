@@ -34,8 +34,8 @@ struct BothSides {
   std::vector<std::string> notes;  // What else there would have been to choose.
 };
 
-// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it; "good":
-// the newest run that is marked good, or else whole and without anything missing, and older than the other side.
+// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it; "baseline":
+// the newest run that is marked as one, or else whole and without anything missing, and older than the other side.
 // Releases and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and variables.
 // Of several it is the one of which rank_machine() is the least.
 //
@@ -60,10 +60,10 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
 // Takes in all runs below `records` that left the remedies out. What cannot be read says nothing of them.
 void learn_remedies(const std::string& records, Background& background);
 
-// Those that mark_good() has marked, by their paths below `records`.
-std::set<std::string> marked_good(const std::string& records);
+// The baselines that mark_baseline() has marked, by their paths below `records`.
+std::set<std::string> baselines_below(const std::string& records);
 
-// Marks a record below `records` as good, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
-std::string mark_good(const std::string& path, const std::string& records);
+// Marks a record below `records` as a baseline, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
+std::string mark_baseline(const std::string& path, const std::string& records);
 
 }  // namespace recapture

@@ -69,7 +69,7 @@ std::string catalogue_path(const std::string& root) { return root + "/cases/cata
 Catalogue read_catalogue(const std::string& root) {
   const std::string path = catalogue_path(root);
   if (!std::filesystem::exists(path)) {
-    throw Stop(Exit::Usage, path + " is not there; where cases are built, `recapture catalogue` prints it");
+    throw Stop(Exit::Usage, path + " is not there; where cases are built, `recapture dev catalogue` prints it");
   }
   Catalogue catalogue;
   const std::string text = contents_of(path);

@@ -1,5 +1,5 @@
 // The catalogue: what every case says about itself, in one generated and committed file. Whoever wants to know of a
-// case what it is, and not what it does here, needs no build and no LibTorch. `recapture catalogue` makes it.
+// case what it is, and not what it does here, needs no build and no LibTorch. `recapture dev catalogue` makes it.
 #pragma once
 #include <optional>
 #include <string>

@@ -76,7 +76,7 @@ void require_place(const std::string& out) {
   std::error_code error;
   if (!fs::exists(out, error) || (fs::is_directory(out, error) && fs::is_empty(out, error))) return;
   if (!fs::exists(out + "/" + kNightFile, error)) {
-    throw Stop(Exit::Usage, visible(out) + " is there already, and is no gathered night");
+    throw Stop(Exit::Usage, visible(out) + " is there already, and is no collected night");
   }
 }
 

@@ -42,7 +42,7 @@ Night night_in(const fs::path& folder, const std::string& nights) {
   const auto json = try_parse_json(contents_of(path));
   const auto is_list = [&](const char* key) { return json->contains(key) && json->at(key).is_array(); };
   if (!json || !json->is_object() || !json->contains("night") || !is_list("lacks") || !is_list("plan")) {
-    throw Stop(Exit::Usage, visible(path) + ": not what `recapture gather` writes");
+    throw Stop(Exit::Usage, visible(path) + ": not what `recapture nightly collect` writes");
   }
   const fs::path relative = folder.lexically_relative(nights);
   Night night;
@@ -81,12 +81,12 @@ Nights all_nights(const std::string& folder) {
   if (error) all.flaws.push_back(fmt::format("{}: cannot read all of it: {}", visible(folder), error.message()));
   for (const auto& [night, left] : lost) {
     all.flaws.push_back(
-        fmt::format("{} is not there: `recapture gather` was ended while it made it, and {} is left; "
-                    "gather it again, or remove what is left",
+        fmt::format("{} is not there: `recapture nightly collect` was ended while it made it, and {} is left; "
+                    "collect it again, or remove what is left",
                     visible(night), visible(left)));
   }
   if (all.nights.empty()) {
-    throw Stop(Exit::NothingRan, fmt::format("no gathered night below {}{}{}", visible(folder),
+    throw Stop(Exit::NothingRan, fmt::format("no collected night below {}{}{}", visible(folder),
                                              all.flaws.empty() ? "" : ": ", fmt::join(all.flaws, "; ")));
   }
   std::sort(all.nights.begin(), all.nights.end(),
@@ -108,11 +108,11 @@ size_t index_of(const std::vector<Night>& nights, const std::string& folder, con
     if (nights[i].name == choice || is_at(folder + "/" + nights[i].name)) named.push_back(i);
   }
   if (named.empty()) {
-    throw Stop(Exit::Usage, fmt::format("{} is no gathered night below {}; the newest is {}", visible(choice),
+    throw Stop(Exit::Usage, fmt::format("{} is no collected night below {}; the newest is {}", visible(choice),
                                         visible(folder), nights.back().name));
   }
   if (named.size() > 1) {
-    throw Stop(Exit::Usage, fmt::format("{} has more than one gathered night; name {} or {}", visible(choice),
+    throw Stop(Exit::Usage, fmt::format("{} has more than one collected night; name {} or {}", visible(choice),
                                         visible(nights[named[0]].path), visible(nights[named[1]].path)));
   }
   return named.front();

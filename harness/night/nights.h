@@ -31,7 +31,7 @@ struct Nights {
   const Night& tonight() const { return nights.back(); }
 };
 
-// Of the nights below a folder that `recapture gather` made those up to `choice`: a gathered folder, or its name below
+// Of the nights below a folder that `recapture nightly collect` made those up to `choice`: a gathered folder, or its name below
 // that of all nights; "" is the newest. Throws Stop: NothingRan where there is no night, Usage where `choice` is none.
 Nights read_nights(const std::string& folder, const std::string& choice);
 

@@ -137,7 +137,8 @@ Json as_json(const NightPlan& plan) {
 }
 
 NightPlan plan_from(const Json& json, const std::string& path) {
-  if (!json.is_array() || json.empty()) throw wrong(path, "no plan of `recapture ci plan`: it is no list of tasks");
+  if (!json.is_array() || json.empty())
+    throw wrong(path, "no plan of `recapture nightly plan`: it is no list of tasks");
   NightPlan plan;
   std::set<std::string> known;
   for (const Json& one : json) {
@@ -163,7 +164,7 @@ NightPlan plan_from(const Json& json, const std::string& path) {
 
 NightPlan read_plan(const std::string& path) {
   const auto json = try_parse_json(contents_of(path));
-  if (!json) throw wrong(path, "no plan of `recapture ci plan`: it is no JSON");
+  if (!json) throw wrong(path, "no plan of `recapture nightly plan`: it is no JSON");
   return plan_from(*json, path);
 }
 

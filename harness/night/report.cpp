@@ -361,7 +361,7 @@ class Places {
  public:
   Places(std::string folder, std::string baseline, const Background& background)
       : folder_(std::move(folder)), baseline_(std::move(baseline)), background_(background) {
-    for (const std::string& path : marked_good(folder_)) {
+    for (const std::string& path : baselines_below(folder_)) {
       good_.insert((std::filesystem::path(folder_) / path).string());
     }
   }
@@ -485,7 +485,7 @@ std::string closing_words(NightState state) {
     case NightState::Restarted:
       return "it cannot be compared with its baseline any more, and tonight is the new one";
     case NightState::Accepted:
-      return "tonight's record is marked good, and is the new baseline";
+      return "tonight's record is marked, and is the new baseline";
     case NightState::Removed:
       return "it is not part of the run any more";
     default:
@@ -530,7 +530,8 @@ std::string render_markdown(const NightReport& report) {
   std::string quiet;
   for (const std::string& line : quiet_lines(report)) quiet += fmt::format("* {}\n", escaped(line));
   if (!quiet.empty()) add("\n" + quiet);
-  if (left_out > 0) text += fmt::format("\n{} more are left out here; `recapture news` has them all.\n", left_out);
+  if (left_out > 0)
+    text += fmt::format("\n{} more are left out here; `recapture nightly diff` prints all.\n", left_out);
   return text;
 }
 

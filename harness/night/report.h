@@ -31,7 +31,7 @@ struct ReportChoice {
   std::string baseline;  // A folder of records that come before the first night; "": none.
 };
 
-// Of a night in the light of those before it, all of them folders that `recapture gather` made, somewhere below
+// Of a night in the light of those before it, all of them folders that `recapture nightly collect` made, somewhere below
 // `nights`. Throws as read_nights() does.
 NightReport report_of(const std::string& nights, const ReportChoice& choice, const Background& background);
 

@@ -356,7 +356,7 @@ void PlaceHistory::take_red(const Seen& seen, const Pair& pair, Test& test, Toni
   tonight.has_result.insert(seen.row->test);
 }
 
-// What a record that is marked good shows is the new baseline, and what was before it is forgotten.
+// What a record that is marked as a baseline shows is the new baseline, and what was before it is forgotten.
 void PlaceHistory::accept(Tonight& tonight, const std::set<std::string>& good) {
   for (const auto& [name, seen] : tonight.seen) {
     if (good.count(seen.run->record.path) == 0 || !is_clear(*seen.row)) continue;

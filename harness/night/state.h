@@ -25,7 +25,7 @@ enum class NightState {
   Healed,     // Was red, and is not tonight.
   Steady,     // Was flaky, and is neither that nor red tonight.
   Restarted,  // Was red or flaky; tonight's result cannot be compared with its baseline, and is a new one.
-  Accepted,   // Was red or flaky; tonight's record is marked good, and is its new baseline.
+  Accepted,   // Was red or flaky; tonight's record is marked, and is its new baseline.
   Removed,    // Was red or flaky, and is not part of the run any more.
 };
 std::string_view word(NightState state);
@@ -86,7 +86,7 @@ class PlaceHistory {
  public:
   explicit PlaceHistory(const Background& background) : background_(background) {}
 
-  // `good` has the paths of records that are marked good.
+  // `good` has the paths of records that are marked as baselines.
   PlaceState add(PlaceRuns night, const std::set<std::string>& good);
   // Of a night without a run of it. Where it is not planned any more, its tests are Removed.
   PlaceState without_run(bool is_planned) const;

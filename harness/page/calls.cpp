@@ -164,7 +164,7 @@ std::string calls_as_markdown(TableInput input) {
   text =
       "# Which call is refused, with which code\n\n"
       "By the mode of the capture that is open, by thread and by CUDA runtime. This file is generated from the\n"
-      "records in this folder, with `recapture tables calls > reports/calls.md`. A range of runtimes is one of those\n"
+      "records in this folder, with `recapture dev tables calls > reports/calls.md`. A range of runtimes is one of those\n"
       "with which the tests behind it ran: a gap is a runtime with which they showed something else. A race, which\n"
       "falls into one of several calls, makes none beside other tests. On record are\n" +
       fmt::format("{}", fmt::join(sorted(calls.runtimes), ", ")) +

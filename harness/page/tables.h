@@ -1,5 +1,5 @@
 // What all records say together, as tables in Markdown: the machines, since and until when each failure, by which
-// calls, and which claims of the documents do not hold. `recapture tables` prints them; reports/ keeps two of them,
+// calls, and which claims of the documents do not hold. `recapture dev tables` prints them; reports/ keeps two of them,
 // README.md and calls.md.
 #pragma once
 #include <string>

@@ -146,7 +146,7 @@ void note_what_is_missing(Record& record) {
                        first == record.whole_plan.end() ? "" : ", " + *first + " among them");
   }
   record.notes.push_back(
-      fmt::format("shard {} alone: {}; `recapture merge` makes one record of all", record.where("shard"), rest));
+      fmt::format("shard {} alone: {}; `recapture dev merge` makes one record of all", record.where("shard"), rest));
 }
 
 }  // namespace

@@ -294,7 +294,7 @@ class BisectRuns : public Bisect {
     Bisect::SetUp();
     fs::remove(cases + "/twofold");
     add_case("steady");
-    const Said made = recapture("catalogue --release 2.15.0");
+    const Said made = recapture("dev catalogue --release 2.15.0");
     std::ofstream(folder + "/cases/catalogue.json") << made.out;
     for (const std::string& release : kMatrix) build(release, release < "2.8");
     fs::remove_all(folder + "/build/2.15.0");

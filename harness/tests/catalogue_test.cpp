@@ -252,7 +252,7 @@ TEST(Names, AReleaseMayBeMeantByItsLineOrByItsBuild) {
 }
 
 // The committed one against the sources: a case that is edited without making the catalogue again is found without a
-// build. `recapture catalogue --check` compares all with what is built.
+// build. `recapture dev catalogue --check` compares all with what is built.
 TEST(Catalogue, SaysWhatTheCasesSay) {
   const std::string root = RECAPTURE_ROOT;
   if (!fs::exists(catalogue_path(root))) GTEST_SKIP() << "this tree has no catalogue yet";
@@ -262,7 +262,7 @@ TEST(Catalogue, SaysWhatTheCasesSay) {
   static const std::regex kTest(R"((?:^|\n)TEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))"), kJoint(R"re(([^\\])"\s*")re"),
       kComma(R"(",\s*")");
   for (const CatalogueCase& one : catalogue) {
-    SCOPED_TRACE(one.id + ": `recapture catalogue` makes cases/catalogue.json again");
+    SCOPED_TRACE(one.id + ": `recapture dev catalogue` makes cases/catalogue.json again");
     known.insert(one.id);
     const auto now = tree.find(one.id);
     if (now == tree.end()) {
@@ -352,18 +352,18 @@ class Verbs : public Folder {
 
   Said shell(const std::string& line) const { return recapture::shell("cd '" + folder + "'; " + line); }
   Said recapture(const std::string& arguments) const { return shell("build/recapture " + arguments); }
-  void commit_catalogue() const { ASSERT_EQ(shell("build/recapture catalogue > cases/catalogue.json").code, 0); }
+  void commit_catalogue() const { ASSERT_EQ(shell("build/recapture dev catalogue > cases/catalogue.json").code, 0); }
 };
 
 TEST_F(Verbs, CatalogueIsMadeAndChecked) {
-  EXPECT_EQ(recapture("catalogue --check").code, 2);
+  EXPECT_EQ(recapture("dev catalogue --check").code, 2);
   commit_catalogue();
   EXPECT_EQ(contents(folder + "/cases/catalogue.json"), as_text({catalogue_case(described(), kSource)}));
-  EXPECT_EQ(recapture("catalogue --check").code, 0);
+  EXPECT_EQ(recapture("dev catalogue --check").code, 0);
   Json other = described();
   other["title"] = "Another";
   binary(other);
-  const Said said = recapture("catalogue --check");
+  const Said said = recapture("dev catalogue --check");
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.out, HasSubstr("item_in_capture differs from the catalogue in 'title'"));
 }
@@ -534,7 +534,8 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
 TEST_F(Verbs, HelpAndVersionAnswer) {
   EXPECT_THAT(recapture("help").out, HasSubstr("catalogue"));
   EXPECT_THAT(recapture("help show").out, HasSubstr("--all"));
-  for (const char* verb : {"help", "help show", "--help", "--version", "tables"}) EXPECT_EQ(recapture(verb).code, 0);
+  for (const char* verb : {"help", "help show", "--help", "--version", "dev tables"})
+    EXPECT_EQ(recapture(verb).code, 0);
   EXPECT_EQ(recapture("--version").out, "recapture 1.0 (unknown)\n");
   EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.0 "));
 }

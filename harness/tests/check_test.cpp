@@ -71,7 +71,8 @@ TEST_F(Tree, ADocumentsLineLeavesItToTheRecordsWhichReleasesAreOnRecord) {
   const std::string cell = "freeze race\t171\tDescription\titem\t";
   for (const char* covered : {"not covered: no record is older\n", "not covered: the records have 2.11.0 alone\n",
                               "not covered: no record with DDP is newer than 2.11\n"}) {
-    EXPECT_THAT(documents(good + cell + "and\t" + covered), ElementsAre(HasSubstr("see `recapture tables documents`")));
+    EXPECT_THAT(documents(good + cell + "and\t" + covered),
+                ElementsAre(HasSubstr("see `recapture dev tables documents`")));
   }
   EXPECT_THAT(documents(good + cell + "and, no record is of it\ta.Reproduces\n"), Not(IsEmpty()));
   EXPECT_THAT(documents(good + cell + "and\tnot covered: no record has this GPU\n"), IsEmpty());

@@ -313,7 +313,7 @@ TEST(ExitCode, FitsTheToneOfEachVerdict) {
 TEST(Design, ShowsTheTablesThatJudge) {
   std::ifstream file(RECAPTURE_ROOT "/docs/reference/verdicts.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(page, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture tables` prints";
+  EXPECT_THAT(page, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture dev tables` prints";
 }
 
 // The versions that nobody would think of, and every pair of them. One line of Python's for each: its place in the

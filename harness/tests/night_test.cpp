@@ -109,14 +109,14 @@ class Nights : public FakeTree {
     matrix(
         "[tier.night]\ngpus = { H200 = 'sm_90' }\n[tier.pull-request]\nreleases = ['2.15.0']\ngpus = { none = 'none' "
         "}\n");
-    ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
+    ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   }
   void matrix(const std::string& tiers) const {
     std::ofstream(folder + "/ci/matrix.toml") << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\n"
                                               << tiers;
   }
   Said gather(const std::string& night = "night") const {
-    return recapture("gather '" + folder + "/" + night + "' '" + from + "' --plan '" + plan + "'");
+    return recapture("nightly collect '" + folder + "/" + night + "' '" + from + "' --plan '" + plan + "'");
   }
   static FakeTask newest() {
     FakeTask task;
@@ -140,13 +140,13 @@ class Nights : public FakeTree {
     EXPECT_EQ(night_of(name, {old, now}), 0);
   }
   void night(const std::string& name, const FakeTask& old = {}) const { night(name, old, {}); }
-  Said news(const std::string& more = "") const { return recapture("news '" + folder + "/nights' " + more); }
+  Said news(const std::string& more = "") const { return recapture("nightly diff '" + folder + "/nights' " + more); }
   Json issues(const std::string& more = "") const { return parse_json(news("--issue " + more).out); }
   void mark_good(const std::string& name) const {
-    EXPECT_EQ(
-        recapture("good '" + folder + "/nights/" + name + "/2.6.0/nvidia-h200.jsonl' --records '" + folder + "/nights'")
-            .code,
-        0);
+    EXPECT_EQ(recapture("baseline '" + folder + "/nights/" + name + "/2.6.0/nvidia-h200.jsonl' --records '" + folder +
+                        "/nights'")
+                  .code,
+              0);
   }
   static FakeTask that_saw(const std::string& what) {
     FakeTask task;
@@ -171,7 +171,7 @@ class Nights : public FakeTree {
 
 TEST_F(Nights, PlanIsEveryReleaseOnEveryGpuAndShard) {
   matrix("[tier.night]\ngpus = { H200 = 'sm_90', 'A100 80GB' = 'sm_80' }\nshards = 2\n");
-  const Said said = recapture("ci plan");
+  const Said said = recapture("nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   const Json all = parse_json(said.out);
   ASSERT_THAT(all, SizeIs(8));
@@ -192,7 +192,7 @@ TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
            {"[tier.night]\ngpus = { h200 = 'sm_90', H200 = 'sm_90' }\n", "is in it twice"},
            {"[tier.night]\ngpu = { H200 = 'sm_90' }\n", "unknown key 'gpu'"}}) {
     matrix(tiers);
-    const Said said = recapture("ci plan");
+    const Said said = recapture("nightly plan");
     EXPECT_EQ(said.code, 2) << tiers;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
@@ -212,8 +212,8 @@ TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_FALSE(fs::exists(out));
   }
-  for (const char* words :
-       {"gather x y --plan /nowhere", "news /nowhere", "news --json --issue .", "ci", "ci nothing"}) {
+  for (const char* words : {"nightly collect x y --plan /nowhere", "nightly diff /nowhere",
+                            "nightly diff --json --issue .", "nightly", "nightly nothing"}) {
     EXPECT_NE(recapture(words).code, 0) << words;
   }
 }
@@ -234,7 +234,7 @@ TEST_F(Nights, GatheredAreReadAsReportsAre) {
   fs::remove(out + "/night.json");
   const Said taken = gather();
   EXPECT_EQ(taken.code, 2);
-  EXPECT_THAT(taken.out, HasSubstr("is there already, and is no gathered night"));
+  EXPECT_THAT(taken.out, HasSubstr("is there already, and is no collected night"));
 }
 
 TEST_F(Nights, NameWhatIsMissing) {
@@ -272,7 +272,7 @@ TEST_F(Nights, ARunWithAnotherLibraryIsNotTheTask) {
 
 TEST_F(Nights, ShardsThatAreCalledCompleteAndLackATestAreNotTheWholeRun) {
   matrix("[tier.night]\nreleases = ['2.6.0']\ngpus = { H200 = 'sm_90' }\nshards = 2\n");
-  ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
+  ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   FakeTask one, two;
   one.whole = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late", "c2.Reproduces", "c2.ReproducesTwice"};
   one.plan = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late"};
@@ -284,7 +284,7 @@ TEST_F(Nights, ShardsThatAreCalledCompleteAndLackATestAreNotTheWholeRun) {
     one.write(from + "/1.jsonl");
     two.write(from + "/2.jsonl");
     fs::remove(record());
-    return recapture("merge " + record() + " " + from + "/1.jsonl " + from + "/2.jsonl");
+    return recapture("dev merge " + record() + " " + from + "/1.jsonl " + from + "/2.jsonl");
   };
   const Said lost = merged();
   EXPECT_EQ(lost.code, 6) << lost.out;
@@ -376,7 +376,7 @@ TEST_F(Nights, NameWhatCannotBeRead) {
 
 TEST_F(Nights, MergeShardsOfManyMachines) {
   matrix("[tier.night]\nreleases = ['2.6.0']\ngpus = { H200 = 'sm_90' }\nshards = 2\n");
-  ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
+  ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   FakeTask one, two;
   one.whole = two.whole = {"c1.Reproduces", "c1.ReproducesTwice", "c2.Reproduces", "c2.ReproducesTwice"};
   one.shard = "1/2";
@@ -615,7 +615,7 @@ TEST_F(Nights, RecordMarkedGood_IsTheNewBaseline) {
   mark_good("2026-01-02");
   const Said accepted = news();
   EXPECT_EQ(accepted.code, 5) << accepted.out;
-  EXPECT_THAT(accepted.out, HasSubstr("tonight's record is marked good, and is the new baseline"));
+  EXPECT_THAT(accepted.out, HasSubstr("tonight's record is marked, and is the new baseline"));
   EXPECT_EQ(issues()[0].at("state"), "healed");
   night("2026-01-03", with_fix("it is wrong"));
   EXPECT_EQ(news().code, 0) << news().out;
@@ -739,7 +739,7 @@ TEST_F(Nights, ReleaseThatIsNotPlannedAnyMore_IsNamedOnce) {
   night("2026-01-01", with_fix());
   night("2026-01-02", with_fix("it is wrong"));
   matrix("[tier.night]\nreleases = ['2.15.0']\ngpus = { H200 = 'sm_90' }\n");
-  ASSERT_EQ(recapture("ci plan > '" + plan + "'").code, 0);
+  ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   night("2026-01-03");
   const Said said = news();
   EXPECT_EQ(said.code, 6) << said.out;
@@ -761,9 +761,9 @@ TEST_F(Nights, WhatAGatheringLeftBehind_IsNoNight) {
   fs::remove_all(last + ".partial");
   const Said gone = news();
   EXPECT_EQ(gone.code, 6) << gone.out;
-  EXPECT_THAT(gone.out,
-              AllOf(HasSubstr("2026-01-01: incomplete"), HasSubstr("2026-01-02 is not there: `recapture gather` was"),
-                    HasSubstr("2026-01-02.before is left; gather it again")));
+  EXPECT_THAT(gone.out, AllOf(HasSubstr("2026-01-01: incomplete"),
+                              HasSubstr("2026-01-02 is not there: `recapture nightly collect` was"),
+                              HasSubstr("2026-01-02.before is left; collect it again")));
 }
 
 TEST_F(Nights, FolderThatMayNotBeRead_HidesNoNight) {
@@ -777,7 +777,7 @@ TEST_F(Nights, FolderThatMayNotBeRead_HidesNoNight) {
     fs::create_directories(one);
     fs::permissions(one, fs::perms::none);
   }
-  const Said said = shell(other + command("news '" + folder + "/nights' --night 2026-01-02"));
+  const Said said = shell(other + command("nightly diff '" + folder + "/nights' --night 2026-01-02"));
   for (const std::string& one : closed) fs::permissions(one, fs::perms::owner_all);
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("2026-01-02: red"), HasSubstr("c1 (FixIt)"),
@@ -851,20 +851,20 @@ TEST_F(Nights, NightsThatNobodyGathered_AreALineAndACode) {
   night("2026-01-01");
   const Said elsewhere = news("--night '" + folder + "'");
   EXPECT_EQ(elsewhere.code, 2);
-  EXPECT_THAT(elsewhere.out, AllOf(HasSubstr("is no gathered night below"), HasSubstr("the newest is 2026-01-01")));
+  EXPECT_THAT(elsewhere.out, AllOf(HasSubstr("is no collected night below"), HasSubstr("the newest is 2026-01-01")));
   fs::create_directories(folder + "/nights/2026-01-03");
   for (const char* name : {"a", "b"}) {
     fs::copy(folder + "/nights/2026-01-01", folder + "/nights/2026-01-03/" + name, fs::copy_options::recursive);
   }
   const Said both = news("--night 2026-01-03");
   EXPECT_EQ(both.code, 2);
-  EXPECT_THAT(both.out, HasSubstr("2026-01-03 has more than one gathered night; name "));
+  EXPECT_THAT(both.out, HasSubstr("2026-01-03 has more than one collected night; name "));
   EXPECT_EQ(news("--night 2026-01-03/a").code, 0) << "and nothing has changed";
   std::ofstream(folder + "/nights/2026-01-01/night.json") << "{}";
   const Said torn = news();
   EXPECT_EQ(torn.code, 2);
-  EXPECT_THAT(torn.out, HasSubstr("not what `recapture gather` writes"));
-  const Said nowhere = recapture("gather /proc/tonight '" + from + "' --plan '" + plan + "'");
+  EXPECT_THAT(torn.out, HasSubstr("not what `recapture nightly collect` writes"));
+  const Said nowhere = recapture("nightly collect /proc/tonight '" + from + "' --plan '" + plan + "'");
   EXPECT_EQ(nowhere.code, 7) << nowhere.out;
 }
 

@@ -61,8 +61,8 @@ TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
       {"run --continue --record " + fifo + test, 2, "is not a regular file"},
       {"run --record " + folder + test, 2, "is a folder"},
       {"run --resume " + folder, 2, "Is a directory"},
-      {"merge " + r + " " + r, 2, "is there already"},
-      {"merge " + folder + "/m " + folder, 2, "Is a directory"},
+      {"dev merge " + r + " " + r, 2, "is there already"},
+      {"dev merge " + folder + "/m " + folder, 2, "Is a directory"},
       {"run --record /" + std::string(5000, 'x') + test, 7, "File name too long"},
   };
   const std::string before = text_of(r);
@@ -200,6 +200,86 @@ TEST_F(Options, WithoutCasesAVerbOrMemoryThereIsALineAndACode) {
   EXPECT_EQ(cramped.code, 7);
   EXPECT_THAT(cramped.out, HasSubstr("out of memory"));
 #endif
+}
+
+TEST_F(Options, OldVerb_DoesTheSameAndNamesTheNewOne) {
+  const std::tuple<const char*, const char*, const char*> table[] = {
+      {"good", "baseline", "/nowhere"},
+      {"gather", "nightly collect", "night from --plan /nowhere"},
+      {"news", "nightly diff", "/nowhere"},
+      {"ci plan", "nightly plan", "--tier none"},
+      {"merge", "dev merge", "/nowhere/m /nowhere/1 /nowhere/2"},
+      {"tables", "dev tables", "rules"},
+      {"catalogue", "dev catalogue", "--release 2.15.0"},
+      {"test", "dev test", "twofold.ControlHolds --release 2.15.0"},
+      {"expect propose", "dev propose", "/nowhere"},
+      {"help news", "help nightly diff", ""},
+      {"news --help", "nightly diff --help", ""},
+      {"--root /nowhere news", "--root /nowhere nightly diff", "x"},
+  };
+  for (const auto& [old, now, arguments] : table) {
+    SCOPED_TRACE(old);
+    const auto said = [&](const std::string& verb, const std::string& redirection) {
+      return shell("{ " + command(verb + " " + arguments) + "; } " + redirection);
+    };
+    EXPECT_EQ(said(old, "2>/dev/null").out, said(now, "2>/dev/null").out);
+    const Said noted = said(old, "2>&1 >/dev/null"), plain = said(now, "2>&1 >/dev/null");
+    EXPECT_EQ(noted.code, plain.code);
+    EXPECT_THAT(noted.out, ::testing::MatchesRegex("recapture: '[a-z ]+' is now '[a-z ]+'; the old word goes in the "
+                                                   "next version\n.*"));
+    EXPECT_EQ(noted.out.substr(noted.out.find('\n') + 1), plain.out);
+  }
+  EXPECT_THAT(recapture("gather").out, HasSubstr("recapture: 'gather' is now 'nightly collect'; the old word goes "));
+}
+
+TEST_F(Options, OldVerbForAGeneratedFile_NamesTheFile) {
+  for (const auto& [what, file] : {std::pair("github", "ci/github.yml"), std::pair("gitlab", "ci/gitlab.yml"),
+                                   std::pair("slurm", "ci/slurm.sh")}) {
+    const Said said = recapture(std::string("ci ") + what);
+    EXPECT_EQ(said.code, 2) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(std::string("; use ") + file + ", which is not generated any more\n"));
+    EXPECT_TRUE(said.is_one_line()) << said.out;
+  }
+}
+
+TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
+  const std::pair<const char*, const char*> table[] = {
+      {"hsitory x", "there is no verb 'hsitory'; did you mean history?"},
+      {"nightly dif", "there is no verb 'nightly dif'; did you mean nightly diff?"},
+      {"diff nights", "there is no verb 'diff'; did you mean nightly diff?"},
+      {"help dev tabels", "there is no verb 'dev tabels'; did you mean dev tables?"},
+      {"help show all", "there is no verb 'show all'; --help says what there is"},
+      {"dev nothing",
+       "there is no verb 'dev nothing'; `recapture dev` takes merge, tables, catalogue, test or propose"},
+      {"run --relase 2.6", "there is no option '--relase'; did you mean --release?"},
+      {"history --sicne=2026-01-01", "there is no option '--sicne'; did you mean --since?"},
+      {"nightly diff x --markdwon", "there is no option '--markdwon'; did you mean --markdown?"},
+      {"--rot /nowhere show", "there is no option '--rot'; did you mean --root?"},
+      {"--vresion", "there is no option '--vresion'; did you mean --version?"},
+      {"show --gpu", "there is no option '--gpu'; `recapture show --help` lists them"},
+      {"nightly", "`recapture nightly` takes a verb: plan, collect or diff"},
+      {"dev", "`recapture dev` takes a verb: merge, tables, catalogue, test or propose"},
+  };
+  for (const auto& [arguments, line] : table) {
+    const Said said = recapture(arguments);
+    EXPECT_EQ(said.code, 2) << arguments;
+    EXPECT_EQ(said.out, std::string("recapture: ") + line + "\n") << arguments;
+  }
+}
+
+TEST_F(Options, Help_ListsTheVerbsOfUsersFirst) {
+  const std::string help = recapture("--help").out;
+  size_t at = 0;
+  for (const char* next : {"\nVerbs:\n", "\n  list ", "\n  triage ", "\nVerbs for maintainers:\n", "\n  baseline ",
+                           "\n  nightly ", "\n  dev "}) {
+    const size_t found = help.find(next, at);
+    ASSERT_NE(found, std::string::npos) << next << " in\n" << help;
+    at = found;
+  }
+  EXPECT_EQ(recapture("help").out, help);
+  EXPECT_THAT(recapture("help nightly").out, HasSubstr("\n  collect "));
+  EXPECT_THAT(recapture("help nightly diff").out, HasSubstr("Usage: recapture nightly diff [OPTIONS] nights\n"));
+  EXPECT_EQ(recapture("help nightly diff").out, recapture("nightly diff --help").out);
 }
 
 TEST_F(Options, RunsThatBeginTogetherHaveRecordsOfTheirOwn) {

@@ -54,7 +54,7 @@ class Builds : public FakeTree {
 };
 
 TEST_F(Builds, Plan_NamesABuildAsItsRelease) {
-  const Said said = recapture("ci plan");
+  const Said said = recapture("nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   const Json all = parse_json(said.out);
   ASSERT_EQ(all.size(), 2U);
@@ -66,7 +66,7 @@ TEST_F(Builds, Plan_NamesABuildAsItsRelease) {
 
 TEST_F(Builds, Plan_WithoutReleases_HasNoBuild) {
   matrix("[[build]]\nname = 'nightly'\nfolder = 'x'\n", "");
-  EXPECT_THAT(recapture("ci plan").out, AllOf(HasSubstr("2.6.0"), HasSubstr("2.15.0"), Not(HasSubstr("nightly"))));
+  EXPECT_THAT(recapture("nightly plan").out, AllOf(HasSubstr("2.6.0"), HasSubstr("2.15.0"), Not(HasSubstr("nightly"))));
 }
 
 TEST_F(Builds, Ci_OfAFormerGenerator_NamesTheFileToCopy) {
@@ -82,15 +82,16 @@ TEST_F(Builds, Ci_OfAFormerGenerator_NamesTheFileToCopy) {
 
 TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {
   for (const auto& [builds, releases, arguments, words] : std::vector<std::array<std::string, 4>>{
-           {"", "'nightly'", "ci plan", "there is no release 'nightly'; this file has 2.6.0, 2.15.0"},
-           {"[[build]]\nname = 'ngc'\n", "'nightly'", "ci plan", "this file has 2.6.0, 2.15.0, ngc"},
-           {"", "", "ci plan --tier pr", "there is no tier 'pr'; " + folder + "/ci/matrix.toml has night, weekend"},
-           {"[[build]]\nindex = 'x'\n", "", "ci plan", "'name'"},
-           {"[[build]]\nname = '2.16.0'\n", "", "ci plan", "'2.16.0' is no name of a build such as nightly"},
-           {"[[build]]\nname = 'v2'\n", "", "ci plan", "'v2' is no name of a build"},
-           {"[[build]]\nname = 'cuda13'\n", "", "ci plan", "'cuda13' is no name of a build"},
-           {"[[build]]\nname = '../x'\n", "", "ci plan", "'../x' is no name of a build"},
-           {"[[build]]\nname = 'a'\n[[build]]\nname = 'a'\n", "", "ci plan", "there are two builds 'a'"}}) {
+           {"", "'nightly'", "nightly plan", "there is no release 'nightly'; this file has 2.6.0, 2.15.0"},
+           {"[[build]]\nname = 'ngc'\n", "'nightly'", "nightly plan", "this file has 2.6.0, 2.15.0, ngc"},
+           {"", "", "nightly plan --tier pr",
+            "there is no tier 'pr'; " + folder + "/ci/matrix.toml has night, weekend"},
+           {"[[build]]\nindex = 'x'\n", "", "nightly plan", "'name'"},
+           {"[[build]]\nname = '2.16.0'\n", "", "nightly plan", "'2.16.0' is no name of a build such as nightly"},
+           {"[[build]]\nname = 'v2'\n", "", "nightly plan", "'v2' is no name of a build"},
+           {"[[build]]\nname = 'cuda13'\n", "", "nightly plan", "'cuda13' is no name of a build"},
+           {"[[build]]\nname = '../x'\n", "", "nightly plan", "'../x' is no name of a build"},
+           {"[[build]]\nname = 'a'\n[[build]]\nname = 'a'\n", "", "nightly plan", "there are two builds 'a'"}}) {
     matrix(builds, releases);
     const Said said = recapture(arguments);
     EXPECT_EQ(said.code, 2) << builds;
@@ -123,7 +124,7 @@ TEST_F(Builds, News_ComparesLastNightsBuildWithTonights) {
     record(folder + "/from/" + day + "/a.jsonl", "nightly", day, std::string("2.16.0.dev") + day[9], day);
     gather(folder + "/nights/" + day, {folder + "/from/" + day}, {{"nightly", "none", 1, 1}}, {});
   }
-  const Said said = recapture("news '" + folder + "/nights'");
+  const Said said = recapture("nightly diff '" + folder + "/nights'");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2026-01-02: green"));
 }
@@ -374,8 +375,8 @@ TEST_F(Issues, DryRun_PrintsTheCommandsAndRunsNone) {
 
 TEST_F(Issues, WhatIsWrong_GetsOneLineAndItsExitCode) {
   for (const auto& [json, words] :
-       {std::pair(Json::object(), "not what `recapture news --issue` prints"),
-        {Json::array({Json{{"title", "T"}}}), "not what `recapture news --issue` prints"},
+       {std::pair(Json::object(), "not what `recapture nightly diff --issue` prints"),
+        {Json::array({Json{{"title", "T"}}}), "not what `recapture nightly diff --issue` prints"},
         {issue({{"state", "shut"}}), "issue 1: its state is neither open nor healed"},
         {issue({{"labels", "x"}}), "issue 1: its labels are no list of texts"},
         {issue({{"fingerprint", "a OR is:open"}}), "issue 1: its fingerprint is not of letters and digits alone"}}) {

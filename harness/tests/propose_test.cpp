@@ -1,4 +1,4 @@
-// What `expect propose` makes of a record's surprises, and that the checks refuse it until it has reasons.
+// What `dev propose` makes of a record's surprises, and that the checks refuse it until it has reasons.
 #include "harness/check/propose.h"
 
 #include <fmt/format.h>
@@ -85,7 +85,7 @@ class Propose : public FakeTree {
   }
   // Pastes what it prints, as a user would, and returns that.
   std::string pasted() const {
-    const Said said = recapture("expect propose " + record_path);
+    const Said said = recapture("dev propose " + record_path);
     EXPECT_EQ(said.code, 0) << said.out;
     std::vector<std::string> file, changed, added;
     std::istringstream before(text_of(changes)), printed(said.out);
@@ -143,7 +143,7 @@ TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   EXPECT_THAT(now, HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
   EXPECT_THAT(now, Not(HasSubstr(kTodo)));
   EXPECT_EQ(surprises(), 0U);
-  const Said again = recapture("expect propose " + record_path);
+  const Said again = recapture("dev propose " + record_path);
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("[[")));
 }
@@ -165,7 +165,7 @@ TEST_F(Propose, HasNothingToSayOfARunThatWasBrokenOnPurpose) {
   std::string text = text_of(record_path);
   text.insert(1, R"("break":"trigger",)");
   std::ofstream(record_path) << text;
-  const Said said = recapture("expect propose " + record_path);
+  const Said said = recapture("dev propose " + record_path);
   EXPECT_EQ(said.code, 2);
   EXPECT_THAT(said.out, HasSubstr("was broken on purpose"));
   EXPECT_TRUE(said.is_one_line()) << said.out;
@@ -229,17 +229,17 @@ TEST_F(Propose, LeavesToItsUserWhatReleasesOnBothSidesShow) {
   text.insert(text.rfind("2.14.0/g.jsonl\",") - 1, "\"2.16.0/g.jsonl\", ");
   std::ofstream(changes) << text;
   record_of({{"ReproducesC", "900"}});
-  const Said said = recapture("expect propose " + record_path);
+  const Said said = recapture("dev propose " + record_path);
   EXPECT_THAT(said.out, HasSubstr("releases on either side of 2.15.0 have shown"));
   EXPECT_THAT(said.out, Not(HasSubstr("[[")));
 }
 
 TEST_F(Propose, WhatIsWrongGetsOneLineAndItsExitCode) {
   for (const auto& [arguments, words] :
-       std::vector<std::pair<std::string, std::string>>{{"expect", "subcommand"},
-                                                        {"expect propose", "record"},
-                                                        {"expect propose " + folder + "/none.jsonl", "cannot read it"},
-                                                        {"expect propose " + changes, "not a line of a record"}}) {
+       std::vector<std::pair<std::string, std::string>>{{"dev", "takes a verb"},
+                                                        {"dev propose", "record"},
+                                                        {"dev propose " + folder + "/none.jsonl", "cannot read it"},
+                                                        {"dev propose " + changes, "not a line of a record"}}) {
     const Said said = recapture(arguments);
     EXPECT_EQ(said.code, 2) << arguments;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;

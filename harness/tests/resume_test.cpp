@@ -365,7 +365,7 @@ class Lost : public FakeTree {
     FakeTree::SetUp();
     add_case("gone");
     fs::create_directories(folder + "/cases");
-    ASSERT_EQ(shell(command("catalogue") + " >'" + catalogue + "'").code, 0);
+    ASSERT_EQ(shell(command("dev catalogue") + " >'" + catalogue + "'").code, 0);
   }
   void is_missing(const std::string& arguments, const std::string& words) {
     fs::remove(record());
@@ -413,27 +413,27 @@ TEST_F(Lost, ShardsAreNotComplete) {
     recapture("run " + test + " --shard " + shard + " --record " + folder + "/" + shard[0] + shard[2]);
   }
   const std::string out = folder + "/m.jsonl ", a = folder + "/13 ", b = folder + "/23 ", of_two = folder + "/12 ";
-  const Said one = recapture("merge " + out + a);
+  const Said one = recapture("dev merge " + out + a);
   EXPECT_EQ(one.code, 6);
   EXPECT_THAT(one.out, HasSubstr("is not the whole run: shard 2/3 is missing; shard 3/3 is missing"));
   const Said shown = recapture("show " + out);
   EXPECT_EQ(shown.code, 6);
   EXPECT_THAT(shown.out, HasSubstr("1 as documented, 1 not run"));
   fs::remove(folder + "/m.jsonl");
-  EXPECT_EQ(recapture("merge " + out + a + b).code, 0) << "the third has nothing to run";
+  EXPECT_EQ(recapture("dev merge " + out + a + b).code, 0) << "the third has nothing to run";
   EXPECT_EQ(recapture("show " + out).code, 0);
   for (const auto& [parts, words] :
        std::vector<std::pair<std::string, std::string>>{{a + a, "it is shard 1/3, and so is"},
                                                         {b + of_two, "it is shard 1/2, and"},
                                                         {out, "it is no shard of a run"}}) {
-    const Said said = recapture("merge " + folder + "/none " + parts);
+    const Said said = recapture("dev merge " + folder + "/none " + parts);
     EXPECT_EQ(said.code, 2);
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_FALSE(fs::exists(folder + "/none"));
   }
   recapture("run twofold.FixHolds " + test + " --shard 3/3 --record " + folder + "/33");
   recapture("run twofold.FixHolds gone.FixHolds --shard 2/3 --record " + folder + "/23b");
-  EXPECT_THAT(recapture("merge " + folder + "/none " + a + folder + "/23b").out, HasSubstr("had another plan"));
+  EXPECT_THAT(recapture("dev merge " + folder + "/none " + a + folder + "/23b").out, HasSubstr("had another plan"));
 }
 
 }  // namespace

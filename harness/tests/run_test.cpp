@@ -640,7 +640,7 @@ TEST_F(Program, ShardsMakeUpTheWholeAndMerge) {
     EXPECT_EQ(read_record(folder + shard).plan.size(), 1U);
     EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard knows what it is a part of";
   }
-  const Said merged = recapture("merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
+  const Said merged = recapture("dev merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
   EXPECT_EQ(merged.code, 0) << merged.out;
   EXPECT_EQ(read_record(record()).tests.size(), 2U);
   EXPECT_EQ(recapture("show " + record()).code, 0);
@@ -657,15 +657,15 @@ TEST_F(Program, ShardsOfSeveralGpusMergeAndWhatElseDiffersIsNamed) {
   };
   const std::string first = shard("1", "1", "--gpu 0"), second = shard("2", "2", "--gpu 1");
   const std::string other = shard("2", "other", "--gpu 1 --env A=1");
-  const Said merged = recapture("merge " + record() + first + second);
+  const Said merged = recapture("dev merge " + record() + first + second);
   EXPECT_EQ(merged.code, 0) << merged.out;
   const Environment environment = read_record(record()).environment;
   EXPECT_FALSE(environment.json().at("variables").contains("CUDA_VISIBLE_DEVICES"));
   EXPECT_EQ(environment.json().at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
-  const Said again = recapture("merge " + record() + first + second);
+  const Said again = recapture("dev merge " + record() + first + second);
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.out, HasSubstr("is there already; merge makes a new record, so name another"));
-  const Said refused = recapture("merge " + folder + "/m.jsonl" + first + other);
+  const Said refused = recapture("dev merge " + folder + "/m.jsonl" + first + other);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.out, HasSubstr("1.jsonl: it differs in --env A; only shards of one run can be merged"));
 }
@@ -684,7 +684,7 @@ TEST_F(Program, ListNamesEveryTestAndItsKind) {
 }
 
 TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
-  const auto test = [&](const std::string& name) { return recapture("test --release 2.15.0 liar." + name).code; };
+  const auto test = [&](const std::string& name) { return recapture("dev test --release 2.15.0 liar." + name).code; };
   EXPECT_EQ(test("ControlHolds"), 0);
   EXPECT_EQ(test("ReproducesHealthy"), 5);
   EXPECT_EQ(test("FixIsSkipped"), 77);
@@ -693,16 +693,16 @@ TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
 }
 
 TEST_F(Program, ForCTestATestThatABuildWithoutLibTorchLeavesOutIs77) {
-  Json catalogue = Json::parse(recapture("catalogue --release 2.15.0").out);
+  Json catalogue = Json::parse(recapture("dev catalogue --release 2.15.0").out);
   for (Json& one : catalogue) {
     if (one.at("id") == "liar") one["tests"].push_back({{"name", "FixNeedsLibTorch"}, {"kind", "fix"}});
   }
   fs::create_directories(folder + "/cases");
   std::ofstream(folder + "/cases/catalogue.json") << catalogue.dump();
   fs::copy(folder + "/build/2.15.0", folder + "/build/cuda13", fs::copy_options::recursive);
-  EXPECT_EQ(recapture("test --release cuda13 liar.ControlHolds").code, 0);
-  EXPECT_EQ(recapture("test --release cuda13 liar.FixNeedsLibTorch").code, 77);
-  EXPECT_EQ(recapture("test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
+  EXPECT_EQ(recapture("dev test --release cuda13 liar.ControlHolds").code, 0);
+  EXPECT_EQ(recapture("dev test --release cuda13 liar.FixNeedsLibTorch").code, 77);
+  EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
 }
 
 TEST_F(Program, WithoutAGpuHostCasesRunAndTheRestSaysWhy) {

@@ -118,8 +118,8 @@ TEST_F(Counted, BothSides_OfTheNewestRunsMachineAndLine) {
   EXPECT_EQ(days("latest~1", "latest"), "5 -> 7");
   EXPECT_EQ(days("latest~2", "latest~1"), "3 -> 5");
   EXPECT_EQ(days("latest~3", "latest"), "1 -> 7") << "2.9.0 is of the same line";
-  EXPECT_EQ(days("good", "latest~1"), "3 -> 5");
-  EXPECT_EQ(days("latest", "good"), "7 -> 5");
+  EXPECT_EQ(days("baseline", "latest~1"), "3 -> 5");
+  EXPECT_EQ(days("latest", "baseline"), "7 -> 5");
   add("2.11.0", 8, "H");
   EXPECT_EQ(days("latest~1", "latest"), "6 -> 8");
   EXPECT_EQ(days("latest~1", "latest", {"g", "", {}}), "5 -> 7") << "the newest that the choice allows";
@@ -150,13 +150,13 @@ TEST_F(Counted, OneSide_StaysOnTheMachineAndInTheLineOfTheOther) {
   for (const std::string& to : {path("2.9.1", 2), std::string("2.9.1/2.jsonl")}) {
     EXPECT_EQ(days("latest", to), "5 -> 2") << to;
     EXPECT_EQ(days("latest~2", to), "1 -> 2") << to;
-    EXPECT_EQ(days("good", to), "1 -> 2") << to;
+    EXPECT_EQ(days("baseline", to), "1 -> 2") << to;
   }
   EXPECT_EQ(days("2.9.0", "latest"), "1 -> 5");
   EXPECT_EQ(days(reports + "/2.9.0", "latest~1"), "1 -> 2");
   EXPECT_EQ(days("2.9.1", "latest", {"h", "", {}}), "3 -> 3");
-  EXPECT_EQ(days("good", "2.11.0"),
-            "there is no good run of 2.11 on H, driver 1: none of 0 earlier runs "
+  EXPECT_EQ(days("baseline", "2.11.0"),
+            "there is no baseline of 2.11 on H, driver 1: none of 0 earlier runs "
             "is marked or complete; other lines there: 2.9 (1); 2.11 also on G, driver 1 (1)");
 }
 
@@ -169,7 +169,7 @@ TEST_F(Counted, LibrariesAreTheSameOrTheReleasesOwn) {
   add("2.9.1", 5, "G", chosen);
   EXPECT_EQ(days("latest~1", "latest"), "2 -> 5");
   EXPECT_EQ(days("latest", path("2.9.1", 4)), "4 -> 4");
-  EXPECT_EQ(days("good", path("2.9.1", 4)), "1 -> 4") << "each with its own";
+  EXPECT_EQ(days("baseline", path("2.9.1", 4)), "1 -> 4") << "each with its own";
   EXPECT_EQ(days("latest", "2.9.1"), "4 -> 4") << "what counts of a release is what it comes with";
   EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "12.8"}}}), "4 -> 1");
   EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "13.0"}}}),
@@ -185,11 +185,11 @@ TEST_F(Counted, GoodIsOfTheLineAlsoWhereAnotherIsMarked) {
   add("2.9.1", 3);
   add("2.9.1", 4);
   add("2.9.1", 5, "H");
-  mark_good(path("2.11.0", 2), reports);
-  mark_good(path("2.9.1", 5), reports);
-  EXPECT_EQ(days("good", path("2.9.1", 4)), "3 -> 4");
-  mark_good(path("2.9.1", 1), reports);
-  EXPECT_EQ(days("good", path("2.9.1", 4)), "1 -> 4");
+  mark_baseline(path("2.11.0", 2), reports);
+  mark_baseline(path("2.9.1", 5), reports);
+  EXPECT_EQ(days("baseline", path("2.9.1", 4)), "3 -> 4");
+  mark_baseline(path("2.9.1", 1), reports);
+  EXPECT_EQ(days("baseline", path("2.9.1", 4)), "1 -> 4");
 }
 
 TEST_F(Counted, GoodIsBeforeTheOtherSideOnThatMachine) {
@@ -202,7 +202,7 @@ TEST_F(Counted, GoodIsBeforeTheOtherSideOnThatMachine) {
     other.started = fmt::format("2026-01-{}T00:00:00Z", day);
     other.write(fmt::format("{}/outside/{}.jsonl", folder, day));
   }
-  EXPECT_EQ(days("good", folder + "/outside"), "3 -> 05");
+  EXPECT_EQ(days("baseline", folder + "/outside"), "3 -> 05");
 }
 
 TEST_F(Counted, TooFew_IsOneLineWithWhatThereIs) {
@@ -216,8 +216,8 @@ TEST_F(Counted, TooFew_IsOneLineWithWhatThereIs) {
   EXPECT_EQ(line,
             "there is no latest~1 of 2.4 on NVIDIA H100 80GB HBM3, driver 1: 1 run; other lines there: 2.12 (1), "
             "2.11 (1), 2.10 (1), 2.9 (2), 2.8 (1), 2.7 (1) and 2 more; 2.4 also on NVIDIA H200, driver 1 (2)");
-  EXPECT_EQ(days("good", "latest"),
-            "there is no good run of 2.4 on NVIDIA H100 80GB HBM3, driver 1: none of 0 earlier "
+  EXPECT_EQ(days("baseline", "latest"),
+            "there is no baseline of 2.4 on NVIDIA H100 80GB HBM3, driver 1: none of 0 earlier "
             "runs is marked or complete; " +
                 line.substr(line.find("other lines")));
   FakeRun elsewhere;
@@ -236,7 +236,7 @@ TEST_F(Counted, AGpuThatRanNothing_ListsThoseThatRan) {
   add("2.9.1", 5, "");
   EXPECT_EQ(days("2.9", "2.9.0", {"A100", "", {}}),
             "no run of 2.9 on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (2), no GPU (1)");
-  EXPECT_EQ(days("latest", "good", {"A100", "", {}}),
+  EXPECT_EQ(days("latest", "baseline", {"A100", "", {}}),
             "no run of any release on A100; runs on record: NVIDIA H100 (1), NVIDIA H200 (3), no GPU (1)");
   EXPECT_EQ(
       days("2.9", "2.9.0", {"h200", "7", {}}),
@@ -272,8 +272,8 @@ TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   const Said none = compare(folder + "/elsewhere.jsonl latest");
   EXPECT_EQ(none.code, 4) << none.out;
   EXPECT_THAT(none.out, HasSubstr("there is no latest of 2.6 on J, driver 1: 0 runs"));
-  const Said said = compare("good latest");  // The newest is cut short, and the one before it is whole.
-  EXPECT_THAT(said.out, StartsWith("good -> latest on G"));
+  const Said said = compare("baseline latest");  // The newest is cut short, and the one before it is whole.
+  EXPECT_THAT(said.out, StartsWith("baseline -> latest on G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
   EXPECT_EQ(said.code, 0) << said.out;
@@ -288,11 +288,11 @@ TEST_F(Sides, AreGoodIfSomebodySaysSo) {
   first.tests.resize(1);
   first.started = "2026-01-01T00:00:00Z";
   first.saw(kOk).write(reports + "/2.15.0/first.jsonl");
-  EXPECT_EQ(compare("good latest").code, 0) << "the run before it";
-  EXPECT_EQ(recapture("good " + reports + "/2.15.0/first.jsonl").out, "2.15.0/first.jsonl is good\n");
-  EXPECT_EQ(recapture("good " + reports + "/2.15.0/first.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(compare("baseline latest").code, 0) << "the run before it";
+  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").out, "2.15.0/first.jsonl is a baseline\n");
+  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").code, 0) << "twice is once";
   EXPECT_EQ(text_of(reports + "/good.txt"), "2.15.0/first.jsonl\n");
-  EXPECT_EQ(compare("good latest").code, 1);
+  EXPECT_EQ(compare("baseline latest").code, 1);
   FakeRun cut;
   cut.end = "";
   cut.write(reports + "/2.6.0/cut.jsonl");
@@ -301,10 +301,16 @@ TEST_F(Sides, AreGoodIfSomebodySaysSo) {
            {reports + "/2.6.0/cut.jsonl", 2, "is not whole, and no run to compare with"},
            {folder + "/elsewhere.jsonl", 2, "does not lie below"},
            {folder + "/none.jsonl", 2, "No such file"}}) {
-    const Said said = recapture("good " + path);
+    const Said said = recapture("baseline " + path);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
   }
+}
+
+TEST_F(Sides, OldWordForTheBaseline_DoesTheSameAndNamesTheNewOne) {
+  const Said said = compare("good latest"), plain = compare("baseline latest");
+  EXPECT_EQ(said.code, plain.code);
+  EXPECT_EQ(said.out, "recapture: 'good' is now 'baseline'; the old word goes in the next version\n" + plain.out);
 }
 
 TEST_F(Sides, AreReleasesAlsoWhereABuildHasTheirName) {
@@ -444,7 +450,7 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"2.6.0", 2, "to"},
       {"2.16.0 2.15.0", 2, "but of 2.6.0, 2.11.0, 2.15.0; `ci/suite` makes those of any release on PyPI"},
-      {"2.6.0 nonsense", 2, "'nonsense' is no release, record, folder, latest, latest~1 or good"},
+      {"2.6.0 nonsense", 2, "'nonsense' is no release, record, folder, latest, latest~1 or baseline"},
       {"2.6.0 " + f + "missing.jsonl", 2, "cannot read it: No such file or directory"},
       {"2.6.0 " + f + "empty", 4, "no records below"},
       {"2.6.0 " + f + "none.jsonl", 2, "none.jsonl:1: not a line of a record"},
@@ -455,7 +461,7 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
       {"2.6.0 latest~x", 2, "'latest~x' is not a run such as latest~1"},
       {"2.6.1 2.15.0", 2, "there are no records of 2.6.1 below " + reports + "; did you mean 2.6.0? `ci/suite` makes"},
       {"latest latest~7", 4, "there is no latest~7 of 2.15 on G, driver 1: 1 run; other lines there: 2.6 (1)"},
-      {"good 2.6.0", 4, "there is no good run of 2.6"},
+      {"baseline 2.6.0", 4, "there is no baseline of 2.6"},
       {"2.6.0 2.15.0 --gpu B200", 4, "no run of 2.6.0 on B200; runs on record: G (1)"},
       {"2.6.0 2.15.0 --gpu none", 4, "no run of 2.6.0 without a GPU"},
       {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
@@ -492,7 +498,7 @@ class GateRuns : public FakeTree {
     fs::copy(folder + "/build/2.15.0/cases", folder + "/build/2.6.0/cases", fs::copy_options::recursive);
   }
   void catalogue() const {
-    const Said made = recapture("catalogue --release 2.15.0");
+    const Said made = recapture("dev catalogue --release 2.15.0");
     fs::create_directories(folder + "/cases");
     std::ofstream(folder + "/cases/catalogue.json") << made.out;
   }

@@ -38,19 +38,19 @@ TEST(TablesVerb, HasAnExitCodeForEachThingAndOneLineForWhatIsWrong) {
                                                 {"machines --records '" + empty + "'", 4},
                                                 {"records --records '" + empty + "'", 4},
                                                 {"calls --records '" + empty + "'", 4}}) {
-    const Said said = shell(kRecapture + " tables " + arguments);
+    const Said said = shell(kRecapture + " dev tables " + arguments);
     EXPECT_EQ(said.code, code) << arguments;
     EXPECT_TRUE(said.is_one_line()) << said.out;
   }
   for (const std::string which : {"records", "machines", "calls --top 2", "failures --top 1", "documents --top 1"}) {
     const std::string arguments = which + " --records '" + kRoot + "/reports/2.6.0'";
-    EXPECT_EQ(shell(kRecapture + " tables " + arguments).code, 0) << arguments;
+    EXPECT_EQ(shell(kRecapture + " dev tables " + arguments).code, 0) << arguments;
   }
   fs::remove_all(empty);
 }
 
 TEST(ReportsTables, CallsAreWhatTheRecordsGive) {
-  const bool same = contents(kRoot + "/reports/calls.md") == shell(kRecapture + " tables calls 2>/dev/null").out;
+  const bool same = contents(kRoot + "/reports/calls.md") == shell(kRecapture + " dev tables calls 2>/dev/null").out;
   EXPECT_TRUE(same) << "run `ci/tables`";
 }
 

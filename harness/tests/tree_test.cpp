@@ -418,7 +418,7 @@ TEST(Sources, AreOlderThanTheReleasesThatTheyExplain) { EXPECT_THAT(date_errors(
 
 TEST(ReportsReadme, IsWhatTheRecordsGiveAndShort) {
   const std::string readme = contents(kRoot + "/reports/README.md");
-  EXPECT_EQ(readme, output_of(kRecapture + " tables machines")) << "run `ci/tables`";
+  EXPECT_EQ(readme, output_of(kRecapture + " dev tables machines")) << "run `ci/tables`";
   EXPECT_LE(readme.size(), 30'000U);
 }
 
@@ -446,6 +446,11 @@ std::vector<Session> sessions_in(const std::string& text) {
     }
   }
   return sessions;
+}
+
+TEST(Documents, CommandLine_IsThatOfTheProgram) {
+  EXPECT_EQ(contents(kRoot + "/docs/reference/cli.md"), output_of(kRecapture + " dev tables cli"))
+      << "run `build/recapture dev tables cli > docs/reference/cli.md`";
 }
 
 TEST(Documents, Session_ShowsWhatIsPrinted) {
@@ -552,13 +557,13 @@ class Workflows : public ::testing::Test {
                  "' && TIER=night GITHUB_OUTPUT=output GITHUB_STEP_SUMMARY=summary bash -eo pipefail step");
   }
 
-  const Json plan = parse_json(output_of(kRecapture + " ci plan"));
+  const Json plan = parse_json(output_of(kRecapture + " nightly plan"));
   const std::string folder = ::testing::TempDir() + "recapture-workflows-" + std::to_string(getpid());
 };
 
 TEST_F(Workflows, GitHub_MatrixIsThePlan) {
   const std::string github = contents(kRoot + "/ci/github.yml");
-  const Said said = run(job(github, "plan", "  "), "build/recapture ci plan");
+  const Said said = run(job(github, "plan", "  "), "build/recapture nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   std::map<std::string, std::string> outputs;
   std::istringstream lines(contents(folder + "/output"));
@@ -578,7 +583,7 @@ TEST_F(Workflows, GitHub_MatrixIsThePlan) {
 }
 
 TEST_F(Workflows, GitLab_TasksAreThePlan) {
-  const Said said = run(job(contents(kRoot + "/ci/gitlab.yml"), "plan", ""), "build/recapture ci plan");
+  const Said said = run(job(contents(kRoot + "/ci/gitlab.yml"), "plan", ""), "build/recapture nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   const std::string common = contents(kRoot + "/ci/gitlab-tasks.yml"), tasks = contents(folder + "/tasks.yml");
   ASSERT_EQ(tasks.rfind(common, 0), 0U);
@@ -608,7 +613,7 @@ TEST_F(Workflows, Runs_BeginWithNothingOfAnEarlierJob) {
 // A night is collected whatever release's build failed, and without any record: here there is none.
 TEST_F(Workflows, NightWithoutASingleRecord_IsCollected) {
   const std::string gitlab = job(contents(kRoot + "/ci/gitlab-tasks.yml"), ".collect", "");
-  EXPECT_LT(gitlab.find("mkdir -p record"), gitlab.find("recapture gather"));
+  EXPECT_LT(gitlab.find("mkdir -p record"), gitlab.find("recapture nightly collect"));
   const std::string github = job(contents(kRoot + "/ci/github.yml"), "collect", "  ");
   EXPECT_EQ(github.find("pack"), std::string::npos);
   std::ofstream(folder + "/build/plan.json") << plan;
@@ -631,8 +636,8 @@ TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
          "shift\ndone\n"
          "export SLURM_JOB_ID=7 SLURMD_NODENAME=n1\necho 7\n"
          "for SLURM_ARRAY_TASK_ID in $(seq 0 ${last:-0}); do export SLURM_ARRAY_TASK_ID; \"$@\" >&2; done\n";
-  std::ofstream(tree + "/build/recapture")
-      << "#!/bin/sh\nif [ $1 = ci ]; then exec " << kRecapture << " \"$@\"; fi\necho \"$@\" >>'" << folder << "/log'\n";
+  std::ofstream(tree + "/build/recapture") << "#!/bin/sh\nif [ $2 = plan ]; then exec " << kRecapture
+                                           << " \"$@\"; fi\necho \"$@\" >>'" << folder << "/log'\n";
   for (const std::string& file : {folder + "/sbatch", tree + "/build/recapture"})
     fs::permissions(file, fs::perms::owner_all);
   const Said said = shell("PATH='" + folder + "':\"$PATH\" '" + tree + "/ci/slurm.sh' '" + night + "'");
@@ -648,7 +653,8 @@ TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
     EXPECT_THAT(log, HasSubstr(options + "--record " + night + "/records/" + record.substr(0, record.size() - 6) +
                                ".n1.jsonl\n"));
   }
-  EXPECT_THAT(log, HasSubstr("gather " + night + "/gathered " + night + "/records --plan " + night + "/plan.json\n"));
+  EXPECT_THAT(
+      log, HasSubstr("nightly collect " + night + "/gathered " + night + "/records --plan " + night + "/plan.json\n"));
 }
 
 // Scripts of ci/, as far as they can be tried without a network and without a build.

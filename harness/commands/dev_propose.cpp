@@ -1,4 +1,4 @@
-// recapture expect propose: the entries of cases/changes.toml that would make a record's surprises expected.
+// recapture dev propose: the entries of cases/changes.toml that would make a record's surprises expected.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -31,12 +31,11 @@ Exit propose_for(const Places& places, const std::string& path) {
 
 }  // namespace
 
-Verb expect_verb(CLI::App& app, const std::string& root) {
+Verb dev_propose_verb(CLI::App& dev, const std::string& root) {
   const auto record = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("expect", "What cases/changes.toml would have to say of a record's surprises");
-  auto* propose = command->add_subcommand("propose", "Print the entries to paste there; reasons are left TODO");
-  propose->add_option("record", *record, "A record")->required();
-  command->require_subcommand(1);
+  auto* command = dev.add_subcommand("propose", "Suggest expectations for unexpected results");
+  command->add_option("record", *record, "The record that has them")->required();
+  command->footer("Prints entries for cases/changes.toml, with TODO in the place of reasons.");
   return {command, [record, &root] { return propose_for(Places::find(root), *record); }};
 }
 

@@ -1,12 +1,11 @@
-// recapture gather: one night out of what many machines left behind.
-#include "harness/night/gather.h"
-
+// recapture nightly collect: one night of the records of its machines.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
 
 #include "harness/commands/commands.h"
+#include "harness/night/gather.h"
 #include "harness/record/output.h"
 #include "harness/run/places.h"
 
@@ -18,7 +17,7 @@ struct Options {
   std::vector<std::string> folders;
 };
 
-Exit gather_night(const Places& places, const Options& options) {
+Exit collect(const Places& places, const Options& options) {
   const NightPlan plan = read_plan(options.plan);
   Catalogue catalogue;
   if (std::filesystem::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
@@ -32,18 +31,18 @@ Exit gather_night(const Places& places, const Options& options) {
 
 }  // namespace
 
-Verb gather_verb(CLI::App& app, const std::string& root) {
+Verb nightly_collect_verb(CLI::App& nightly, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("gather", "Make one night of the records that many machines left");
-  command->add_option("out", options->out, "The night's folder to make; one that was gathered before is replaced")
+  auto* command = nightly.add_subcommand("collect", "Collect the records of a night's machines");
+  command->add_option("out", options->out, "Make this folder of the night; one that was collected before is replaced")
       ->required();
-  command->add_option("folders", options->folders, "Where the machines' records lie")->required();
-  command->add_option("--plan", options->plan, "What the night was to run, as `recapture ci plan` prints it")
+  command->add_option("folders", options->folders, "Folders of the machines' records")->required();
+  command->add_option("--plan", options->plan, "The plan of the night, as `recapture nightly plan` prints it")
       ->required();
   command->footer(
-      "Exit codes: 0 every task of the plan has a whole run, 6 one is missing, cut short or cannot be read. What the\n"
-      "runs found is judged by show, compare and news.");
-  return {command, [options, &root] { return gather_night(Places::find(root), *options); }};
+      "Exit codes: 0 every task of the plan has a complete run, 6 one is missing, cut short or cannot be read. show,\n"
+      "compare and nightly diff judge the results.");
+  return {command, [options, &root] { return collect(Places::find(root), *options); }};
 }
 
 }  // namespace recapture

@@ -1,6 +1,4 @@
-// recapture tables: the rules of judgement, and what all records say together.
-#include "harness/page/tables.h"
-
+// recapture dev tables: pages and tables that are generated, as Markdown.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "harness/compare/bisect.h"
 #include "harness/judge/index.h"
 #include "harness/judge/version.h"
+#include "harness/page/tables.h"
 #include "harness/record/output.h"
 #include "harness/record/visible.h"
 #include "harness/show/markdown.h"
@@ -22,10 +21,12 @@ struct Options {
   int top = 0;
 };
 
-Exit tables(const Places& places, const Options& options) {
-  if (options.which == "rules") {
-    if (options.top != 0 || !options.records.empty()) throw Stop(Exit::Usage, "the rules are the same of all records");
-    print("{}", rules_as_markdown());
+Exit tables(const Places& places, const Options& options, const CLI::App& app) {
+  if (options.which == "rules" || options.which == "cli") {
+    if (options.top != 0 || !options.records.empty()) {
+      throw Stop(Exit::Usage, "--records and --top do not go with " + options.which + ", which has nothing of records");
+    }
+    print("{}", options.which == "cli" ? cli_as_markdown(app) : rules_as_markdown());
     return Exit::AsExpected;
   }
   if (options.top < 0) throw Stop(Exit::Usage, "--top takes a number from 1 on");
@@ -61,18 +62,19 @@ Exit tables(const Places& places, const Options& options) {
 
 }  // namespace
 
-Verb tables_verb(CLI::App& app, const std::string& root) {
+Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("tables", "As Markdown: the rules of judgement, or what all records say together");
+  auto* command = dev.add_subcommand("tables", "Print generated tables and pages as Markdown");
   command
-      ->add_option("which", options->which,
-                   "rules; machines: the newest verdicts on each; failures: since and until when each; calls: which is "
-                   "refused with which code; documents: what "
-                   "they say that does not hold; records: each with its verdicts (default: rules)")
-      ->check(CLI::IsMember({"rules", "machines", "failures", "calls", "documents", "records"}));
-  command->add_option("--records", options->records, "Where the runs lie (default: reports/)");
-  command->add_option("--top", options->top, "Only so many lines, those that say most");
-  return {command, [options, &root] { return tables(Places::find(root), *options); }};
+      ->add_option(
+          "which", options->which,
+          "rules: the verdict tables; cli: all verbs with their options; machines: the newest verdicts on each; "
+          "failures: the releases that have each; calls: the error code of each refused call; documents: "
+          "claims that do not hold; records: the verdicts of each (default: rules)")
+      ->check(CLI::IsMember({"rules", "cli", "machines", "failures", "calls", "documents", "records"}));
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command->add_option("--top", options->top, "Print so many lines, the most telling ones");
+  return {command, [options, &root, &dev] { return tables(Places::find(root), *options, *dev.get_parent()); }};
 }
 
 }  // namespace recapture

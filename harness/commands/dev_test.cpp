@@ -1,4 +1,4 @@
-// recapture test: one test for CTest, judged as every other, with an exit code that CTest understands.
+// recapture dev test: one test for CTest, judged as every other, with an exit code that CTest understands.
 #include <algorithm>
 #include <memory>
 
@@ -43,12 +43,12 @@ Exit test(const Places& places, const Options& options) {
 
 }  // namespace
 
-Verb test_verb(CLI::App& app, const std::string& root) {
+Verb dev_test_verb(CLI::App& dev, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("test", "Run one test for CTest; 77 if it cannot run here");
+  auto* command = dev.add_subcommand("test", "Run one test for CTest; exit with 77 if it cannot run here");
   command->add_option("test", options->id, "case.Test")->required();
   command->add_option("--release", options->release, "LibTorch release")->required();
-  return {command, [options, &root] { return test(Places::find(root), *options); }};
+  return {command, [options, &root] { return test(Places::find(root), *options); }, Signals::Children};
 }
 
 }  // namespace recapture

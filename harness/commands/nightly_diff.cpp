@@ -1,4 +1,4 @@
-// recapture news: what is red, flaky, missing and healed on a night, in the light of the nights before it.
+// recapture nightly diff: what is red, flaky, missing and healed on a night, compared with the nights before it.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -36,24 +36,25 @@ Exit report_night(const Places& places, const Options& options) {
 
 }  // namespace
 
-Verb news_verb(CLI::App& app, const std::string& root) {
+Verb nightly_diff_verb(CLI::App& nightly, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("news", "What is red, flaky, missing and healed on a night");
-  command->add_option("nights", options->nights, "The folder of all nights, each made by `recapture gather`")
+  auto* command = nightly.add_subcommand("diff", "Compare a night with the nights before");
+  command->add_option("nights", options->nights, "Folder of all nights, each made by `recapture nightly collect`")
       ->required();
-  command->add_option("--night", options->choice.night, "One of them, by its folder or its name (default: the newest)");
+  command->add_option("--night", options->choice.night,
+                      "The night to compare, by its folder or name (default: the newest)");
   command
       ->add_option("--baseline", options->choice.baseline,
-                   "A folder of records, such as reports/, that count as the night before the first")
+                   "Use the records of this folder, such as reports/, as the night before the first")
       ->check(CLI::ExistingDirectory);
-  command->add_flag("--json", options->json, "A JSON object");
-  command->add_flag("--markdown", options->markdown, "For the summary of a job on GitHub");
+  command->add_flag("--json", options->json, "Print a JSON object");
+  command->add_flag("--markdown", options->markdown, "Print Markdown, for the summary of a job on GitHub");
   command->add_flag(
       "--issue", options->issue,
-      "A JSON list of issues, one for each cause: fingerprint, state (open, healed), title, body, labels");
+      "Print a JSON list of issues, one for each cause: fingerprint, state (open, healed), title, body, labels");
   command->footer(
-      "What is red tonight is said every night: new, still (since a night) or flaky. A test is compared with its\n"
-      "baseline: its first clear result, or that of a record which `recapture good` has marked since.\n\n"
+      "A red test is reported every night: as new, still red (since a night) or flaky. Each test is compared with its\n"
+      "baseline: its first clear result, or that of a later record which `recapture baseline` has marked.\n\n"
       "Exit codes: 0 nothing is red, 1 something is red, 5 something changed or healed, 6 records are missing or\n"
       "incomplete, or tests were not judged that were judged before.");
   return {command, [options, &root] { return report_night(Places::find(root), *options); }};

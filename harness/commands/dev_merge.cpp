@@ -1,12 +1,11 @@
-// recapture merge: one record of the shards of a run.
-#include "harness/record/merge.h"
-
+// recapture dev merge: one record of the shards of a run.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <memory>
 
 #include "harness/commands/commands.h"
+#include "harness/record/merge.h"
 
 namespace recapture {
 namespace {
@@ -24,10 +23,10 @@ Exit merge(const Options& options) {
 
 }  // namespace
 
-Verb merge_verb(CLI::App& app) {
+Verb dev_merge_verb(CLI::App& dev) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("merge", "Make one record of the shards of a run");
-  command->add_option("out", options->out, "The record to make")->required();
+  auto* command = dev.add_subcommand("merge", "Merge the records of a run's shards");
+  command->add_option("out", options->out, "Write the merged record to this file")->required();
   command->add_option("records", options->parts, "The shards' records")->required();
   return {command, [options] { return merge(*options); }};
 }

@@ -1,6 +1,4 @@
-// recapture catalogue: makes cases/catalogue.json of what the built cases say about themselves.
-#include "harness/commands/catalogue.h"
-
+// recapture dev catalogue: makes cases/catalogue.json of the descriptions in the built cases.
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -26,7 +24,7 @@ Exit catalogue(const Places& places, Options options) {
   }
   const std::string difference = first_difference(read_catalogue(places.root), built);
   if (!difference.empty()) {
-    throw Stop(Exit::Changed, difference + "; `recapture catalogue` prints what the cases say now");
+    throw Stop(Exit::Changed, difference + "; `recapture dev catalogue` prints the new one");
   }
   return Exit::AsExpected;
 }
@@ -55,12 +53,12 @@ Catalogue built_catalogue(const Places& places, std::string& release) {
   return catalogue;
 }
 
-Verb catalogue_verb(CLI::App& app, const std::string& root) {
+Verb dev_catalogue_verb(CLI::App& dev, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("catalogue", "Print cases/catalogue.json as the built cases give it");
+  auto* command = dev.add_subcommand("catalogue", "Print cases/catalogue.json from the built cases");
   command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
-  command->add_flag("--check", options->check, "Print nothing; fail (1) where the committed file says something else");
-  return {command, [options, &root] { return catalogue(Places::find(root), *options); }};
+  command->add_flag("--check", options->check, "Print nothing; fail (1) if the committed file differs");
+  return {command, [options, &root] { return catalogue(Places::find(root), *options); }, Signals::Children};
 }
 
 }  // namespace recapture

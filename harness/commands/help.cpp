@@ -1,0 +1,29 @@
+// recapture help: --help, for a user who tries it as a verb.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "harness/commands/commands.h"
+#include "harness/commands/names.h"
+#include "harness/judge/suggest.h"
+
+namespace recapture {
+
+Verb help_verb(CLI::App& app) {
+  const auto words = std::make_shared<std::vector<std::string>>();
+  auto* command = app.add_subcommand("help", "Show the verbs, or the options of a verb");
+  command->add_option("verb", *words, "A verb, such as nightly diff");
+  return {command, [words, &app] {
+            const CLI::App& verb = find_verb(app, *words);
+            const std::string name = fmt::format("{}", fmt::join(*words, " "));
+            if (!words->empty() && full_name(verb) != app.get_name() + " " + name) {
+              throw Stop(Exit::Usage, no_such("verb", name, {}, "--help says what there is"));
+            }
+            app.clear();  // Without a verb on its command line the application prints its own help.
+            print("{}", verb.help(verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent())));
+            return Exit::AsExpected;
+          }};
+}
+
+}  // namespace recapture
