@@ -17,9 +17,9 @@
 #include "harness/compare/sides.h"
 #include "harness/judge/index.h"
 #include "harness/page/data.h"
-#include "harness/page/parallel.h"
 #include "harness/record/file.h"
 #include "harness/record/output.h"
+#include "harness/record/parallel.h"
 #include "harness/run/places.h"
 
 namespace recapture {

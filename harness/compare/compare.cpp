@@ -66,8 +66,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Backgro
   return fixes;
 }
 
-std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& to, const Background& background) {
-  const Results results(to);
+std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to, const Background& background) {
   std::vector<std::pair<bool, CaseChange>> changes;  // With whether it does damage now.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
@@ -86,7 +85,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Side& t
       change.was = test.was;
       change.is = test.is;
       change.sentence = test.sentence;
-      change.fixes = fixes_of(pair, results, background);
+      change.fixes = fixes_of(pair, to, background);
       change.upstream = upstream_of(pair, background);
       at = changes.insert(changes.end(), {is_damage(pair.to.state()), std::move(change)});
     }
@@ -262,15 +261,20 @@ Judged judged_by_its_own_code(Record record, const Background& background) {
 }
 
 Comparison compare(const Side& from, const Side& to, const Background& background) {
+  return compare(Results(from), Results(to), background);
+}
+
+Comparison compare(const Results& from, const Results& to, const Background& background) {
   const auto pairs = pairs_of(from, to, background);
-  Comparison comparison{from.name,
-                        to.name,
-                        label(to.runs.front().record.environment.machine,
-                              {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
-                        facts_of(from.runs.front().record, to.runs.front().record),
-                        head_of(from, to, pairs, background),
-                        {},
-                        changes_of(pairs, to, background)};
+  const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
+  Comparison comparison{
+      from.name(),
+      to.name(),
+      label(now.environment.machine, {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
+      facts_of(before, now),
+      head_of(from.side(), to.side(), pairs, background),
+      {},
+      changes_of(pairs, to, background)};
   for (const Pair& pair : pairs) comparison.tests.push_back(pair.compared);
   return comparison;
 }

@@ -147,12 +147,15 @@ class Comparer {
     std::set<std::string> tests;
     from_.add_tests(tests);
     to_.add_tests(tests);
-    std::map<std::string, std::vector<Pair>> cases;
-    for (const std::string& test : tests) {
-      if (is_of_today(test)) cases[case_of(test)].push_back(pair_of(test));
-    }
+    std::map<std::string, std::vector<std::string>> cases;
+    for (const std::string& test : tests) cases[case_of(test)].push_back(test);
     std::vector<Pair> all;
-    for (auto& [id, pairs] : cases) {
+    for (const auto& [id, its] : cases) {
+      const CatalogueCase* described = background_.find(id);
+      std::vector<Pair> pairs;
+      for (const std::string& test : its) {
+        if (is_of_today(described, test)) pairs.push_back(pair_of(test));
+      }
       mind_the_others(pairs);
       std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
     }
@@ -177,10 +180,11 @@ class Comparer {
 
  private:
   // Records know tests that the case no longer has, and of which nobody can be told anything.
-  bool is_of_today(const std::string& test) const {
-    const CatalogueCase* one = background_.find(case_of(test));
-    return one == nullptr || std::any_of(one->tests.begin(), one->tests.end(),
-                                         [&](const CatalogueTest& its) { return its.name == name_of(test); });
+  static bool is_of_today(const CatalogueCase* described, const std::string& test) {
+    if (described == nullptr) return true;
+    const std::string name = name_of(test);
+    return std::any_of(described->tests.begin(), described->tests.end(),
+                       [&](const CatalogueTest& each) { return each.name == name; });
   }
 
   std::string source_hash(const std::string& recorded) const {
@@ -463,10 +467,9 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
     for (const Row& row : run.rows) {
       if (counts && !counts(run, row)) continue;
       if (row.ran && row.result != Result::Unavailable) {
-        ran_[row.test].push_back({&run, &row});
+        ran_[row.test].emplace_back(&run, &row);
       } else {
-        why_not_.emplace(row.test, row.ran ? "cannot run in " + side.name + ": " + cut(render_seen(row))
-                                           : "not run in " + side.name + ", whose run is not complete");
+        silent_.emplace(row.test, &row);
       }
     }
   }
@@ -484,13 +487,16 @@ const std::vector<Seen>& Results::of(const std::string& test) const {
 }
 
 std::string Results::why_not(const std::string& test) const {
-  const auto found = why_not_.find(test);
-  return found == why_not_.end() ? "not part of any run of " + side_.name : found->second;
+  const auto found = silent_.find(test);
+  if (found == silent_.end()) return "not part of any run of " + name();
+  const Row& row = *found->second;
+  return row.ran ? "cannot run in " + name() + ": " + cut(render_seen(row))
+                 : "not run in " + name() + ", whose run is not complete";
 }
 
 void Results::add_tests(std::set<std::string>& tests) const {
   for (const auto& [test, seen] : ran_) tests.insert(test);
-  for (const auto& [test, why] : why_not_) tests.insert(test);
+  for (const auto& [test, row] : silent_) tests.insert(test);
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background) {

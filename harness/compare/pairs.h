@@ -12,11 +12,17 @@ namespace recapture {
 
 // A result of a test in one run.
 struct Seen {
+  Seen() = default;
+  Seen(const Judged* run, const Row* row) : run(run), row(row), test_(run->record.find(row->test)) {}
+
   const Judged* run = nullptr;
   const Row* row = nullptr;
 
-  const TestRecord& test() const { return *run->record.find(row->test); }
+  const TestRecord& test() const { return *test_; }  // Of a row that ran.
   State state() const { return state_of(*row, run->record); }
+
+ private:
+  const TestRecord* test_ = nullptr;
 };
 
 // Whether a run counts for one of its tests.
@@ -30,14 +36,15 @@ class Results {
 
   const std::vector<Seen>& of(const std::string& test) const;
   std::string why_not(const std::string& test) const;
-  bool tried(const std::string& test) const { return ran_.count(test) + why_not_.count(test) > 0; }
+  bool tried(const std::string& test) const { return ran_.count(test) + silent_.count(test) > 0; }
   void add_tests(std::set<std::string>& tests) const;
+  const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }
 
  private:
   const Side& side_;
   std::map<std::string, std::vector<Seen>> ran_;
-  std::map<std::string, std::string> why_not_;
+  std::map<std::string, const Row*> silent_;  // Of those that could not run the newest.
 };
 
 // Why a test says nothing where is_ours().
@@ -56,5 +63,8 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& back
 // Of every test of either side, by case.
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background);
 std::vector<Pair> pairs_of(const Results& from, const Results& to, const Background& background);
+
+// As compare() of the sides, for a side that is compared with several others.
+Comparison compare(const Results& from, const Results& to, const Background& background);
 
 }  // namespace recapture

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/judge/version.h"
+#include "harness/record/parallel.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -99,7 +100,9 @@ bool replaces(const Row& newer, const Row& older) {
 
 Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {
   const auto now = tests_now(records, rules);
-  for (Record& record : records) {
+  records_.resize(records.size());
+  in_parallel(records.size(), [&](size_t i) {
+    Record& record = records[i];
     std::vector<Row> rows = judge_record(record, rules);
     // A test that today's code does not have is not stale: nothing could run it again.
     rows.erase(std::remove_if(rows.begin(), rows.end(),
@@ -109,8 +112,8 @@ Board::Board(std::vector<Record> records, const Rules& rules) : names_(names_of(
                                        its->second.count(name_of(row.test)) == 0;
                               }),
                rows.end());
-    records_.push_back({std::move(record), std::move(rows)});
-  }
+    records_[i] = {std::move(record), std::move(rows)};
+  });
   drop_what_runs_without_gpu(records_);
   std::map<std::string, std::string> releases;  // By machine.
   for (const Judged& judged : records_) {

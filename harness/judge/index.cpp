@@ -7,6 +7,7 @@
 
 #include "harness/judge/verdict.h"
 #include "harness/record/file.h"
+#include "harness/record/parallel.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -43,7 +44,8 @@ bool says_more(const std::string& path, const std::set<std::string>& tests, cons
 }
 
 // Reads those of one kind of machine that count, from the newest on.
-void take_newest(std::vector<Head> heads, const RecordFilter& filter, Newest& newest) {
+Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
+  Newest newest;
   std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
   std::unordered_set<std::string> known;  // Tests that no older record can have news of.
   Little little;
@@ -86,6 +88,7 @@ void take_newest(std::vector<Head> heads, const RecordFilter& filter, Newest& ne
       }
     }
   }
+  return newest;
 }
 
 }  // namespace
@@ -121,13 +124,22 @@ Newest newest_records(const std::string& folder, const RecordFilter& filter) {
   std::map<std::pair<MachineKind, Break>, std::vector<Head>> kinds;
   auto paths = records_below(folder);
   std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
-  for (const std::string& path : paths) {
-    const Environment environment = environment_of(path);
+  std::vector<Environment> environments(paths.size());
+  in_parallel(paths.size(), [&](size_t i) { environments[i] = environment_of(paths[i]); });
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const Environment& environment = environments[i];
     if (!filter.release.empty() && environment.release != filter.release) continue;
-    kinds[kind_of(environment)].push_back({path, environment.started});
+    kinds[kind_of(environment)].push_back({paths[i], environment.started});
   }
+  std::vector<std::vector<Head>> machines;
+  for (auto& [kind, heads] : kinds) machines.push_back(std::move(heads));
+  std::vector<Newest> parts(machines.size());
+  in_parallel(machines.size(), [&](size_t i) { parts[i] = newest_of(std::move(machines[i]), filter); });
   Newest newest;
-  for (auto& [kind, heads] : kinds) take_newest(std::move(heads), filter, newest);
+  for (Newest& part : parts) {
+    std::move(part.records.begin(), part.records.end(), std::back_inserter(newest.records));
+    newest.left_out += part.left_out;
+  }
   sort_by_time(newest.records);
   return newest;
 }

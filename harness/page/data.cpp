@@ -13,13 +13,14 @@
 #include "harness/case/events.h"
 #include "harness/case/tags.h"
 #include "harness/compare/format.h"
+#include "harness/compare/pairs.h"
 #include "harness/compare/prices.h"
 #include "harness/compare/sides.h"
 #include "harness/judge/board.h"
 #include "harness/judge/index.h"
 #include "harness/judge/rate.h"
 #include "harness/judge/version.h"
-#include "harness/page/parallel.h"
+#include "harness/record/parallel.h"
 #include "harness/record/visible.h"
 #include "harness/show/case_view.h"
 #include "harness/show/latest.h"
@@ -395,10 +396,10 @@ class Page {
                          lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
   }
 
-  Comparison compared(const Side& from, const Side& to) const {
+  Comparison compared(const Results& from, const Results& to) const {
     Comparison comparison = compare(from, to, input_.background);
     try {
-      compare_prices(from, to, comparison);
+      compare_prices(from.side(), to.side(), comparison);
     } catch (const Stop& stop) {  // A file of prices that is none keeps nothing else from the page.
       comparison.head.push_back("prices: " + visible(stop.what()));
     }
@@ -414,12 +415,13 @@ class Page {
     for (const Side& side : sides) names.push_back(side.name);
     for (const std::string& name : names) releases.push_back(from_outside(name));
     for (Side& side : sides) side.name = kTo;
+    const std::vector<Results> results(sides.begin(), sides.end());
     for (size_t from = 0; from < sides.size(); ++from) {
       sides[from].name = kFrom;
       // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
       std::vector<Comparison> comparisons(sides.size());
       in_parallel(sides.size(), [&](size_t to) {
-        if (from != to) comparisons[to] = compared(sides[from], sides[to]);
+        if (from != to) comparisons[to] = compared(results[from], results[to]);
       });
       sides[from].name = kTo;
       pairs.push_back(Json::array());

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <set>
+#include <unordered_map>
 
 #include "harness/record/exit.h"
 #include "harness/record/file.h"
+#include "harness/record/parallel.h"
 #include "harness/record/visible.h"
 
 namespace recapture {
@@ -19,32 +20,43 @@ namespace {
 bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
 
 // The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
-constexpr std::array kTexts = {"test",      "ending",        "ended",        "seen",    "documented",
-                               "healthy",   "raised_by",     "message",      "skipped", "inapplicable",
-                               "exception", "contradiction", "stopping",     "how",     "release",
-                               "gpu",       "driver",        "cuda_runtime", "break",   "shard",
-                               "case",      "hash",          "end",          "stub",    "lacks"};
-constexpr std::array kNumbers = {"code", "error", "hits", "tries", "confirms"};
-constexpr std::array kObjects = {"culprit", "facts", "probes", "volatile", "effects", "fixes"};
-constexpr std::array kLists = {"plan", "whole", "assertions", "tests", "sources"};
+enum class MemberKind { Text, Number, Object, List, Boolean };
+using enum MemberKind;
+const std::unordered_map<std::string_view, MemberKind> kMembers = {
+    {"test", Text},      {"ending", Text},        {"ended", Text},        {"seen", Text},       {"documented", Text},
+    {"healthy", Text},   {"raised_by", Text},     {"message", Text},      {"skipped", Text},    {"inapplicable", Text},
+    {"exception", Text}, {"contradiction", Text}, {"stopping", Text},     {"how", Text},        {"release", Text},
+    {"gpu", Text},       {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},      {"shard", Text},
+    {"case", Text},      {"hash", Text},          {"end", Text},          {"stub", Text},       {"lacks", Text},
+    {"code", Number},    {"error", Number},       {"hits", Number},       {"tries", Number},    {"confirms", Number},
+    {"culprit", Object}, {"facts", Object},       {"probes", Object},     {"volatile", Object}, {"effects", Object},
+    {"fixes", Object},   {"plan", List},          {"whole", List},        {"assertions", List}, {"tests", List},
+    {"sources", List},   {"packed", Boolean}};
 
 void require_kinds(const Json& line) {
-  const auto wrong = [](const char* key, const char* kind) {
-    return std::runtime_error(fmt::format("'{}' is no {}", key, kind));
+  const auto require = [](bool is_right, const std::string& key, const char* kind) {
+    if (!is_right) throw std::runtime_error(fmt::format("'{}' is no {}", key, kind));
   };
-  for (const char* key : kTexts) {
-    if (line.contains(key) && !line.at(key).is_string()) throw wrong(key, "text");
+  for (const auto& [key, value] : line.get_ref<const Json::object_t&>()) {
+    const auto member = kMembers.find(key);
+    if (member == kMembers.end()) continue;
+    switch (member->second) {
+      case Text:
+        require(value.is_string(), key, "text");
+        break;
+      case Number:
+        require(int_at(line, key.c_str()).has_value(), key, "whole number");
+        break;
+      case Object:
+        require(value.is_object(), key, "object");
+        break;
+      case List:
+        require(value.is_array(), key, "list");
+        break;
+      case Boolean:
+        require(value.is_boolean(), key, "truth value");
+    }
   }
-  for (const char* key : kNumbers) {
-    if (line.contains(key) && !int_at(line, key)) throw wrong(key, "whole number");
-  }
-  for (const char* key : kObjects) {
-    if (line.contains(key) && !line.at(key).is_object()) throw wrong(key, "object");
-  }
-  for (const char* key : kLists) {
-    if (line.contains(key) && !line.at(key).is_array()) throw wrong(key, "list");
-  }
-  if (line.contains("packed") && !line.at("packed").is_boolean()) throw wrong("packed", "truth value");
 }
 
 // "item_in_capture.Reproduces", in what a terminal shows.
@@ -66,7 +78,7 @@ std::vector<std::string> tests_in(const Json& list) {
   return tests;
 }
 
-void take_environment(Record& record, const Json& line) {
+void take_environment(Record& record, Json line) {
   const Json& format = line.at("recapture");
   if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
     throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
@@ -76,29 +88,28 @@ void take_environment(Record& record, const Json& line) {
   if (line.contains("break") && !break_of(text_at(line, "break"))) {
     throw std::runtime_error(fmt::format("nothing can be broken by '{}'", text_at(line, "break")));
   }
-  record.environment = line;
+  record.environment = std::move(line);
 }
 
-void take_test(Record& record, const Json& line) {
-  const TestRecord test{line};
-  const std::string id = test_id(line.at("test"));
+void take_test(Record& record, TestRecord test) {
+  const std::string id = test_id(test.line.at("test"));
   if (record.cases.count(case_of(id)) == 0) throw std::runtime_error("a test before its case");
-  if (line.contains("confirms")) {
+  if (test.has("confirms")) {
     if (record.find(id) == nullptr) throw std::runtime_error("a confirmation before its test");
-    record.confirmations[id].push_back(test);
+    record.confirmations[id].push_back(std::move(test));
   } else if (record.find(id) != nullptr) {
     throw std::runtime_error("the same test twice");
   } else {
-    record.add(test);
+    record.add(std::move(test));
   }
 }
 
-void take_line(Record& record, const Json& line) {
+void take_line(Record& record, Json line) {
   if (!line.is_object()) throw std::runtime_error("it is no object");
   require_kinds(line);
   if (!record.end.empty() && !line.contains("resumed")) throw std::runtime_error("a line after the end");
   if (line.contains("recapture")) {
-    take_environment(record, line);
+    take_environment(record, std::move(line));
   } else if (line.contains("plan")) {
     if (!record.plan.empty()) throw std::runtime_error("a second plan");
     record.plan = tests_in(line.at("plan"));
@@ -110,7 +121,7 @@ void take_line(Record& record, const Json& line) {
       throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
     }
   } else if (line.contains("test")) {
-    take_test(record, line);
+    take_test(record, {std::move(line)});
   } else if (line.contains("end")) {
     record.end = line.at("end");
     if (record.end.empty()) throw std::runtime_error("an end without a word");
@@ -329,9 +340,9 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
     const std::string_view line = std::string_view(text).substr(at, end - at);
     try {
       if (wanted(line)) {
-        const Json parsed = parse_json(line);
+        Json parsed = parse_json(line);
         require_short_texts(parsed);
-        take_line(record, parsed);
+        take_line(record, std::move(parsed));
       }
     } catch (const std::exception& e) {
       throw Stop(Exit::Usage,
@@ -353,6 +364,25 @@ Record read_record(const std::string& path) {
   note_what_is_missing(record);
   return record;
 }
+
+namespace {
+
+Record read_rates(const std::string& path) {
+  constexpr std::string_view kTries = R"("tries")";
+  const std::string text = unpacked_contents_of(path);
+  std::set<std::string> tests;  // A run of a test may be broken, and only those that confirm it have a rate.
+  for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
+    const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
+    tests.insert(test_of(std::string_view(text).substr(line)));
+  }
+  tests.erase("");
+  return read_lines(path, text, [&](std::string_view line) {
+    return starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
+           tests.count(test_of(line)) != 0;
+  });
+}
+
+}  // namespace
 
 Record read_tests(const std::string& path, const std::set<std::string>& tests) {
   return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
@@ -388,27 +418,16 @@ std::vector<std::string> records_below(const std::string& folder) {
 }
 
 std::vector<Record> read_records_below(const std::string& folder) {
-  std::vector<Record> records;
-  for (const std::string& path : records_below(folder)) records.push_back(read_record(path));
+  const std::vector<std::string> paths = records_below(folder);
+  std::vector<Record> records(paths.size());
+  in_parallel(paths.size(), [&](size_t i) { records[i] = read_record(paths[i]); });
   return records;
 }
 
 std::vector<Record> read_rates_below(const std::string& folder) {
-  constexpr std::string_view kTries = R"("tries")";
-  std::vector<Record> records;
-  for (const std::string& path : records_below(folder)) {
-    const std::string text = unpacked_contents_of(path);
-    std::set<std::string> tests;  // A run of a test may be broken, and only those that confirm it have a rate.
-    for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
-      const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
-      tests.insert(test_of(std::string_view(text).substr(line)));
-    }
-    tests.erase("");
-    records.push_back(read_lines(path, text, [&](std::string_view line) {
-      return starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
-             tests.count(test_of(line)) != 0;
-    }));
-  }
+  const std::vector<std::string> paths = records_below(folder);
+  std::vector<Record> records(paths.size());
+  in_parallel(paths.size(), [&](size_t i) { records[i] = read_rates(paths[i]); });
   return records;
 }
 

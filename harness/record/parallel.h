@@ -1,0 +1,43 @@
+// Work of which no part waits for another.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace recapture {
+
+// Calls `work(i)` for each i below `count`, on all processors. After a call that throws no other one begins; of what
+// was thrown, that of the least i is thrown here.
+template <class Work>
+void in_parallel(size_t count, const Work& work) {
+  std::atomic<size_t> next{0};
+  std::vector<std::exception_ptr> thrown(count);
+  const auto take = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        thrown[i] = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    const size_t threads = std::min<size_t>(count, std::thread::hardware_concurrency());
+    try {
+      for (size_t i = 1; i < threads; ++i) others.emplace_back(take);
+    } catch (const std::system_error&) {
+      // The user may have no more threads. Those that there are do all of the work.
+    }
+    take();
+  }
+  const auto first = std::find_if(thrown.begin(), thrown.end(), [](const auto& each) { return each != nullptr; });
+  if (first != thrown.end()) std::rethrow_exception(*first);
+}
+
+}  // namespace recapture
