@@ -2,7 +2,7 @@
 // both are measured in turn, and the least of three passes of each counts, so that what only ever delays (another
 // process, an interrupt) does not. Its time is that with the remedy, its counter "without" the other one, in
 // microseconds both. The label names the clock. --benchmark_enable_random_interleaving mixes
-// the repetitions of all prices, so that a drift of the machine's is in the spread of each. ci/prices runs it.
+// the repetitions of all prices, so that a drift of the machine's is in the spread of each. tools/prices runs it.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 

@@ -11,11 +11,11 @@
 #include <system_error>
 #include <vector>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
-#include "harness/record/output.h"
 #include "harness/run/environment.h"
-#include "harness/run/places.h"
+#include "harness/run/layout.h"
 #include "harness/run/process.h"
 
 namespace recapture {
@@ -34,8 +34,8 @@ constexpr const char* kVersion = "1.0";  // CMakeLists.txt has it too, and a tes
 std::string version(const std::string& root) {
   std::string revision = "unknown";
   try {
-    revision = revision_of(Places::find(root).root);
-  } catch (const Stop&) {  // No tree, no revision.
+    revision = run::revision_of(run::Layout::find(root).root);
+  } catch (const ExitError&) {  // No tree, no revision.
   }
   return fmt::format("recapture {} ({})\n", kVersion, revision);
 }
@@ -46,29 +46,31 @@ void require_values(const std::vector<std::string>& words) {
     const std::string& word = words[i];
     if (word.empty()) {
       const bool is_of_option = i > 0 && words[i - 1].rfind('-', 0) == 0;
-      throw Stop(Exit::Usage, fmt::format("{} is empty", is_of_option ? words[i - 1] : "an argument"));
+      throw ExitError(Exit::Usage, fmt::format("{} is empty", is_of_option ? words[i - 1] : "an argument"));
     }
     if (word.rfind("--", 0) == 0 && word.back() == '=') {
-      throw Stop(Exit::Usage, fmt::format("{} has no value", word));
+      throw ExitError(Exit::Usage, fmt::format("{} has no value", word));
     }
   }
 }
 
-std::vector<Verb> add_verbs(CLI::App& app, const std::string& root) {
-  std::vector<Verb> verbs = {list_verb(app, root),    show_verb(app, root),   run_verb(app, root),
-                             explain_verb(app, root), blame_verb(app, root),  compare_verb(app, root),
-                             gate_verb(app, root),    bisect_verb(app, root), history_verb(app, root),
-                             page_verb(app, root),    triage_verb(app, root), help_verb(app)};
-  for (const Verb& verb : verbs) verb.command->group("Verbs");
-  verbs.push_back(baseline_verb(app, root));
+std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
+  std::vector<commands::Verb> verbs = {
+      commands::list_verb(app, root),    commands::show_verb(app, root),   commands::run_verb(app, root),
+      commands::explain_verb(app, root), commands::blame_verb(app, root),  commands::compare_verb(app, root),
+      commands::gate_verb(app, root),    commands::bisect_verb(app, root), commands::history_verb(app, root),
+      commands::page_verb(app, root),    commands::triage_verb(app, root), commands::help_verb(app)};
+  for (const commands::Verb& verb : verbs) verb.command->group("Verbs");
+  verbs.push_back(commands::baseline_verb(app, root));
   CLI::App& nightly = *app.add_subcommand("nightly", "Plan, collect and compare a night: plan, collect, diff");
   CLI::App& dev = *app.add_subcommand("dev", "Maintain this tree: merge, tables, catalogue, test, propose");
   for (CLI::App* command : {verbs.back().command, &nightly, &dev}) command->group("Verbs for maintainers");
-  const Verb below[] = {nightly_plan_verb(nightly, root), nightly_collect_verb(nightly, root),
-                        nightly_diff_verb(nightly, root), dev_merge_verb(dev),
-                        dev_tables_verb(dev, root),       dev_catalogue_verb(dev, root),
-                        dev_test_verb(dev, root),         dev_propose_verb(dev, root)};
-  for (const Verb& verb : below) verb.command->group("Verbs");
+  const commands::Verb below[] = {
+      commands::nightly_plan_verb(nightly, root), commands::nightly_collect_verb(nightly, root),
+      commands::nightly_diff_verb(nightly, root), commands::dev_merge_verb(dev),
+      commands::dev_tables_verb(dev, root),       commands::dev_catalogue_verb(dev, root),
+      commands::dev_test_verb(dev, root),         commands::dev_propose_verb(dev, root)};
+  for (const commands::Verb& verb : below) verb.command->group("Verbs");
   verbs.insert(verbs.end(), std::begin(below), std::end(below));
   for (CLI::App* command : {&app, &nightly, &dev}) command->require_subcommand(0, 1);
   return verbs;
@@ -78,12 +80,12 @@ std::vector<Verb> add_verbs(CLI::App& app, const std::string& root) {
 // program.
 class OutputSignals {
  public:
-  void take_over(Signals signals) {
-    if (signals == Signals::Untouched) {
+  void take_over(commands::Signals signals) {
+    if (signals == commands::Signals::Untouched) {
       std::signal(SIGPIPE, pipe_);
       std::signal(SIGXFSZ, size_);
-    } else if (signals == Signals::Children) {
-      own_the_processes();
+    } else if (signals == commands::Signals::Children) {
+      run::become_subreaper();
       std::signal(SIGXFSZ, report);
     }
   }
@@ -105,14 +107,16 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   bool asks_version = false;
   app.add_flag("--version", asks_version, "Print the version, and the revision of the tree");
   require_values(words);
-  const std::vector<Verb> verbs = add_verbs(app, root);
-  if (const std::string note = replace_old_verb(words); !note.empty()) say_last_words(note);
-  const std::vector<size_t> plain = plain_words(words);
-  if (!plain.empty()) require_options(app, {words.begin(), words.begin() + static_cast<ptrdiff_t>(plain.front())});
+  const std::vector<commands::Verb> verbs = add_verbs(app, root);
+  if (const std::string note = commands::replace_old_verb(words); !note.empty()) print_error(note);
+  const std::vector<size_t> plain = commands::plain_words(words);
+  if (!plain.empty())
+    commands::require_options(app, {words.begin(), words.begin() + static_cast<ptrdiff_t>(plain.front())});
   std::vector<std::string> names;
   for (const size_t at : plain) names.push_back(words[at]);
-  const CLI::App& command = find_verb(app, names);
-  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const Verb& one) { return one.command == &command; });
+  const CLI::App& command = commands::find_verb(app, names);
+  const auto verb =
+      std::find_if(verbs.begin(), verbs.end(), [&](const commands::Verb& one) { return one.command == &command; });
   if (verb != verbs.end()) {
     signals.take_over(verb->signals);
     for (CLI::Option* option : verb->command->get_options()) {
@@ -125,16 +129,16 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
     app.exit(help);
     return Exit::AsExpected;
   } catch (const CLI::ParseError& e) {
-    require_options(command, app.remaining());
-    throw Stop(Exit::Usage, std::string(e.what()) + "; --help says what there is");
+    commands::require_options(command, app.remaining());
+    throw ExitError(Exit::Usage, std::string(e.what()) + "; --help says what there is");
   }
   if (asks_version) {
     print("{}", version(root));
     return Exit::AsExpected;
   }
   if (verb != verbs.end()) return verb->act();
-  if (&command != &app) refuse_group(command);
-  throw Stop(Exit::Usage, "no verb; --help says what there is");
+  if (&command != &app) commands::refuse_group(command);
+  throw ExitError(Exit::Usage, "no verb; --help says what there is");
 }
 
 }  // namespace
@@ -147,18 +151,18 @@ int main(int argc, char** argv) {
   Exit code = Exit::Infrastructure;
   try {
     code = recapture::command_line({argv + 1, argv + argc}, signals);
-  } catch (const recapture::Stop& stop) {
-    recapture::say_last_words(stop.what());
+  } catch (const recapture::ExitError& stop) {
+    recapture::print_error(stop.what());
     code = stop.code;
   } catch (const std::system_error& e) {
-    recapture::say_last_words(e.what());
+    recapture::print_error(e.what());
   } catch (const std::bad_alloc&) {
-    recapture::say_last_words("out of memory");
+    recapture::print_error("out of memory");
   } catch (const std::exception& e) {
-    recapture::say_last_words(std::string(e.what()) + "; please report this line");
+    recapture::print_error(std::string(e.what()) + "; please report this line");
   }
   if (const int error = recapture::output_error(); error != 0) {
-    recapture::say_last_words(std::string("standard output: ") + std::strerror(error));
+    recapture::print_error(std::string("standard output: ") + std::strerror(error));
     code = Exit::Infrastructure;
   }
   return static_cast<int>(code);

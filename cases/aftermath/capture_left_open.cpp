@@ -7,7 +7,7 @@
 // (401). A report of such a program had several fixes aimed at the allocations that failed. What LibTorch's pool of
 // streams adds to it is in stream_pool_after_abandoned_capture.
 //
-// Alone:  g++ cases/aftermath/capture_left_open.cpp $(ci/libtorch --flags) -o capture_left_open
+// Alone:  g++ cases/aftermath/capture_left_open.cpp $(tools/libtorch --flags) -o capture_left_open
 
 #include <stdexcept>
 #include <thread>

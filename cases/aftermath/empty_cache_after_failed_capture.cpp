@@ -7,7 +7,7 @@
 //
 // No fix is documented: only a release that ends the routing helps.
 //
-// Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(ci/libtorch --flags) -o empty_cache_after_failed_capture
+// Alone:  g++ cases/aftermath/empty_cache_after_failed_capture.cpp $(tools/libtorch --flags) -o empty_cache_after_failed_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

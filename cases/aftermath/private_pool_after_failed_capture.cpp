@@ -7,7 +7,7 @@
 //
 // No fix is documented: only a release that gives the pool back helps.
 //
-// Alone:  g++ cases/aftermath/private_pool_after_failed_capture.cpp $(ci/libtorch --flags) -o private_pool_after_failed_capture
+// Alone:  g++ cases/aftermath/private_pool_after_failed_capture.cpp $(tools/libtorch --flags) -o private_pool_after_failed_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // throws LibTorch's own message, without any CUDA error, and leaves the generator as it is. A program that catches the
 // exception and goes on eagerly cannot draw random numbers until some later capture succeeds.
 //
-// Alone:  g++ cases/aftermath/random_numbers_after_begin_on_default_stream.cpp $(ci/libtorch --flags) -o random_numbers_after_begin_on_default_stream
+// Alone:  g++ cases/aftermath/random_numbers_after_begin_on_default_stream.cpp $(tools/libtorch --flags) -o random_numbers_after_begin_on_default_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // captures, and refuses every draw until some later capture succeeds. Completing one is also the remedy. The failed
 // capture draws no random numbers itself.
 //
-// Alone:  g++ cases/aftermath/random_numbers_after_failed_capture.cpp $(ci/libtorch --flags) -o random_numbers_after_failed_capture
+// Alone:  g++ cases/aftermath/random_numbers_after_failed_capture.cpp $(tools/libtorch --flags) -o random_numbers_after_failed_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // anybody asks for afterwards is the same one, and the first wait for it fails with 900, far from the cause. The remedy
 // is an object that ends the capture when the stack unwinds.
 //
-// Alone:  g++ cases/aftermath/stream_pool_after_abandoned_capture.cpp $(ci/libtorch --flags) -o stream_pool_after_abandoned_capture
+// Alone:  g++ cases/aftermath/stream_pool_after_abandoned_capture.cpp $(tools/libtorch --flags) -o stream_pool_after_abandoned_capture
 
 #include <memory>
 #include <stdexcept>

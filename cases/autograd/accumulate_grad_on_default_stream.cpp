@@ -6,7 +6,7 @@
 // else here touches the default stream, and dropping the node before the capture is enough: the next backward pass
 // makes a new one on the right stream.
 //
-// Alone:  g++ cases/autograd/accumulate_grad_on_default_stream.cpp $(ci/libtorch --flags) -o accumulate_grad_on_default_stream
+// Alone:  g++ cases/autograd/accumulate_grad_on_default_stream.cpp $(tools/libtorch --flags) -o accumulate_grad_on_default_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"

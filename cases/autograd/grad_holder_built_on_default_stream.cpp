@@ -6,7 +6,7 @@
 // communication and hooks are left out, since they play no part in the failure. The real one is in
 // ddp_on_default_stream and ddp_on_default_stream_in_python.
 //
-// Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(ci/libtorch --flags) -o grad_holder_built_on_default_stream
+// Alone:  g++ cases/autograd/grad_holder_built_on_default_stream.cpp $(tools/libtorch --flags) -o grad_holder_built_on_default_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // capture reaches that node and makes the default stream wait for the capture, which CUDA refuses (906). The engine has
 // run once before, so its threads do not start in the capture. The tape computes grad x = 2x + y and grad leaf = x.
 //
-// Alone:  g++ cases/autograd/gradient_tape_on_default_stream.cpp $(ci/libtorch --flags) -o gradient_tape_on_default_stream
+// Alone:  g++ cases/autograd/gradient_tape_on_default_stream.cpp $(tools/libtorch --flags) -o gradient_tape_on_default_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // and reaches the thread that called backward(). The eager variant needs no capture: it shows what a program could have
 // read before it captured. The variant in a capture shows that the warning does not replace the failure.
 //
-// Alone:  g++ cases/autograd/stale_accumulate_grad_in_backward.cpp $(ci/libtorch --flags) -o stale_accumulate_grad_in_backward
+// Alone:  g++ cases/autograd/stale_accumulate_grad_in_backward.cpp $(tools/libtorch --flags) -o stale_accumulate_grad_in_backward
 
 #include "fixtures/torch/autograd.h"
 #include "fixtures/torch/warnings.h"

@@ -8,7 +8,7 @@
 // Modelled: fixtures/torch/checkpoint.h stands in for torch.utils.checkpoint, which is Python; the refusal is
 // LibTorch's own. checkpoint_in_python_capture runs the real one.
 //
-// Alone:  g++ cases/checkpoint/checkpoint_saves_rng_state_in_capture.cpp $(ci/libtorch --flags) -o checkpoint_saves_rng_state_in_capture
+// Alone:  g++ cases/checkpoint/checkpoint_saves_rng_state_in_capture.cpp $(tools/libtorch --flags) -o checkpoint_saves_rng_state_in_capture
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"

@@ -8,7 +8,7 @@
 // Modelled: fixtures/torch/checkpoint.h stands in for torch.utils.checkpoint, which is Python; dropout, autograd and
 // the generator are LibTorch's own.
 //
-// Alone:  g++ cases/checkpoint/dropout_recomputed_in_graph.cpp $(ci/libtorch --flags) -o dropout_recomputed_in_graph
+// Alone:  g++ cases/checkpoint/dropout_recomputed_in_graph.cpp $(tools/libtorch --flags) -o dropout_recomputed_in_graph
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"

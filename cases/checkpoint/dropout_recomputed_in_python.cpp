@@ -5,7 +5,7 @@
 // checkpoint() does by default, output and gradient are those of the same step without a checkpoint, with the same
 // seed. dropout_recomputed_in_graph and dropout_recomputed_on_host have a checkpoint of their own instead.
 //
-// Alone:  g++ cases/checkpoint/dropout_recomputed_in_python.cpp $(ci/libtorch --flags) -o dropout_recomputed_in_python
+// Alone:  g++ cases/checkpoint/dropout_recomputed_in_python.cpp $(tools/libtorch --flags) -o dropout_recomputed_in_python
 
 #include "fixtures/python/python.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // Modelled: fixtures/torch/checkpoint.h stands in for torch.utils.checkpoint, which is Python; dropout, autograd and
 // the generator are LibTorch's own.
 //
-// Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(ci/libtorch --flags) -o dropout_recomputed_on_host
+// Alone:  g++ cases/checkpoint/dropout_recomputed_on_host.cpp $(tools/libtorch --flags) -o dropout_recomputed_on_host
 
 #include <ATen/CPUGeneratorImpl.h>
 

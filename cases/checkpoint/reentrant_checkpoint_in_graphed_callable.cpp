@@ -7,7 +7,7 @@
 // Modelled: the text is raised by fixtures/torch/checkpoint.h, in the place of torch.utils.checkpoint, on the answer of
 // LibTorch's engine. checkpoint_in_python_graphed_callable runs the real one.
 //
-// Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_graphed_callable.cpp $(ci/libtorch --flags) -o reentrant_checkpoint_in_graphed_callable
+// Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_graphed_callable.cpp $(tools/libtorch --flags) -o reentrant_checkpoint_in_graphed_callable
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"

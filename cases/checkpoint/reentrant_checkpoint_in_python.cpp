@@ -8,7 +8,7 @@
 // Models are compiled with the backend aot_eager. Dynamo and AOTAutograd, which deal with checkpoints, are the same in
 // front of Inductor; that one needs a C++ compiler on the host and took above a minute.
 //
-// Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_python.cpp $(ci/libtorch --flags) -o reentrant_checkpoint_in_python
+// Alone:  g++ cases/checkpoint/reentrant_checkpoint_in_python.cpp $(tools/libtorch --flags) -o reentrant_checkpoint_in_python
 
 #include "fixtures/python/host_graph.h"
 #include "fixtures/python/python.h"

@@ -9,7 +9,7 @@
 // ReproducesInTheEngineItself shows the answer of LibTorch's engine, and checkpoint_in_python_graphed_callable runs the
 // real checkpoint.
 //
-// Alone:  g++ cases/checkpoint/reentrant_checkpoint_under_grad.cpp $(ci/libtorch --flags) -o reentrant_checkpoint_under_grad
+// Alone:  g++ cases/checkpoint/reentrant_checkpoint_under_grad.cpp $(tools/libtorch --flags) -o reentrant_checkpoint_under_grad
 
 #include "fixtures/torch/checkpoint.h"
 #include "harness/case/case.h"

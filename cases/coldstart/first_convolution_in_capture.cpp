@@ -5,7 +5,7 @@
 // The report names the matrix product only; the same cold start with cuDNN is our addition. The kernel adds up 3 by 3
 // elements, so that every element of the result is nine times the input's.
 //
-// Alone:  g++ cases/coldstart/first_convolution_in_capture.cpp $(ci/libtorch --flags) -o first_convolution_in_capture
+// Alone:  g++ cases/coldstart/first_convolution_in_capture.cpp $(tools/libtorch --flags) -o first_convolution_in_capture
 
 #include "fixtures/cuda/libraries.h"
 #include "fixtures/torch/gpu.h"

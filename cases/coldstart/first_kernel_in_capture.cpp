@@ -6,7 +6,7 @@
 // if one did. Nothing here has used hypot before. CUDA reads the variable when it starts; each test is a process of its
 // own.
 //
-// Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(ci/libtorch --flags) -o first_kernel_in_capture
+// Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(tools/libtorch --flags) -o first_kernel_in_capture
 
 #include <cstdlib>
 

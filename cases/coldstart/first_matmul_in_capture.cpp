@@ -4,7 +4,7 @@
 // global mode forbids: in every record the refused call is cuMemFree. A warm-up creates the handle. Warming up the
 // forward pass alone is not enough: the backward pass runs on a thread of autograd's, which has no handle.
 //
-// Alone:  g++ cases/coldstart/first_matmul_in_capture.cpp $(ci/libtorch --flags) -o first_matmul_in_capture
+// Alone:  g++ cases/coldstart/first_matmul_in_capture.cpp $(tools/libtorch --flags) -o first_matmul_in_capture
 
 #include <torch/csrc/autograd/autograd.h>
 

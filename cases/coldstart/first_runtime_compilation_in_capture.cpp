@@ -5,7 +5,7 @@
 // The report is of older releases and drivers: no release tried here refuses it. gcd is such an operator. The cache of
 // compiled kernels on disk is switched off: it would save the compilation, but not the loading.
 //
-// Alone:  g++ cases/coldstart/first_runtime_compilation_in_capture.cpp $(ci/libtorch --flags) -o first_runtime_compilation_in_capture
+// Alone:  g++ cases/coldstart/first_runtime_compilation_in_capture.cpp $(tools/libtorch --flags) -o first_runtime_compilation_in_capture
 
 #include <cstdlib>
 

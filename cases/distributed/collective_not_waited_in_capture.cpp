@@ -7,7 +7,7 @@
 // has the all-reduce on two ranks; that an all-gather on one fails without wait() is our own addition. On two ranks it
 // does not: there the capture ends joined, in every release that was asked, and nobody has told us why.
 //
-// Alone:  g++ cases/distributed/collective_not_waited_in_capture.cpp $(ci/libtorch --flags) -o collective_not_waited_in_capture
+// Alone:  g++ cases/distributed/collective_not_waited_in_capture.cpp $(tools/libtorch --flags) -o collective_not_waited_in_capture
 
 #include <functional>
 

@@ -6,7 +6,7 @@
 // NCCL 2.28 leaves such a buffer unregistered, 2.29 registers all pieces, and before 2.23 nothing is registered without
 // NVLink multicast, which is off here. Each rank says whether NCCL registered a buffer. With one rank NCCL only copies.
 //
-// Alone:  g++ cases/distributed/collective_on_expandable_segments.cpp $(ci/libtorch --flags) -o collective_on_expandable_segments
+// Alone:  g++ cases/distributed/collective_on_expandable_segments.cpp $(tools/libtorch --flags) -o collective_on_expandable_segments
 
 #include <cstdlib>
 #include <fstream>

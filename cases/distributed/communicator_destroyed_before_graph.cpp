@@ -5,7 +5,7 @@
 // rank NCCL launches nothing that the graph could hold, so this needs two GPUs. The document says that it is so from
 // NCCL 2.26 on; the loop that waits is in the sources of older ones too.
 //
-// Alone:  g++ cases/distributed/communicator_destroyed_before_graph.cpp $(ci/libtorch --flags) -o communicator_destroyed_before_graph
+// Alone:  g++ cases/distributed/communicator_destroyed_before_graph.cpp $(tools/libtorch --flags) -o communicator_destroyed_before_graph
 
 #include <cstring>
 #include <vector>

@@ -10,7 +10,7 @@
 // The loader's thread can also be refused (900) just as a capture begins or ends, while no capture fails: then its
 // error is raised by next(), the program stops, and there is no rate. Two of four runs of 2.9.1 ended like that.
 //
-// Alone:  g++ cases/distributed/data_loader_remedies.cpp $(ci/libtorch --flags) -o data_loader_remedies
+// Alone:  g++ cases/distributed/data_loader_remedies.cpp $(tools/libtorch --flags) -o data_loader_remedies
 
 #include <cmath>
 #include <sstream>

@@ -6,7 +6,7 @@
 // process group is one of a single process without NCCL, or NCCL's with one rank or two. The document's Python program
 // is in ddp_on_default_stream_in_python, and why eleven warm-ups in ddp_statistics_in_capture.
 //
-// Alone:  g++ cases/distributed/ddp_on_default_stream.cpp $(ci/libtorch --flags) -o ddp_on_default_stream
+// Alone:  g++ cases/distributed/ddp_on_default_stream.cpp $(tools/libtorch --flags) -o ddp_on_default_stream
 
 #include "fixtures/torch/data_parallel.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // since there is nothing to wait for yet, and after a hundred it does. DistributedDataParallel is made on the stream
 // that captures, so ddp_on_default_stream has no part in it.
 //
-// Alone:  g++ cases/distributed/ddp_statistics_in_capture.cpp $(ci/libtorch --flags) -o ddp_statistics_in_capture
+// Alone:  g++ cases/distributed/ddp_statistics_in_capture.cpp $(tools/libtorch --flags) -o ddp_statistics_in_capture
 
 #include "fixtures/torch/data_parallel.h"
 #include "harness/case/case.h"

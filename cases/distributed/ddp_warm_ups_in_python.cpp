@@ -6,7 +6,7 @@
 // they are then, and forward() makes others for their copies of lower precision, by expand_as, on the stream that is
 // current there. The document says that this happens as DDP is made.
 //
-// Alone:  g++ cases/distributed/ddp_warm_ups_in_python.cpp $(ci/libtorch --flags) -o ddp_warm_ups_in_python
+// Alone:  g++ cases/distributed/ddp_warm_ups_in_python.cpp $(tools/libtorch --flags) -o ddp_warm_ups_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "fixtures/ranks/ranks.h"

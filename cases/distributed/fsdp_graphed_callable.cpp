@@ -5,7 +5,7 @@
 // and its capture too. What can be captured is a whole iteration with its collectives, by torch.cuda.graph(), as
 // PyTorch's own test of FSDP does; fsdp_unshard_before_capture has it with two ranks.
 //
-// Alone:  g++ cases/distributed/fsdp_graphed_callable.cpp $(ci/libtorch --flags) -o fsdp_graphed_callable
+// Alone:  g++ cases/distributed/fsdp_graphed_callable.cpp $(tools/libtorch --flags) -o fsdp_graphed_callable
 
 #include "fixtures/python/fsdp_programs.h"
 #include "harness/case/case.h"

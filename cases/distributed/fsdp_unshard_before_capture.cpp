@@ -7,7 +7,7 @@
 // and otherwise does what PyTorch's own test of FSDP in a graph does. With one rank nothing is gathered, so it needs
 // two GPUs. Up to 2.10 no iteration could be captured, since FSDP pins host memory for the addresses of its parameters.
 //
-// Alone:  g++ cases/distributed/fsdp_unshard_before_capture.cpp $(ci/libtorch --flags) -o fsdp_unshard_before_capture
+// Alone:  g++ cases/distributed/fsdp_unshard_before_capture.cpp $(tools/libtorch --flags) -o fsdp_unshard_before_capture
 
 #include "fixtures/python/fsdp_programs.h"
 #include "harness/case/case.h"

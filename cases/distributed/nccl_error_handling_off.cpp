@@ -6,7 +6,7 @@
 // one. The document says that the variable turns the thread off that queries; whether it still asks is seen from its
 // lists, which are empty at once if it never had the collective.
 //
-// Alone:  g++ cases/distributed/nccl_error_handling_off.cpp $(ci/libtorch --flags) -o nccl_error_handling_off
+// Alone:  g++ cases/distributed/nccl_error_handling_off.cpp $(tools/libtorch --flags) -o nccl_error_handling_off
 
 #include "fixtures/torch/nccl.h"
 #include "harness/case/case.h"

@@ -8,7 +8,7 @@
 // watchdog asks in thread-local capture mode. The document says 2.2 and 2.6. Collectives that are issued in the capture
 // are not handed to the watchdog. A stand-in for every release is in watchdog_query_in_capture.
 //
-// Alone:  g++ cases/distributed/nccl_watchdog_in_capture.cpp $(ci/libtorch --flags) -o nccl_watchdog_in_capture
+// Alone:  g++ cases/distributed/nccl_watchdog_in_capture.cpp $(tools/libtorch --flags) -o nccl_watchdog_in_capture
 
 #include <future>
 #include <thread>

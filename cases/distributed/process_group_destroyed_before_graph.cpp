@@ -6,7 +6,7 @@
 // the program hangs at its exit as well, where nothing destroys the group, is left out: a test's process leaves without
 // destructors.
 //
-// Alone:  g++ cases/distributed/process_group_destroyed_before_graph.cpp $(ci/libtorch --flags) -o process_group_destroyed_before_graph
+// Alone:  g++ cases/distributed/process_group_destroyed_before_graph.cpp $(tools/libtorch --flags) -o process_group_destroyed_before_graph
 
 #include "fixtures/python/python_programs.h"
 #include "fixtures/torch/nccl.h"

@@ -5,7 +5,7 @@
 // mode allows calls that are unsafe for a capture elsewhere, but not this one. The work here is one copy of a byte, so
 // nothing else can fail.
 //
-// Alone:  g++ cases/errors/e900_unsupported.cpp $(ci/libtorch --flags) -o e900_unsupported
+// Alone:  g++ cases/errors/e900_unsupported.cpp $(tools/libtorch --flags) -o e900_unsupported
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 // capture that makes no mistake itself. Each test ignores the culprit's error, as a program does that does not check it
 // or never sees it.
 //
-// Alone:  g++ cases/errors/e901_invalidated.cpp $(ci/libtorch --flags) -o e901_invalidated
+// Alone:  g++ cases/errors/e901_invalidated.cpp $(tools/libtorch --flags) -o e901_invalidated
 
 #include <thread>
 

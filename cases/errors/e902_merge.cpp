@@ -6,7 +6,7 @@
 // LibTorch captures in relaxed mode: capture_end() instantiates the graph, which a capture that is still open forbids
 // to its thread in any other mode (capture_inside_capture).
 //
-// Alone:  g++ cases/errors/e902_merge.cpp $(ci/libtorch --flags) -o e902_merge
+// Alone:  g++ cases/errors/e902_merge.cpp $(tools/libtorch --flags) -o e902_merge
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // variant through LibTorch ends the capture behind its back, by the raw handle, as another library would. The refused
 // call also invalidates the capture, so that ending it on its origin fails as well.
 //
-// Alone:  g++ cases/errors/e903_unmatched.cpp $(ci/libtorch --flags) -o e903_unmatched
+// Alone:  g++ cases/errors/e903_unmatched.cpp $(tools/libtorch --flags) -o e903_unmatched
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

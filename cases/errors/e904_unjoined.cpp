@@ -4,7 +4,7 @@
 // Nothing would order unjoined work before the graph's completion, so CUDA refuses to end the capture. Nothing shows
 // until then: all calls succeed and the capture reports itself as active.
 //
-// Alone:  g++ cases/errors/e904_unjoined.cpp $(ci/libtorch --flags) -o e904_unjoined
+// Alone:  g++ cases/errors/e904_unjoined.cpp $(tools/libtorch --flags) -o e904_unjoined
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // launch then waits for whatever precedes the event's latest record. In the fix a kernel spins on the other stream
 // before the input is written, so a launch that did not wait would read the old byte.
 //
-// Alone:  g++ cases/errors/e905_isolation.cpp $(ci/libtorch --flags) -o e905_isolation
+// Alone:  g++ cases/errors/e905_isolation.cpp $(tools/libtorch --flags) -o e905_isolation
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

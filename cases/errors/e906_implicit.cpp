@@ -6,7 +6,7 @@
 // capture only by an explicit wait for one of its events. LibTorch's pool streams are non-blocking, so through LibTorch
 // only the explicit wait remains.
 //
-// Alone:  g++ cases/errors/e906_implicit.cpp $(ci/libtorch --flags) -o e906_implicit
+// Alone:  g++ cases/errors/e906_implicit.cpp $(tools/libtorch --flags) -o e906_implicit
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

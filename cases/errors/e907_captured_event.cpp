@@ -5,7 +5,7 @@
 // returns cudaErrorInvalidValue (1) instead of 907. The captures are in relaxed mode, which does not forbid queries, so
 // that nothing but the event can be wrong.
 //
-// Alone:  g++ cases/errors/e907_captured_event.cpp $(ci/libtorch --flags) -o e907_captured_event
+// Alone:  g++ cases/errors/e907_captured_event.cpp $(tools/libtorch --flags) -o e907_captured_event
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

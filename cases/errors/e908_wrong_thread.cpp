@@ -6,7 +6,7 @@
 // The refused call ends the capture nevertheless: afterwards the stream captures nothing, and the thread that began the
 // capture finds nothing to end (401).
 //
-// Alone:  g++ cases/errors/e908_wrong_thread.cpp $(ci/libtorch --flags) -o e908_wrong_thread
+// Alone:  g++ cases/errors/e908_wrong_thread.cpp $(tools/libtorch --flags) -o e908_wrong_thread
 
 #include <thread>
 

@@ -5,7 +5,7 @@
 // too, since 910 says only that some rule was broken. 909 is a wait that timed out; no stream capture raises it, so it
 // has no case.
 //
-// Alone:  g++ cases/errors/e910_exec_update_failure.cpp $(ci/libtorch --flags) -o e910_exec_update_failure
+// Alone:  g++ cases/errors/e910_exec_update_failure.cpp $(tools/libtorch --flags) -o e910_exec_update_failure
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

@@ -12,7 +12,7 @@
 //
 // No document has this but for the second begin; all was found by trying.
 //
-// Alone:  g++ cases/errors/errors_that_break_nothing.cpp $(ci/libtorch --flags) -o errors_that_break_nothing
+// Alone:  g++ cases/errors/errors_that_break_nothing.cpp $(tools/libtorch --flags) -o errors_that_break_nothing
 
 #include "fixtures/cuda/by_mode.h"
 #include "fixtures/cuda/runtime.h"

@@ -5,7 +5,7 @@
 // other two stay frozen, and each keeps its map. The next call, though it is alone, writes what it finds ("false") into
 // that map and restores it: what one failed request left behind outlives all later ones that succeed.
 //
-// Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(ci/libtorch --flags) -o decoder_frozen_after_raise
+// Alone:  g++ cases/freeze/decoder_frozen_after_raise.cpp $(tools/libtorch --flags) -o decoder_frozen_after_raise
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"

@@ -8,7 +8,7 @@
 // them with the report's. Each test shows that calls fail with its number of callers, and the control that none does
 // with one.
 //
-// Alone:  g++ cases/freeze/freeze_race_by_concurrency.cpp $(ci/libtorch --flags) -o freeze_race_by_concurrency
+// Alone:  g++ cases/freeze/freeze_race_by_concurrency.cpp $(tools/libtorch --flags) -o freeze_race_by_concurrency
 
 #include <cstdio>
 

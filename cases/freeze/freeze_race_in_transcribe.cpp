@@ -8,7 +8,7 @@
 // three places). The model is that state machine, one step for each access that Python makes, on torch::nn::Module; the
 // test decides the order of the steps.
 //
-// Alone:  g++ cases/freeze/freeze_race_in_transcribe.cpp $(ci/libtorch --flags) -o freeze_race_in_transcribe
+// Alone:  g++ cases/freeze/freeze_race_in_transcribe.cpp $(tools/libtorch --flags) -o freeze_race_in_transcribe
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // model is afterwards what it was. Two broken remedies show that the check notices: a mutex that nobody locks, and a
 // semaphore of two.
 //
-// Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(ci/libtorch --flags) -o freeze_remedies_under_load
+// Alone:  g++ cases/freeze/freeze_remedies_under_load.cpp $(tools/libtorch --flags) -o freeze_remedies_under_load
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"

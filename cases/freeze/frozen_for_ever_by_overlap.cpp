@@ -7,7 +7,7 @@
 // still clearing, its notes are mixed, and the part stays half frozen, both in the older form of freeze(), which reads
 // and clears parameter by parameter, and in the newer one, which reads all of them first.
 //
-// Alone:  g++ cases/freeze/frozen_for_ever_by_overlap.cpp $(ci/libtorch --flags) -o frozen_for_ever_by_overlap
+// Alone:  g++ cases/freeze/frozen_for_ever_by_overlap.cpp $(tools/libtorch --flags) -o frozen_for_ever_by_overlap
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"

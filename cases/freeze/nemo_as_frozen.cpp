@@ -6,7 +6,7 @@
 // thread switch. 2.0 has the older form of freeze() and 3.0 the newer; both fail in the same way. `ci/nemo 2.0.0` and
 // `ci/nemo 3.0.0` fetch what this needs.
 //
-// Alone:  g++ cases/freeze/nemo_as_frozen.cpp $(ci/libtorch --flags) -o nemo_as_frozen
+// Alone:  g++ cases/freeze/nemo_as_frozen.cpp $(tools/libtorch --flags) -o nemo_as_frozen
 
 #include "fixtures/python/nemo.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 // error is the same each time, and the settings are lost as well. For the table, threads start at a barrier, as in the
 // report. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs.
 //
-// Alone:  g++ cases/freeze/nemo_transcribe.cpp $(ci/libtorch --flags) -o nemo_transcribe
+// Alone:  g++ cases/freeze/nemo_transcribe.cpp $(tools/libtorch --flags) -o nemo_transcribe
 
 #include <cstdio>
 

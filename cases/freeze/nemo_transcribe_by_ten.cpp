@@ -7,7 +7,7 @@
 // ten threads' calls six to nine fail, in the report seven or eight; of the pools' calls fewer than there. Most calls
 // that return are right; some were computed by a model that another call had put into train mode.
 //
-// Alone:  g++ cases/freeze/nemo_transcribe_by_ten.cpp $(ci/libtorch --flags) -o nemo_transcribe_by_ten
+// Alone:  g++ cases/freeze/nemo_transcribe_by_ten.cpp $(tools/libtorch --flags) -o nemo_transcribe_by_ten
 
 #include <cstdio>
 

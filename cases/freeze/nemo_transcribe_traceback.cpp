@@ -10,7 +10,7 @@
 // in 2.0 (114 and 124), transcription.py as in 3.0 (410 and 795). Frames of rnnt_models.py are missing here: the model
 // is three small layers on NeMo's own mixin.
 //
-// Alone:  g++ cases/freeze/nemo_transcribe_traceback.cpp $(ci/libtorch --flags) -o nemo_transcribe_traceback
+// Alone:  g++ cases/freeze/nemo_transcribe_traceback.cpp $(tools/libtorch --flags) -o nemo_transcribe_traceback
 
 #include "fixtures/python/nemo.h"
 #include "harness/case/case.h"

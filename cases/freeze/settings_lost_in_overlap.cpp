@@ -6,7 +6,7 @@
 // between saves the zeros of the first, and restores those after the first has restored the true values. Neither call
 // has to fail for that: the settings are restored before anything is unfrozen.
 //
-// Alone:  g++ cases/freeze/settings_lost_in_overlap.cpp $(ci/libtorch --flags) -o settings_lost_in_overlap
+// Alone:  g++ cases/freeze/settings_lost_in_overlap.cpp $(tools/libtorch --flags) -o settings_lost_in_overlap
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // call's train(), normalises by its own batch, changes the running statistics that all later calls use, and raises
 // nothing.
 //
-// Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(ci/libtorch --flags) -o train_mode_after_transcribe
+// Alone:  g++ cases/freeze/train_mode_after_transcribe.cpp $(tools/libtorch --flags) -o train_mode_after_transcribe
 
 #include "fixtures/freeze/freeze_torch.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // itself has two owners, so it is copied, and so is any tensor whose strides differ from the parameter's. Zeroing a
 // stolen gradient in place does not help. The report has one of these rows; the other 35 are our own addition.
 //
-// Alone:  g++ cases/gradient/accumulate_grad_steals_alias.cpp $(ci/libtorch --flags) -o accumulate_grad_steals_alias
+// Alone:  g++ cases/gradient/accumulate_grad_steals_alias.cpp $(tools/libtorch --flags) -o accumulate_grad_steals_alias
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function_hook.h>

@@ -7,7 +7,7 @@
 // Modelled: no case runs TransformerEngine. That the mark keeps the alias is a switch of the fixture, set as the pull
 // request says; what LibTorch then makes of .grad is real. Reading main_grad is our own addition.
 //
-// Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(ci/libtorch --flags) -o delayed_wgrad_stays_aliased
+// Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(tools/libtorch --flags) -o delayed_wgrad_stays_aliased
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // wrapper in C++, with the report's module, weights and micro-batches; grad_of_python_graphed_callable runs PyTorch's
 // own. The clone is the report's proposal; preallocating is our own addition.
 //
-// Alone:  g++ cases/gradient/grad_aliases_static_buffer.cpp $(ci/libtorch --flags) -o grad_aliases_static_buffer
+// Alone:  g++ cases/gradient/grad_aliases_static_buffer.cpp $(tools/libtorch --flags) -o grad_aliases_static_buffer
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>

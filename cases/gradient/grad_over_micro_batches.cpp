@@ -9,7 +9,7 @@
 // Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
 // grad_of_python_graphed_callable runs the real one.
 //
-// Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(ci/libtorch --flags) -o grad_over_micro_batches
+// Alone:  g++ cases/gradient/grad_over_micro_batches.cpp $(tools/libtorch --flags) -o grad_over_micro_batches
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

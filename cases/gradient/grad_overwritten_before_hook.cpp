@@ -4,7 +4,7 @@
 // the graph's buffer, so both show 11 22 33 44, and the first micro-batch's 3 5 7 9 is lost before anything is added.
 // The fixture is make_graphed_callables() in C++; grad_of_python_graphed_callable runs PyTorch's own.
 //
-// Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(ci/libtorch --flags) -o grad_overwritten_before_hook
+// Alone:  g++ cases/gradient/grad_overwritten_before_hook.cpp $(tools/libtorch --flags) -o grad_overwritten_before_hook
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // is make_graphed_callables() in C++; grad_of_python_graphed_callable runs PyTorch's own. Preallocating is our own
 // addition.
 //
-// Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(ci/libtorch --flags) -o grad_points_into_graph
+// Alone:  g++ cases/gradient/grad_points_into_graph.cpp $(tools/libtorch --flags) -o grad_points_into_graph
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

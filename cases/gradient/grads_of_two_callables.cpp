@@ -8,7 +8,7 @@
 // Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
 // grad_of_python_graphed_callable runs the real one, with one callable.
 //
-// Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(ci/libtorch --flags) -o grads_of_two_callables
+// Alone:  g++ cases/gradient/grads_of_two_callables.cpp $(tools/libtorch --flags) -o grads_of_two_callables
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

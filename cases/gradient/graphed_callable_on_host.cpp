@@ -5,7 +5,7 @@
 // All three are PyTorch's own code here. Modelled is the graph alone, by fixtures/python/host_graph.h, which runs the
 // captured operators again into the tensors of the capture; grad_of_python_graphed_callable has the real one.
 //
-// Alone:  g++ cases/gradient/graphed_callable_on_host.cpp $(ci/libtorch --flags) -o graphed_callable_on_host
+// Alone:  g++ cases/gradient/graphed_callable_on_host.cpp $(tools/libtorch --flags) -o graphed_callable_on_host
 
 #include "fixtures/python/host_graph.h"
 #include "fixtures/python/python.h"

@@ -7,7 +7,7 @@
 //
 // Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which no case runs.
 //
-// Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(ci/libtorch --flags) -o input_grad_stays_aliased
+// Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(tools/libtorch --flags) -o input_grad_stays_aliased
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 //
 // Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which no case runs.
 //
-// Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(ci/libtorch --flags) -o param_grad_in_reused_buffer
+// Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(tools/libtorch --flags) -o param_grad_in_reused_buffer
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

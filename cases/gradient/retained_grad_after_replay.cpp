@@ -7,7 +7,7 @@
 // Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
 // grad_of_python_graphed_callable runs the real one.
 //
-// Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(ci/libtorch --flags) -o retained_grad_after_replay
+// Alone:  g++ cases/gradient/retained_grad_after_replay.cpp $(tools/libtorch --flags) -o retained_grad_after_replay
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

@@ -8,7 +8,7 @@
 // Modelled: fixtures/torch/graphed_callable.h stands in for make_graphed_callables(), which is Python.
 // grad_of_python_graphed_callable runs the real one.
 //
-// Alone:  g++ cases/gradient/stolen_grad_zeroed_in_place.cpp $(ci/libtorch --flags) -o stolen_grad_zeroed_in_place
+// Alone:  g++ cases/gradient/stolen_grad_zeroed_in_place.cpp $(tools/libtorch --flags) -o stolen_grad_zeroed_in_place
 
 #include "fixtures/torch/graphed_callable.h"
 #include "harness/case/case.h"

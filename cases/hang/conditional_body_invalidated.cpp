@@ -9,7 +9,7 @@
 //
 // Each program is a fork that uses CUDA by itself, so that a crash is a result and not the end of the test.
 //
-// Alone:  g++ cases/hang/conditional_body_invalidated.cpp $(ci/libtorch --flags) -o conditional_body_invalidated
+// Alone:  g++ cases/hang/conditional_body_invalidated.cpp $(tools/libtorch --flags) -o conditional_body_invalidated
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 // from 2.9 on it switches the collector off instead; that helps against the collector, and not against a program that
 // calls gc.collect() in the capture. graph_destroyed_in_capture has the same without Python.
 //
-// Alone:  g++ cases/hang/graph_collected_in_python_capture.cpp $(ci/libtorch --flags) -o graph_collected_in_python_capture
+// Alone:  g++ cases/hang/graph_collected_in_python_capture.cpp $(tools/libtorch --flags) -o graph_collected_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

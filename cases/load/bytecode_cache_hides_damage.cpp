@@ -9,7 +9,7 @@
 // nothing. The report does not have this; it is our own finding. Each run here is an interpreter of its own, which
 // imports a small module that reads the log as the reported code does.
 //
-// Alone:  g++ cases/load/bytecode_cache_hides_damage.cpp $(ci/libtorch --flags) -o bytecode_cache_hides_damage
+// Alone:  g++ cases/load/bytecode_cache_hides_damage.cpp $(tools/libtorch --flags) -o bytecode_cache_hides_damage
 
 #include <ftw.h>
 #include <stdlib.h>

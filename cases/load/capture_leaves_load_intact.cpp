@@ -8,7 +8,7 @@
 //
 // No failure is to be reproduced here, so there is no trigger and nothing to fix: every test is a control.
 //
-// Alone:  g++ cases/load/capture_leaves_load_intact.cpp $(ci/libtorch --flags) -o capture_leaves_load_intact
+// Alone:  g++ cases/load/capture_leaves_load_intact.cpp $(tools/libtorch --flags) -o capture_leaves_load_intact
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/ivalue.h>

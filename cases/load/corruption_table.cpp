@@ -8,7 +8,7 @@
 // nvrtc_log_in_shared_bytes shows the cause; here the log is read from Python, through ctypes, as in the reported code,
 // which nemo_run_nvrtc runs itself.
 //
-// Alone:  g++ cases/load/corruption_table.cpp $(ci/libtorch --flags) -o corruption_table
+// Alone:  g++ cases/load/corruption_table.cpp $(tools/libtorch --flags) -o corruption_table
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 // remedy, disable_cuda_graphs() before the first call, helps because the decoder then compiles nothing. nemo_run_nvrtc
 // runs the released code that compiles and reads the log.
 //
-// Alone:  g++ cases/load/kernel_compiled_for_capture.cpp $(ci/libtorch --flags) -o kernel_compiled_for_capture
+// Alone:  g++ cases/load/kernel_compiled_for_capture.cpp $(tools/libtorch --flags) -o kernel_compiled_for_capture
 
 #include "fixtures/cuda/nvrtc.h"
 #include "fixtures/python/python.h"

@@ -5,7 +5,7 @@
 // with Dynamo on, none with it off, by either switch. No fix is here: turning Dynamo off was one that did not help, and
 // those that do are shown by nvrtc_log_in_shared_bytes and corruption_table.
 //
-// Alone:  g++ cases/load/load_without_dynamo.cpp $(ci/libtorch --flags) -o load_without_dynamo
+// Alone:  g++ cases/load/load_without_dynamo.cpp $(tools/libtorch --flags) -o load_without_dynamo
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 // the reason that bytecode_cache_hides_damage gives. `ci/nemo 2.0.0` and `ci/nemo 3.0.0` fetch what this needs. No
 // release has the merged remedy (Speech #16235) yet; FixMutableBuffer puts its line into 3.0.0.
 //
-// Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(ci/libtorch --flags) -o nemo_run_nvrtc
+// Alone:  g++ cases/load/nemo_run_nvrtc.cpp $(tools/libtorch --flags) -o nemo_run_nvrtc
 
 #include "fixtures/python/nemo.h"
 #include "harness/case/case.h"

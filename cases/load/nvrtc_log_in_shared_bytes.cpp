@@ -8,7 +8,7 @@
 // which have one each. A dimension of 32 becomes 0 already in the first tensor. No capture and no GPU is involved: the
 // report blames the graph because the decoder compiles a kernel for it. The report's own code is in nemo_run_nvrtc.
 //
-// Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(ci/libtorch --flags) -o nvrtc_log_in_shared_bytes
+// Alone:  g++ cases/load/nvrtc_log_in_shared_bytes.cpp $(tools/libtorch --flags) -o nvrtc_log_in_shared_bytes
 
 #include "fixtures/cuda/nvrtc.h"
 #include "fixtures/python/python.h"

@@ -5,7 +5,7 @@
 // the one before was dropped. The node is made where the parameter is first used, and lives as long as something
 // refers to it: a holder built on another stream, or an old loss.
 //
-// Alone:  g++ cases/memory/accumulator_on_other_stream.cpp $(ci/libtorch --flags) -o accumulator_on_other_stream
+// Alone:  g++ cases/memory/accumulator_on_other_stream.cpp $(tools/libtorch --flags) -o accumulator_on_other_stream
 
 #include "fixtures/torch/autograd.h"
 #include "harness/case/case.h"

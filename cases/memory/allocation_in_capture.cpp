@@ -7,7 +7,7 @@
 //
 // No fix is needed: the document says that it works.
 //
-// Alone:  g++ cases/memory/allocation_in_capture.cpp $(ci/libtorch --flags) -o allocation_in_capture
+// Alone:  g++ cases/memory/allocation_in_capture.cpp $(tools/libtorch --flags) -o allocation_in_capture
 
 #include <string>
 

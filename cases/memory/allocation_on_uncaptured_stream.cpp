@@ -5,7 +5,7 @@
 // size is new, so that the cache cannot serve the request. The document says that allocation is allowed; this exception
 // is our own addition, from LibTorch's source.
 //
-// Alone:  g++ cases/memory/allocation_on_uncaptured_stream.cpp $(ci/libtorch --flags) -o allocation_on_uncaptured_stream
+// Alone:  g++ cases/memory/allocation_on_uncaptured_stream.cpp $(tools/libtorch --flags) -o allocation_on_uncaptured_stream
 
 #include <optional>
 #include <string>

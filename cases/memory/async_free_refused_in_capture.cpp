@@ -5,7 +5,7 @@
 // address any more. The default pool's own count shows it. No document has this; it was found by trying
 // (errors_that_break_nothing).
 //
-// Alone:  g++ cases/memory/async_free_refused_in_capture.cpp $(ci/libtorch --flags) -o async_free_refused_in_capture
+// Alone:  g++ cases/memory/async_free_refused_in_capture.cpp $(tools/libtorch --flags) -o async_free_refused_in_capture
 
 #include "fixtures/cuda/runtime.h"
 #include "harness/case/case.h"

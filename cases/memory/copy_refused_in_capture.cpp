@@ -6,7 +6,7 @@
 // valid. The copies of a library went this way when it replaced cudaMemcpyAsync: 19 jobs failed, and the errors pointed
 // to allocations. Our replays show the silent kind: the byte that is written before the copy stays.
 //
-// Alone:  g++ cases/memory/copy_refused_in_capture.cpp $(ci/libtorch --flags) -o copy_refused_in_capture
+// Alone:  g++ cases/memory/copy_refused_in_capture.cpp $(tools/libtorch --flags) -o copy_refused_in_capture
 
 #include "fixtures/cuda/by_mode.h"
 #include "fixtures/cuda/runtime.h"

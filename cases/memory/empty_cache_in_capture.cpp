@@ -4,7 +4,7 @@
 // capture. A freed tensor of 64 MiB lies in the cache; the trigger is that emptyCache() is called inside the capture
 // and not after it. Up to 2.7 the call fails an internal assertion.
 //
-// Alone:  g++ cases/memory/empty_cache_in_capture.cpp $(ci/libtorch --flags) -o empty_cache_in_capture
+// Alone:  g++ cases/memory/empty_cache_in_capture.cpp $(tools/libtorch --flags) -o empty_cache_in_capture
 
 #include <string>
 

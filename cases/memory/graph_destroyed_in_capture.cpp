@@ -5,7 +5,7 @@
 // invalid from then on. It happens to a program that assigns a new graph to the variable of an old one during a
 // capture.
 //
-// Alone:  g++ cases/memory/graph_destroyed_in_capture.cpp $(ci/libtorch --flags) -o graph_destroyed_in_capture
+// Alone:  g++ cases/memory/graph_destroyed_in_capture.cpp $(tools/libtorch --flags) -o graph_destroyed_in_capture
 
 #include "fixtures/cuda/runtime.h"
 #include "fixtures/torch/warnings.h"

@@ -4,7 +4,7 @@
 // returned to the system while the capture is open. A tensor of 64 MiB that is dropped in the capture to make room for
 // one of 80 MiB therefore leads to 144 MiB; if it is dropped before the capture, 80 MiB suffice.
 //
-// Alone:  g++ cases/memory/memory_freed_in_capture.cpp $(ci/libtorch --flags) -o memory_freed_in_capture
+// Alone:  g++ cases/memory/memory_freed_in_capture.cpp $(tools/libtorch --flags) -o memory_freed_in_capture
 
 #include <string>
 

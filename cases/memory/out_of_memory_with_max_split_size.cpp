@@ -6,7 +6,7 @@
 // given back inside the capture, so that 80 MiB fit neither beside it nor into it. The option must be in the
 // environment before CUDA starts.
 //
-// Alone:  g++ cases/memory/out_of_memory_with_max_split_size.cpp $(ci/libtorch --flags) -o out_of_memory_with_max_split_size
+// Alone:  g++ cases/memory/out_of_memory_with_max_split_size.cpp $(tools/libtorch --flags) -o out_of_memory_with_max_split_size
 
 #include <cstdlib>
 #include <string>

@@ -4,7 +4,7 @@
 // is raised. The tensor lies in a buffer of the test's own, and its deleter writes there, as the memory's next owner
 // would: the foreign value is certain, and no unmapped memory is read.
 //
-// Alone:  g++ cases/memory/pageable_source_freed_before_replay.cpp $(ci/libtorch --flags) -o pageable_source_freed_before_replay
+// Alone:  g++ cases/memory/pageable_source_freed_before_replay.cpp $(tools/libtorch --flags) -o pageable_source_freed_before_replay
 
 #include <string>
 #include <vector>

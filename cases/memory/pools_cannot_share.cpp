@@ -6,7 +6,7 @@
 // would do with 64; eager work beside a graph needs its own; and what eager work has left in the cache is of no use to
 // a capture. Three static inputs, one for each graph, are another 192 MiB that one buffer can replace.
 //
-// Alone:  g++ cases/memory/pools_cannot_share.cpp $(ci/libtorch --flags) -o pools_cannot_share
+// Alone:  g++ cases/memory/pools_cannot_share.cpp $(tools/libtorch --flags) -o pools_cannot_share
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

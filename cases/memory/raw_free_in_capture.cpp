@@ -4,7 +4,7 @@
 // LibTorch's allocator does not call cudaFree then: what a capture gives back stays in the pool until no capture is
 // under way.
 //
-// Alone:  g++ cases/memory/raw_free_in_capture.cpp $(ci/libtorch --flags) -o raw_free_in_capture
+// Alone:  g++ cases/memory/raw_free_in_capture.cpp $(tools/libtorch --flags) -o raw_free_in_capture
 
 #include <string>
 

@@ -3,7 +3,7 @@
 // Allocating can synchronise the device, so CUDA counts it as potentially unsafe and refuses it to the capturing thread
 // in global and in thread-local mode. LibTorch's allocator may do it only because it enters relaxed mode for the call.
 //
-// Alone:  g++ cases/memory/raw_malloc_in_capture.cpp $(ci/libtorch --flags) -o raw_malloc_in_capture
+// Alone:  g++ cases/memory/raw_malloc_in_capture.cpp $(tools/libtorch --flags) -o raw_malloc_in_capture
 
 #include <string>
 

@@ -5,7 +5,7 @@
 // cudaStreamAttachMemAsync is work on the stream that no node stands for, so it is refused in every mode. How each call
 // ends in each mode is one line. No document has either.
 //
-// Alone:  g++ cases/memory/raw_pool_call_in_capture.cpp $(ci/libtorch --flags) -o raw_pool_call_in_capture
+// Alone:  g++ cases/memory/raw_pool_call_in_capture.cpp $(tools/libtorch --flags) -o raw_pool_call_in_capture
 
 #include "fixtures/cuda/by_mode.h"
 #include "fixtures/cuda/runtime.h"

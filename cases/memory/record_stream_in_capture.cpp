@@ -7,7 +7,7 @@
 // comes later depends on the work that used it. 2.9 sees that at the next join alone, so that two blocks take turns;
 // from 2.10 on one is enough.
 //
-// Alone:  g++ cases/memory/record_stream_in_capture.cpp $(ci/libtorch --flags) -o record_stream_in_capture
+// Alone:  g++ cases/memory/record_stream_in_capture.cpp $(tools/libtorch --flags) -o record_stream_in_capture
 
 #include <cstdlib>
 

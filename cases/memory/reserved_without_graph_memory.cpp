@@ -6,7 +6,7 @@
 //
 // The backend is chosen as LibTorch is loaded, so each test runs its program in a process that begins with it.
 //
-// Alone:  g++ cases/memory/reserved_without_graph_memory.cpp $(ci/libtorch --flags) -o reserved_without_graph_memory
+// Alone:  g++ cases/memory/reserved_without_graph_memory.cpp $(tools/libtorch --flags) -o reserved_without_graph_memory
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@
 //
 // The loop is ours, the calls are LibTorch's; data_loader_beside_python_capture runs the real DataLoader.
 //
-// Alone:  g++ cases/pinned/pin_memory_loop_beside_capture.cpp $(ci/libtorch --flags) -o pin_memory_loop_beside_capture
+// Alone:  g++ cases/pinned/pin_memory_loop_beside_capture.cpp $(tools/libtorch --flags) -o pin_memory_loop_beside_capture
 
 #include <condition_variable>
 #include <deque>

@@ -5,7 +5,7 @@
 // ending the capture returns 901. Only relaxed mode allows it. From 2.11 on LibTorch itself makes this call in relaxed
 // mode if the current stream captures.
 //
-// Alone:  g++ cases/pinned/pinned_allocation_in_capture.cpp $(ci/libtorch --flags) -o pinned_allocation_in_capture
+// Alone:  g++ cases/pinned/pinned_allocation_in_capture.cpp $(tools/libtorch --flags) -o pinned_allocation_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // which is harmless. Its current stream is the default stream, which does not capture, so no release makes an exception
 // for it.
 //
-// Alone:  g++ cases/pinned/pinned_allocation_in_other_thread.cpp $(ci/libtorch --flags) -o pinned_allocation_in_other_thread
+// Alone:  g++ cases/pinned/pinned_allocation_in_other_thread.cpp $(tools/libtorch --flags) -o pinned_allocation_in_other_thread
 
 #include <thread>
 

@@ -8,7 +8,7 @@
 // The copy ran on another stream before the capture; the tensor dies inside it, and the capture stays open until the
 // thread has queried, or for a quarter of a second. No report describes this: it follows from the two sources below.
 //
-// Alone:  g++ cases/pinned/pinned_background_thread_in_capture.cpp $(ci/libtorch --flags) -o pinned_background_thread_in_capture
+// Alone:  g++ cases/pinned/pinned_background_thread_in_capture.cpp $(tools/libtorch --flags) -o pinned_background_thread_in_capture
 
 #include <chrono>
 

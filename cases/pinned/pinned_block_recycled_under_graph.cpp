@@ -6,7 +6,7 @@
 // size. Nothing fails. From 2.11 on a block that was allocated inside the capture is never reused; one that was
 // allocated before the capture is, in every release.
 //
-// Alone:  g++ cases/pinned/pinned_block_recycled_under_graph.cpp $(ci/libtorch --flags) -o pinned_block_recycled_under_graph
+// Alone:  g++ cases/pinned/pinned_block_recycled_under_graph.cpp $(tools/libtorch --flags) -o pinned_block_recycled_under_graph
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

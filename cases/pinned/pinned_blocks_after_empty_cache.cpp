@@ -3,7 +3,7 @@
 // Device memory and pinned host memory have an allocator each. A freed pinned tensor stays in the cache of the host's
 // until that one is emptied, whatever happens to the device's. CUDA itself says whether the address is still pinned.
 //
-// Alone:  g++ cases/pinned/pinned_blocks_after_empty_cache.cpp $(ci/libtorch --flags) -o pinned_blocks_after_empty_cache
+// Alone:  g++ cases/pinned/pinned_blocks_after_empty_cache.cpp $(tools/libtorch --flags) -o pinned_blocks_after_empty_cache
 
 #include <string>
 

@@ -6,7 +6,7 @@
 // Here the cache holds a block of the requested size, so cudaHostAlloc is not called and only the query can fail.
 // From 2.11 on LibTorch queries no events while the current stream captures.
 //
-// Alone:  g++ cases/pinned/pinned_event_query_in_capture.cpp $(ci/libtorch --flags) -o pinned_event_query_in_capture
+// Alone:  g++ cases/pinned/pinned_event_query_in_capture.cpp $(tools/libtorch --flags) -o pinned_event_query_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // thread-local mode, that of any thread in global mode. A block lies in the cache beforehand, and its address tells
 // afterwards whether it is still page-locked, so that a call with nothing to free cannot pass for a healthy one.
 //
-// Alone:  g++ cases/pinned/pinned_release_in_capture.cpp $(ci/libtorch --flags) -o pinned_release_in_capture
+// Alone:  g++ cases/pinned/pinned_release_in_capture.cpp $(tools/libtorch --flags) -o pinned_release_in_capture
 
 #include <thread>
 

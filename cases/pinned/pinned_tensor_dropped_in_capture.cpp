@@ -8,7 +8,7 @@
 // fails, the next succeeds, and the block is lost. Upstream describes the parts; the allocation that fails is our own
 // finding.
 //
-// Alone:  g++ cases/pinned/pinned_tensor_dropped_in_capture.cpp $(ci/libtorch --flags) -o pinned_tensor_dropped_in_capture
+// Alone:  g++ cases/pinned/pinned_tensor_dropped_in_capture.cpp $(tools/libtorch --flags) -o pinned_tensor_dropped_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

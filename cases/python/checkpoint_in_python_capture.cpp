@@ -4,7 +4,7 @@
 // block the checkpoint saves the generator's state for the recomputation, and up to 2.9 a capture refuses to read it.
 // From 2.10 on the program runs.
 //
-// Alone:  g++ cases/python/checkpoint_in_python_capture.cpp $(ci/libtorch --flags) -o checkpoint_in_python_capture
+// Alone:  g++ cases/python/checkpoint_in_python_capture.cpp $(tools/libtorch --flags) -o checkpoint_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // its warm-up. A reentrant checkpoint calls backward() within backward, which autograd refuses under grad(). So it
 // fails before anything is captured, and grad() on the model alone fails in the same way.
 //
-// Alone:  g++ cases/python/checkpoint_in_python_graphed_callable.cpp $(ci/libtorch --flags) -o checkpoint_in_python_graphed_callable
+// Alone:  g++ cases/python/checkpoint_in_python_graphed_callable.cpp $(tools/libtorch --flags) -o checkpoint_in_python_graphed_callable
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // which a capture refuses up to 2.9, and wraps the refusal in an error of its own. No CUDA call is involved, and a
 // compiler backend that generates no code, for which neither Triton nor a C compiler is needed, fails in the same way.
 //
-// Alone:  g++ cases/python/compiled_function_in_python_capture.cpp $(ci/libtorch --flags) -o compiled_function_in_python_capture
+// Alone:  g++ cases/python/compiled_function_in_python_capture.cpp $(tools/libtorch --flags) -o compiled_function_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 // process is no longer the one that the document describes. The worker is a fork of the test: newer Pythons would start
 // a new interpreter, which has no file to import this program from.
 //
-// Alone:  g++ cases/python/data_loader_beside_python_capture.cpp $(ci/libtorch --flags) -o data_loader_beside_python_capture
+// Alone:  g++ cases/python/data_loader_beside_python_capture.cpp $(tools/libtorch --flags) -o data_loader_beside_python_capture
 
 #include <sstream>
 

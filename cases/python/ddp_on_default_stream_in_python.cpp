@@ -6,7 +6,7 @@
 // addition), because the nodes live as long as the reducer. The process group needs no network: its store is in the
 // process, and NCCL uses the loopback device.
 //
-// Alone:  g++ cases/python/ddp_on_default_stream_in_python.cpp $(ci/libtorch --flags) -o ddp_on_default_stream_in_python
+// Alone:  g++ cases/python/ddp_on_default_stream_in_python.cpp $(tools/libtorch --flags) -o ddp_on_default_stream_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

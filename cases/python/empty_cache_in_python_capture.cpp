@@ -6,7 +6,7 @@
 // The tensor is larger than the document's, so that it has a segment of its own. The trigger is to call empty_cache()
 // in the capture and not after it.
 //
-// Alone:  g++ cases/python/empty_cache_in_python_capture.cpp $(ci/libtorch --flags) -o empty_cache_in_python_capture
+// Alone:  g++ cases/python/empty_cache_in_python_capture.cpp $(tools/libtorch --flags) -o empty_cache_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

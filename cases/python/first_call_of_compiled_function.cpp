@@ -5,7 +5,7 @@
 // and what is drawn afterwards is the same as without a compilation. A call of what is already compiled does none of
 // that.
 //
-// Alone:  g++ cases/python/first_call_of_compiled_function.cpp $(ci/libtorch --flags) -o first_call_of_compiled_function
+// Alone:  g++ cases/python/first_call_of_compiled_function.cpp $(tools/libtorch --flags) -o first_call_of_compiled_function
 
 #include "fixtures/python/python.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // which CUDA forbids: 906. From 2.13 on autograd refuses this itself, with a message, before it
 // calls CUDA.
 //
-// Alone:  g++ cases/python/first_use_on_default_stream_in_python.cpp $(ci/libtorch --flags) -o first_use_on_default_stream_in_python
+// Alone:  g++ cases/python/first_use_on_default_stream_in_python.cpp $(tools/libtorch --flags) -o first_use_on_default_stream_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // None, autograd makes that view the .grad, and the replay of the second micro-batch overwrites it before the sum: the
 // result is twice the second gradient, and nothing warns. The trigger is that .grad is None and not a tensor of zeros.
 //
-// Alone:  g++ cases/python/grad_of_python_graphed_callable.cpp $(ci/libtorch --flags) -o grad_of_python_graphed_callable
+// Alone:  g++ cases/python/grad_of_python_graphed_callable.cpp $(tools/libtorch --flags) -o grad_of_python_graphed_callable
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

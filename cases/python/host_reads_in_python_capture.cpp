@@ -4,7 +4,7 @@
 // tensor. None of them looks as if it waited for the GPU, and all do. numpy() refuses a GPU tensor even without a
 // capture, so what breaks the capture is the copy that has to come first.
 //
-// Alone:  g++ cases/python/host_reads_in_python_capture.cpp $(ci/libtorch --flags) -o host_reads_in_python_capture
+// Alone:  g++ cases/python/host_reads_in_python_capture.cpp $(tools/libtorch --flags) -o host_reads_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

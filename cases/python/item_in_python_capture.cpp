@@ -5,7 +5,7 @@
 // of that exception. Which call CUDA refuses first depends on whether the pinned element that item() copies into is
 // cached.
 //
-// Alone:  g++ cases/python/item_in_python_capture.cpp $(ci/libtorch --flags) -o item_in_python_capture
+// Alone:  g++ cases/python/item_in_python_capture.cpp $(tools/libtorch --flags) -o item_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 // later releases of torch.cuda.graph empty the same cache on entry. Up to 2.10 all of it fails. From 2.11 on a capture
 // has a pool of pinned blocks of its own, and only giving memory back fails.
 //
-// Alone:  g++ cases/python/pinned_memory_in_python_capture.cpp $(ci/libtorch --flags) -o pinned_memory_in_python_capture
+// Alone:  g++ cases/python/pinned_memory_in_python_capture.cpp $(tools/libtorch --flags) -o pinned_memory_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

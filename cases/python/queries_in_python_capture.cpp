@@ -3,7 +3,7 @@
 // The document's program: neither the stream nor the event has anything to do with the capture. Global mode forbids the
 // query all the same, because a program could wait for its answer.
 //
-// Alone:  g++ cases/python/queries_in_python_capture.cpp $(ci/libtorch --flags) -o queries_in_python_capture
+// Alone:  g++ cases/python/queries_in_python_capture.cpp $(tools/libtorch --flags) -o queries_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

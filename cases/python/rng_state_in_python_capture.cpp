@@ -4,7 +4,7 @@
 // once, when the graph is captured, and not at each replay. So LibTorch refuses them, and the capture itself goes on.
 // From 2.10 on the state may be read, and set if the seed stays the same.
 //
-// Alone:  g++ cases/python/rng_state_in_python_capture.cpp $(ci/libtorch --flags) -o rng_state_in_python_capture
+// Alone:  g++ cases/python/rng_state_in_python_capture.cpp $(tools/libtorch --flags) -o rng_state_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

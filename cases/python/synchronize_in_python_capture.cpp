@@ -3,7 +3,7 @@
 // It waits for all work on the device, that of the capturing stream included, and captured work does not run. CUDA
 // refuses the wait (900), and leaving torch.cuda.graph raises 901.
 //
-// Alone:  g++ cases/python/synchronize_in_python_capture.cpp $(ci/libtorch --flags) -o synchronize_in_python_capture
+// Alone:  g++ cases/python/synchronize_in_python_capture.cpp $(tools/libtorch --flags) -o synchronize_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

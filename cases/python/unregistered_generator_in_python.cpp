@@ -4,7 +4,7 @@
 // so the capture itself goes on and ends without an error. From 2.14 on a generator is registered at its first use in
 // the capture.
 //
-// Alone:  g++ cases/python/unregistered_generator_in_python.cpp $(ci/libtorch --flags) -o unregistered_generator_in_python
+// Alone:  g++ cases/python/unregistered_generator_in_python.cpp $(tools/libtorch --flags) -o unregistered_generator_in_python
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // replaced by one that does nothing, and the allocation by itself is a test of its own, our addition. Where the
 // document sleeps for a second, the main thread waits for the worker with queue.join().
 //
-// Alone:  g++ cases/python/worker_pins_beside_python_capture.cpp $(ci/libtorch --flags) -o worker_pins_beside_python_capture
+// Alone:  g++ cases/python/worker_pins_beside_python_capture.cpp $(tools/libtorch --flags) -o worker_pins_beside_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // 900, and the capture, which did nothing wrong itself, ends in 901. Where the document sleeps for a second, the main
 // thread here waits for the worker with queue.join().
 //
-// Alone:  g++ cases/python/worker_queries_beside_python_capture.cpp $(ci/libtorch --flags) -o worker_queries_beside_python_capture
+// Alone:  g++ cases/python/worker_queries_beside_python_capture.cpp $(tools/libtorch --flags) -o worker_queries_beside_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // region, the capture finds the copy in the cache: the cast is not in the graph, and an optimizer's update of the
 // weight is seen by no replay. prelu() stands for the layers here; autocast treats it as it does a matrix product.
 //
-// Alone:  g++ cases/replay/autocast_cache_across_capture.cpp $(ci/libtorch --flags) -o autocast_cache_across_capture
+// Alone:  g++ cases/replay/autocast_cache_across_capture.cpp $(tools/libtorch --flags) -o autocast_cache_across_capture
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>

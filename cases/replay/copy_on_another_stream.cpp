@@ -5,7 +5,7 @@
 // pageable memory the call returns once the bytes are staged, so it can't be taken for a wait either. A host
 // function holds the default stream here; in a program whatever was launched before does.
 //
-// Alone:  g++ cases/replay/copy_on_another_stream.cpp $(ci/libtorch --flags) -o copy_on_another_stream
+// Alone:  g++ cases/replay/copy_on_another_stream.cpp $(tools/libtorch --flags) -o copy_on_another_stream
 
 #include "fixtures/cuda/gate.h"
 #include "fixtures/torch/gpu.h"

@@ -7,7 +7,7 @@
 // writes to its workspace is up to cuBLAS, so the first test asks the allocator alone; the other one has the report's
 // product, the gradient of a weight over 32768 rows.
 //
-// Alone:  g++ cases/replay/cublas_workspace_freed_by_reset.cpp $(ci/libtorch --flags) -o cublas_workspace_freed_by_reset
+// Alone:  g++ cases/replay/cublas_workspace_freed_by_reset.cpp $(tools/libtorch --flags) -o cublas_workspace_freed_by_reset
 
 #include "fixtures/cuda/libraries.h"
 #include "fixtures/torch/gpu.h"

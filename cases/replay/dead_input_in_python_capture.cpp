@@ -4,7 +4,7 @@
 // check_input_liveness=True, and a replay then raises as soon as a tensor that the capture read has been freed; the
 // default is still not to look. input_freed_after_capture has the same without Python, where there is no check.
 //
-// Alone:  g++ cases/replay/dead_input_in_python_capture.cpp $(ci/libtorch --flags) -o dead_input_in_python_capture
+// Alone:  g++ cases/replay/dead_input_in_python_capture.cpp $(tools/libtorch --flags) -o dead_input_in_python_capture
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

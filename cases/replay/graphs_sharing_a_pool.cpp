@@ -9,7 +9,7 @@
 // The guide's program for the backward passes prints 6 3 8 instead of 4 6 8; ours has three callables that square
 // x + 1, x + 2 and x + 3, and prints 4 8 16.
 //
-// Alone:  g++ cases/replay/graphs_sharing_a_pool.cpp $(ci/libtorch --flags) -o graphs_sharing_a_pool
+// Alone:  g++ cases/replay/graphs_sharing_a_pool.cpp $(tools/libtorch --flags) -o graphs_sharing_a_pool
 
 #include <array>
 

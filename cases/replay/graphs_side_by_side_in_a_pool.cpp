@@ -5,7 +5,7 @@
 // 18, before it has read them. A host function in the first graph waits between the two until the second graph is done,
 // which in a program is a matter of time.
 //
-// Alone:  g++ cases/replay/graphs_side_by_side_in_a_pool.cpp $(ci/libtorch --flags) -o graphs_side_by_side_in_a_pool
+// Alone:  g++ cases/replay/graphs_side_by_side_in_a_pool.cpp $(tools/libtorch --flags) -o graphs_side_by_side_in_a_pool
 
 #include "fixtures/cuda/gate.h"
 #include "fixtures/torch/gpu.h"

@@ -5,7 +5,7 @@
 // numbers in the graph than without one. A condition on a CUDA tensor is another matter: it invalidates the capture
 // (host_branch_in_capture).
 //
-// Alone:  g++ cases/replay/host_logic_frozen.cpp $(ci/libtorch --flags) -o host_logic_frozen
+// Alone:  g++ cases/replay/host_logic_frozen.cpp $(tools/libtorch --flags) -o host_logic_frozen
 
 #include <functional>
 

@@ -4,7 +4,7 @@
 // computes, be it a C++ number or a 0-dim CPU tensor, is read once, while the graph is captured. The same number in a
 // 0-dim CUDA tensor is read by the replay.
 //
-// Alone:  g++ cases/replay/host_scalar_baked_in.cpp $(ci/libtorch --flags) -o host_scalar_baked_in
+// Alone:  g++ cases/replay/host_scalar_baked_in.cpp $(tools/libtorch --flags) -o host_scalar_baked_in
 
 #include <functional>
 

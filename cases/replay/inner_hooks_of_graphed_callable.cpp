@@ -4,7 +4,7 @@
 // modules are never called. Four forward hooks on a model of three layers count four calls without graphs, and one
 // with. Nothing warns: hooks may not be there when the callable is made, and may be registered afterwards.
 //
-// Alone:  g++ cases/replay/inner_hooks_of_graphed_callable.cpp $(ci/libtorch --flags) -o inner_hooks_of_graphed_callable
+// Alone:  g++ cases/replay/inner_hooks_of_graphed_callable.cpp $(tools/libtorch --flags) -o inner_hooks_of_graphed_callable
 
 #include "fixtures/python/python_programs.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // was emptied in between, the address is mapped no more, and the replay ends in an illegal access that takes the
 // context with it. LibTorch's C++ has no check; Python's has one from 2.13 on (dead_input_in_python_capture).
 //
-// Alone:  g++ cases/replay/input_freed_after_capture.cpp $(ci/libtorch --flags) -o input_freed_after_capture
+// Alone:  g++ cases/replay/input_freed_after_capture.cpp $(tools/libtorch --flags) -o input_freed_after_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // one's values. The old tensors are kept here: if they died, the replay would read their memory's next owner
 // (input_freed_after_capture).
 //
-// Alone:  g++ cases/replay/input_rebound.cpp $(ci/libtorch --flags) -o input_rebound
+// Alone:  g++ cases/replay/input_rebound.cpp $(tools/libtorch --flags) -o input_rebound
 
 #include <functional>
 

@@ -5,7 +5,7 @@
 // what that one run left: every replay has the numbers of the capture. Here the library copies its input to a buffer,
 // and the graph doubles that buffer.
 //
-// Alone:  g++ cases/replay/library_work_outside_graph.cpp $(ci/libtorch --flags) -o library_work_outside_graph
+// Alone:  g++ cases/replay/library_work_outside_graph.cpp $(tools/libtorch --flags) -o library_work_outside_graph
 
 #include <functional>
 

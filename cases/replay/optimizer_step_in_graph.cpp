@@ -5,7 +5,7 @@
 // constant gradient its steps grow from 0.1 to 0.116 and 0.128 instead of staying at 0.1. Python's optimizers have
 // capturable=True, with the step count on the GPU; the C++ ones have no such option.
 //
-// Alone:  g++ cases/replay/optimizer_step_in_graph.cpp $(ci/libtorch --flags) -o optimizer_step_in_graph
+// Alone:  g++ cases/replay/optimizer_step_in_graph.cpp $(tools/libtorch --flags) -o optimizer_step_in_graph
 
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>

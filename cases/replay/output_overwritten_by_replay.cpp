@@ -4,7 +4,7 @@
 // them later, holds that one tensor several times: for the inputs 0, 1 and 2 the graph of x * x + 1 gives 1, 2 and 5,
 // and their sum is 15 instead of 8.
 //
-// Alone:  g++ cases/replay/output_overwritten_by_replay.cpp $(ci/libtorch --flags) -o output_overwritten_by_replay
+// Alone:  g++ cases/replay/output_overwritten_by_replay.cpp $(tools/libtorch --flags) -o output_overwritten_by_replay
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

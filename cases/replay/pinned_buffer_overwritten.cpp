@@ -6,7 +6,7 @@
 // a host function holds the stream until the host has filled the buffer for the last time. In a program it is a matter
 // of time.
 //
-// Alone:  g++ cases/replay/pinned_buffer_overwritten.cpp $(ci/libtorch --flags) -o pinned_buffer_overwritten
+// Alone:  g++ cases/replay/pinned_buffer_overwritten.cpp $(tools/libtorch --flags) -o pinned_buffer_overwritten
 
 #include <array>
 

@@ -7,7 +7,7 @@
 // access. From 2.11 on LibTorch refuses its own copies from pageable memory in a capture (pageable_copy_in_capture); a
 // library's own cudaMemcpyAsync it can't see. The test reads the pointers back and follows none.
 //
-// Alone:  g++ cases/replay/pointer_array_from_host_array.cpp $(ci/libtorch --flags) -o pointer_array_from_host_array
+// Alone:  g++ cases/replay/pointer_array_from_host_array.cpp $(tools/libtorch --flags) -o pointer_array_from_host_array
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

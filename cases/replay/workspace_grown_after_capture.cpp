@@ -6,7 +6,7 @@
 // the smallest expect the first capture to need most; an attention kernel that is chosen for small batches alone may
 // need more.
 //
-// Alone:  g++ cases/replay/workspace_grown_after_capture.cpp $(ci/libtorch --flags) -o workspace_grown_after_capture
+// Alone:  g++ cases/replay/workspace_grown_after_capture.cpp $(tools/libtorch --flags) -o workspace_grown_after_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // Once a capture is invalidated, here by item(), the mark stays, and the next draw outside a capture is refused. From
 // 2.13 on this state belongs to the capture and not to the generator. The four documents do not have this failure.
 //
-// Alone:  g++ cases/rng/generator_after_failed_capture.cpp $(ci/libtorch --flags) -o generator_after_failed_capture
+// Alone:  g++ cases/rng/generator_after_failed_capture.cpp $(tools/libtorch --flags) -o generator_after_failed_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

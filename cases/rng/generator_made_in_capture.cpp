@@ -3,7 +3,7 @@
 // A generator that is made in a capture cannot have been registered with its graph before. LibTorch refuses to
 // construct one, before it calls CUDA. The four documents do not have this failure.
 //
-// Alone:  g++ cases/rng/generator_made_in_capture.cpp $(ci/libtorch --flags) -o generator_made_in_capture
+// Alone:  g++ cases/rng/generator_made_in_capture.cpp $(tools/libtorch --flags) -o generator_made_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

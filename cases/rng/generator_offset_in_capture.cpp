@@ -4,7 +4,7 @@
 // memory. The host's number in a capture would be wrong for every replay, so LibTorch refuses both calls. The four
 // documents do not have this failure.
 //
-// Alone:  g++ cases/rng/generator_offset_in_capture.cpp $(ci/libtorch --flags) -o generator_offset_in_capture
+// Alone:  g++ cases/rng/generator_offset_in_capture.cpp $(tools/libtorch --flags) -o generator_offset_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // the draw itself registers the generator. The document has only the remedy, to register before the capture; that
 // registering later fails is our own addition.
 //
-// Alone:  g++ cases/rng/generator_registered_in_capture.cpp $(ci/libtorch --flags) -o generator_registered_in_capture
+// Alone:  g++ cases/rng/generator_registered_in_capture.cpp $(tools/libtorch --flags) -o generator_registered_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

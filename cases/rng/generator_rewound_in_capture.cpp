@@ -6,7 +6,7 @@
 // generator has reached. So the numbers change from replay to replay, and after set_state() some are left out. Up to
 // 2.9 both calls are refused. The four documents do not have this failure; it was found in LibTorch.
 //
-// Alone:  g++ cases/rng/generator_rewound_in_capture.cpp $(ci/libtorch --flags) -o generator_rewound_in_capture
+// Alone:  g++ cases/rng/generator_rewound_in_capture.cpp $(tools/libtorch --flags) -o generator_rewound_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

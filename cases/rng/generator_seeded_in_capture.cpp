@@ -4,7 +4,7 @@
 // set_current_seed() is always refused, from 2.10 on only where the seed differs from the generator's. seed(), which
 // takes a new one from the system, is always refused. The four documents do not have this failure.
 //
-// Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(ci/libtorch --flags) -o generator_seeded_in_capture
+// Alone:  g++ cases/rng/generator_seeded_in_capture.cpp $(tools/libtorch --flags) -o generator_seeded_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // replay of either then takes the next number of the one sequence. The document has one graph; two are our own
 // addition.
 //
-// Alone:  g++ cases/rng/generator_shared_by_two_graphs.cpp $(ci/libtorch --flags) -o generator_shared_by_two_graphs
+// Alone:  g++ cases/rng/generator_shared_by_two_graphs.cpp $(tools/libtorch --flags) -o generator_shared_by_two_graphs
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

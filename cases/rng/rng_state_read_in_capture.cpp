@@ -5,7 +5,7 @@
 // allowed. The graph-safe call returns the state itself and not a copy of its numbers. rng_state_in_python_capture runs
 // the document's program.
 //
-// Alone:  g++ cases/rng/rng_state_read_in_capture.cpp $(ci/libtorch --flags) -o rng_state_read_in_capture
+// Alone:  g++ cases/rng/rng_state_read_in_capture.cpp $(tools/libtorch --flags) -o rng_state_read_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // in other words. The graph-safe call switches between states that the graph knows, whose numbers advance from replay
 // to replay as in eager code. rng_state_in_python_capture runs the document's program.
 //
-// Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(ci/libtorch --flags) -o rng_state_set_in_capture
+// Alone:  g++ cases/rng/rng_state_set_in_capture.cpp $(tools/libtorch --flags) -o rng_state_set_in_capture
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // with the graph, and refuses others. The default generator is always registered; from 2.14 on any generator registers
 // at its first use. The numbers are the document's, with seed 1234. unregistered_generator_in_python runs its program.
 //
-// Alone:  g++ cases/rng/unregistered_generator.cpp $(ci/libtorch --flags) -o unregistered_generator
+// Alone:  g++ cases/rng/unregistered_generator.cpp $(tools/libtorch --flags) -o unregistered_generator
 
 #include "fixtures/torch/generator_test.h"
 #include "harness/case/case.h"

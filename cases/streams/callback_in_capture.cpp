@@ -5,7 +5,7 @@
 // the stream is: they are refused too, and a logger or a profiler that asks for them invalidates a capture that it
 // merely watches. No document says so: the two were found by trying. How each call ends in each mode is one line.
 //
-// Alone:  g++ cases/streams/callback_in_capture.cpp $(ci/libtorch --flags) -o callback_in_capture
+// Alone:  g++ cases/streams/callback_in_capture.cpp $(tools/libtorch --flags) -o callback_in_capture
 
 #include "fixtures/cuda/by_mode.h"
 #include "fixtures/cuda/runtime.h"

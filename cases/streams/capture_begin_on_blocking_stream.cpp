@@ -8,7 +8,7 @@
 // there the capture begins; 2.11 and older have no such state. No document has it: this suite found it, as Controls
 // that fail in 2.12.1 and 2.13.0.
 //
-// Alone:  g++ cases/streams/capture_begin_on_blocking_stream.cpp $(ci/libtorch --flags) -o capture_begin_on_blocking_stream
+// Alone:  g++ cases/streams/capture_begin_on_blocking_stream.cpp $(tools/libtorch --flags) -o capture_begin_on_blocking_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

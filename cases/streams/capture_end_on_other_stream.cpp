@@ -4,7 +4,7 @@
 // captured code changes which stream that is. LibTorch compares the two and refuses before it calls CUDA, so nothing is
 // lost: the capture goes on and can still be ended on its own stream, as the fix does after the failure.
 //
-// Alone:  g++ cases/streams/capture_end_on_other_stream.cpp $(ci/libtorch --flags) -o capture_end_on_other_stream
+// Alone:  g++ cases/streams/capture_end_on_other_stream.cpp $(tools/libtorch --flags) -o capture_end_on_other_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -12,7 +12,7 @@
 // No document has this: it was found by reading capture_begin() and capture_end(). A further probe records what the
 // inner graph is good for afterwards, which differs between releases.
 //
-// Alone:  g++ cases/streams/capture_inside_capture.cpp $(ci/libtorch --flags) -o capture_inside_capture
+// Alone:  g++ cases/streams/capture_inside_capture.cpp $(tools/libtorch --flags) -o capture_inside_capture
 
 #include "fixtures/cuda/probes.h"
 #include "fixtures/torch/gpu.h"

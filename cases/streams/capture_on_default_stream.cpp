@@ -5,7 +5,7 @@
 // program meets this when it captures without making another stream current first. Replaying on the default stream is
 // allowed, and the fix does so.
 //
-// Alone:  g++ cases/streams/capture_on_default_stream.cpp $(ci/libtorch --flags) -o capture_on_default_stream
+// Alone:  g++ cases/streams/capture_on_default_stream.cpp $(tools/libtorch --flags) -o capture_on_default_stream
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -5,7 +5,7 @@
 // replay waits anew. In the fixes the side stream spins before it writes the input, so a replay that did not wait would
 // read the old values.
 //
-// Alone:  g++ cases/streams/capture_waits_for_earlier_work.cpp $(ci/libtorch --flags) -o capture_waits_for_earlier_work
+// Alone:  g++ cases/streams/capture_waits_for_earlier_work.cpp $(tools/libtorch --flags) -o capture_waits_for_earlier_work
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

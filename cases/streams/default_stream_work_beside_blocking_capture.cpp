@@ -5,7 +5,7 @@
 // captures, that wait is impossible, so CUDA refuses the work on the default stream (906), although that work has
 // nothing to do with the capture.
 //
-// Alone:  g++ cases/streams/default_stream_work_beside_blocking_capture.cpp $(ci/libtorch --flags) -o default_stream_work_beside_blocking_capture
+// Alone:  g++ cases/streams/default_stream_work_beside_blocking_capture.cpp $(tools/libtorch --flags) -o default_stream_work_beside_blocking_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

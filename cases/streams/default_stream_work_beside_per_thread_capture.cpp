@@ -4,7 +4,7 @@
 // which only the legacy stream is the default one. The legacy stream still waits for it implicitly. Work on the legacy
 // stream during the capture would have to wait for the capture and is refused (906).
 //
-// Alone:  g++ cases/streams/default_stream_work_beside_per_thread_capture.cpp $(ci/libtorch --flags) -o default_stream_work_beside_per_thread_capture
+// Alone:  g++ cases/streams/default_stream_work_beside_per_thread_capture.cpp $(tools/libtorch --flags) -o default_stream_work_beside_per_thread_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 // What orders two graphs is an external event: one graph records it and the other waits for it, each time they run. The
 // fixes replay the graphs on two streams that nothing else orders, and the first graph spins before it writes.
 //
-// Alone:  g++ cases/streams/event_between_two_graphs.cpp $(ci/libtorch --flags) -o event_between_two_graphs
+// Alone:  g++ cases/streams/event_between_two_graphs.cpp $(tools/libtorch --flags) -o event_between_two_graphs
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -7,7 +7,7 @@
 // Through LibTorch the destruction is in graph_destroyed_in_capture, another thread's in
 // graph_destroyed_in_other_thread.
 //
-// Alone:  g++ cases/streams/graph_used_in_capture.cpp $(ci/libtorch --flags) -o graph_used_in_capture
+// Alone:  g++ cases/streams/graph_used_in_capture.cpp $(tools/libtorch --flags) -o graph_used_in_capture
 
 #include "fixtures/cuda/by_mode.h"
 #include "fixtures/cuda/runtime.h"

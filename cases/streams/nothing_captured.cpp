@@ -5,7 +5,7 @@
 // there are none. The second variant launches real work, on a stream that is not part of the capture. Each variant
 // replays the graph on a 5, to which captured work would add 1.
 //
-// Alone:  g++ cases/streams/nothing_captured.cpp $(ci/libtorch --flags) -o nothing_captured
+// Alone:  g++ cases/streams/nothing_captured.cpp $(tools/libtorch --flags) -o nothing_captured
 
 #include <cmath>
 

@@ -6,7 +6,7 @@
 // of the capture the query still fails, with cudaErrorInvalidValue (1) instead of 907. The remedies are to record the
 // event again outside a capture, or to record it as an external event.
 //
-// Alone:  g++ cases/streams/query_of_captured_event.cpp $(ci/libtorch --flags) -o query_of_captured_event
+// Alone:  g++ cases/streams/query_of_captured_event.cpp $(tools/libtorch --flags) -o query_of_captured_event
 
 #include <thread>
 

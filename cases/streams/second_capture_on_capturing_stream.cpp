@@ -7,7 +7,7 @@
 // refused, the second graph cannot be destroyed: its destructor unregisters it from a generator that never had it,
 // throws, and so ends the process. What happens on two streams is in capture_inside_capture.
 //
-// Alone:  g++ cases/streams/second_capture_on_capturing_stream.cpp $(ci/libtorch --flags) -o second_capture_on_capturing_stream
+// Alone:  g++ cases/streams/second_capture_on_capturing_stream.cpp $(tools/libtorch --flags) -o second_capture_on_capturing_stream
 
 #include "fixtures/cuda/runtime.h"
 #include "fixtures/torch/gpu.h"

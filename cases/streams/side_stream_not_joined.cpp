@@ -4,7 +4,7 @@
 // branch that nothing waits for, and CUDA refuses to end the capture (904). Joining too early is the same mistake: work
 // that the side stream gets after the join is unjoined again. In both variants every call before capture_end succeeds.
 //
-// Alone:  g++ cases/streams/side_stream_not_joined.cpp $(ci/libtorch --flags) -o side_stream_not_joined
+// Alone:  g++ cases/streams/side_stream_not_joined.cpp $(tools/libtorch --flags) -o side_stream_not_joined
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

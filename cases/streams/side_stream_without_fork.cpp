@@ -6,7 +6,7 @@
 // once, and the capture fails a step later, with 905, where it waits for work that is not its own. Each variant fixes
 // what the allocator has: for a stream new to it nothing is cached, and a warm-up on the stream leaves a block.
 //
-// Alone:  g++ cases/streams/side_stream_without_fork.cpp $(ci/libtorch --flags) -o side_stream_without_fork
+// Alone:  g++ cases/streams/side_stream_without_fork.cpp $(tools/libtorch --flags) -o side_stream_without_fork
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -3,7 +3,7 @@
 // How many elements a mask selects is known only on the GPU, and the result cannot be allocated without that number.
 // Both indexing by a mask and masked_select() turn the mask into indices with nonzero(), which reads the number back.
 //
-// Alone:  g++ cases/sync/boolean_index_in_capture.cpp $(ci/libtorch --flags) -o boolean_index_in_capture
+// Alone:  g++ cases/sync/boolean_index_in_capture.cpp $(tools/libtorch --flags) -o boolean_index_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

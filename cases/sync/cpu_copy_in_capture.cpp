@@ -4,7 +4,7 @@
 // be recorded; the wait cannot, because a capturing stream executes nothing. In one variant LibTorch makes the host
 // tensor, in the other it exists already. A warm-up copy loads everything else that a copy needs.
 //
-// Alone:  g++ cases/sync/cpu_copy_in_capture.cpp $(ci/libtorch --flags) -o cpu_copy_in_capture
+// Alone:  g++ cases/sync/cpu_copy_in_capture.cpp $(tools/libtorch --flags) -o cpu_copy_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

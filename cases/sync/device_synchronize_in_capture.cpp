@@ -3,7 +3,7 @@
 // Waiting for the device means waiting for all of its streams, the capturing one included, whose work is only recorded.
 // No capture mode helps, and it does not matter which thread waits.
 //
-// Alone:  g++ cases/sync/device_synchronize_in_capture.cpp $(ci/libtorch --flags) -o device_synchronize_in_capture
+// Alone:  g++ cases/sync/device_synchronize_in_capture.cpp $(tools/libtorch --flags) -o device_synchronize_in_capture
 
 #include <thread>
 

@@ -4,7 +4,7 @@
 // thread with a global or thread-local capture of its own may not make it (900), and the capture is invalidated (901 at
 // the end). It is allowed in relaxed mode, set either for the capture or for the thread around the query.
 //
-// Alone:  g++ cases/sync/event_query_in_capture.cpp $(ci/libtorch --flags) -o event_query_in_capture
+// Alone:  g++ cases/sync/event_query_in_capture.cpp $(tools/libtorch --flags) -o event_query_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

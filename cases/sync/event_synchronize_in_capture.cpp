@@ -4,7 +4,7 @@
 // long completed: 900. An event that is recorded inside the capture stands for a node and never completes, so CUDA
 // refuses it with an error of its own, 907; that variant runs in relaxed mode, where the first rule does not apply.
 //
-// Alone:  g++ cases/sync/event_synchronize_in_capture.cpp $(ci/libtorch --flags) -o event_synchronize_in_capture
+// Alone:  g++ cases/sync/event_synchronize_in_capture.cpp $(tools/libtorch --flags) -o event_synchronize_in_capture
 
 #include <memory>
 

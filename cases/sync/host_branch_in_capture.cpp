@@ -4,7 +4,7 @@
 // One variant calls is_nonzero(), the other item<bool>(). Both are warmed up, so that the wait is the only call that
 // can fail.
 //
-// Alone:  g++ cases/sync/host_branch_in_capture.cpp $(ci/libtorch --flags) -o host_branch_in_capture
+// Alone:  g++ cases/sync/host_branch_in_capture.cpp $(tools/libtorch --flags) -o host_branch_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

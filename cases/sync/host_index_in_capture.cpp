@@ -3,7 +3,7 @@
 // The kernel needs the indices on the GPU, so LibTorch uploads them first, from pageable memory and with a wait. A list
 // of numbers in Python takes the same path, because it becomes a tensor on the host.
 //
-// Alone:  g++ cases/sync/host_index_in_capture.cpp $(ci/libtorch --flags) -o host_index_in_capture
+// Alone:  g++ cases/sync/host_index_in_capture.cpp $(tools/libtorch --flags) -o host_index_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

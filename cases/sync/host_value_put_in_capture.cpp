@@ -3,7 +3,7 @@
 // A number that is assigned through an index becomes a zero-dimensional host tensor, which LibTorch uploads, with a
 // wait, before it writes. A number that goes to a kernel as a Scalar, as in index_fill_(), needs no upload.
 //
-// Alone:  g++ cases/sync/host_value_put_in_capture.cpp $(ci/libtorch --flags) -o host_value_put_in_capture
+// Alone:  g++ cases/sync/host_value_put_in_capture.cpp $(tools/libtorch --flags) -o host_value_put_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

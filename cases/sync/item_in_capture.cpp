@@ -6,7 +6,7 @@
 // to 2.10 that allocation is refused first, with the same number: the warm-up leaves the wait as the only call that can
 // fail.
 //
-// Alone:  g++ cases/sync/item_in_capture.cpp $(ci/libtorch --flags) -o item_in_capture
+// Alone:  g++ cases/sync/item_in_capture.cpp $(tools/libtorch --flags) -o item_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

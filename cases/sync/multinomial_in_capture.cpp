@@ -4,7 +4,7 @@
 // with replacement takes another path, whose check stays on the GPU. Weights with all their mass in one place make
 // every draw certain, so that the fixes have values to compare.
 //
-// Alone:  g++ cases/sync/multinomial_in_capture.cpp $(ci/libtorch --flags) -o multinomial_in_capture
+// Alone:  g++ cases/sync/multinomial_in_capture.cpp $(tools/libtorch --flags) -o multinomial_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

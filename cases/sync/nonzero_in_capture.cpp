@@ -4,7 +4,7 @@
 // before the result can be allocated, and the read-back waits. A first call outside the capture warms the pinned memory
 // that the number is copied into.
 //
-// Alone:  g++ cases/sync/nonzero_in_capture.cpp $(ci/libtorch --flags) -o nonzero_in_capture
+// Alone:  g++ cases/sync/nonzero_in_capture.cpp $(tools/libtorch --flags) -o nonzero_in_capture
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

@@ -4,7 +4,7 @@
 // LibTorch records it with the bare host address. From 2.11 on LibTorch refuses every such copy, blocking or not and in
 // either direction, before it calls CUDA, so that the capture stays valid; the non-blocking variants expect that check.
 //
-// Alone:  g++ cases/sync/pageable_copy_in_capture.cpp $(ci/libtorch --flags) -o pageable_copy_in_capture
+// Alone:  g++ cases/sync/pageable_copy_in_capture.cpp $(tools/libtorch --flags) -o pageable_copy_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -6,7 +6,7 @@
 // them captures, so the copy is refused (906). LibTorch's own streams are non-blocking, and beside their captures it
 // runs.
 //
-// Alone:  g++ cases/sync/plain_memcpy_in_capture.cpp $(ci/libtorch --flags) -o plain_memcpy_in_capture
+// Alone:  g++ cases/sync/plain_memcpy_in_capture.cpp $(tools/libtorch --flags) -o plain_memcpy_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

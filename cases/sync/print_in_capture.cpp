@@ -3,7 +3,7 @@
 // The stream operator copies the elements to the host before it formats them, and that copy waits for the GPU. The text
 // goes into a string stream, so that nothing but the copy can fail. A first print outside the capture warms the caches.
 //
-// Alone:  g++ cases/sync/print_in_capture.cpp $(ci/libtorch --flags) -o print_in_capture
+// Alone:  g++ cases/sync/print_in_capture.cpp $(tools/libtorch --flags) -o print_in_capture
 
 #include <sstream>
 #include <string>

@@ -3,7 +3,7 @@
 // An extension that calls cudaStreamSynchronize itself bypasses the place where LibTorch checks the mode. The same call
 // through c10::cuda::stream_synchronize is seen. Level 1 is set because it reports a call without stopping it.
 //
-// Alone:  g++ cases/sync/raw_sync_in_sync_debug_mode.cpp $(ci/libtorch --flags) -o raw_sync_in_sync_debug_mode
+// Alone:  g++ cases/sync/raw_sync_in_sync_debug_mode.cpp $(tools/libtorch --flags) -o raw_sync_in_sync_debug_mode
 
 #include <string>
 

@@ -3,7 +3,7 @@
 // The length of its result is the sum of the repeats, which lie on the GPU. Unless the caller states the sum, item()
 // reads it back. A caller who states it gives up the check that it is right, and the call can be captured.
 //
-// Alone:  g++ cases/sync/repeat_interleave_in_capture.cpp $(ci/libtorch --flags) -o repeat_interleave_in_capture
+// Alone:  g++ cases/sync/repeat_interleave_in_capture.cpp $(tools/libtorch --flags) -o repeat_interleave_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -3,7 +3,7 @@
 // A slice is a view: its offset is a number that the host keeps. A bound in a CUDA tensor has to be read back for that,
 // and narrow() does so silently. Selecting by a computed index keeps the bound on the GPU; the length must be fixed.
 //
-// Alone:  g++ cases/sync/slice_by_device_value_in_capture.cpp $(ci/libtorch --flags) -o slice_by_device_value_in_capture
+// Alone:  g++ cases/sync/slice_by_device_value_in_capture.cpp $(tools/libtorch --flags) -o slice_by_device_value_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

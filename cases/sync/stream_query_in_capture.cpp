@@ -4,7 +4,7 @@
 // mode, allowed in relaxed mode. Asking it of the capturing stream has no answer, because that stream executes nothing,
 // so the query fails in relaxed mode too. Either query invalidates the capture (901 at the end).
 //
-// Alone:  g++ cases/sync/stream_query_in_capture.cpp $(ci/libtorch --flags) -o stream_query_in_capture
+// Alone:  g++ cases/sync/stream_query_in_capture.cpp $(tools/libtorch --flags) -o stream_query_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

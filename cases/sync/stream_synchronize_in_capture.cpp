@@ -3,7 +3,7 @@
 // A capturing stream records and executes nothing, so there is no work whose end could be waited for. No capture mode
 // helps: the mode governs calls that may be unsafe, and this one contradicts the capture itself.
 //
-// Alone:  g++ cases/sync/stream_synchronize_in_capture.cpp $(ci/libtorch --flags) -o stream_synchronize_in_capture
+// Alone:  g++ cases/sync/stream_synchronize_in_capture.cpp $(tools/libtorch --flags) -o stream_synchronize_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // all the same; level 2 throws before CUDA is called, so that the capture survives and the exception points at the
 // culprit. Outside a capture level 2 finds the call without any graph.
 //
-// Alone:  g++ cases/sync/sync_debug_mode_in_capture.cpp $(ci/libtorch --flags) -o sync_debug_mode_in_capture
+// Alone:  g++ cases/sync/sync_debug_mode_in_capture.cpp $(tools/libtorch --flags) -o sync_debug_mode_in_capture
 
 #include <string>
 

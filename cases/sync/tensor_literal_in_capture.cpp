@@ -3,7 +3,7 @@
 // The values are written to a pageable host tensor first and then copied with a wait. A tensor of the same content that
 // a kernel fills needs no copy, so it can be captured.
 //
-// Alone:  g++ cases/sync/tensor_literal_in_capture.cpp $(ci/libtorch --flags) -o tensor_literal_in_capture
+// Alone:  g++ cases/sync/tensor_literal_in_capture.cpp $(tools/libtorch --flags) -o tensor_literal_in_capture
 
 #include "fixtures/torch/gpu.h"
 #include "harness/case/case.h"

@@ -4,7 +4,7 @@
 // middle of the operation. A form of fixed size needs no such number: the sorted values, and for each of them but the
 // first a flag that is set where it differs from the one before.
 //
-// Alone:  g++ cases/sync/unique_in_capture.cpp $(ci/libtorch --flags) -o unique_in_capture
+// Alone:  g++ cases/sync/unique_in_capture.cpp $(tools/libtorch --flags) -o unique_in_capture
 
 #include <tuple>
 

@@ -5,7 +5,7 @@
 // The size is new, so that the cache cannot serve the request. The document says that allocation is allowed; this
 // exception is our own addition.
 //
-// Alone:  g++ cases/threads/allocation_in_other_thread.cpp $(ci/libtorch --flags) -o allocation_in_other_thread
+// Alone:  g++ cases/threads/allocation_in_other_thread.cpp $(tools/libtorch --flags) -o allocation_in_other_thread
 
 #include <optional>
 #include <string>

@@ -6,7 +6,7 @@
 // then tries to end its capture itself. After LibTorch's refusal it can; CUDA's refusal has ended the capture, and
 // nothing is left to end (401). None of the four documents has this: it is our own addition, from the sources below.
 //
-// Alone:  g++ cases/threads/capture_ended_by_other_thread.cpp $(ci/libtorch --flags) -o capture_ended_by_other_thread
+// Alone:  g++ cases/threads/capture_ended_by_other_thread.cpp $(tools/libtorch --flags) -o capture_ended_by_other_thread
 
 #include <thread>
 

@@ -6,7 +6,7 @@
 // keeps each destruction apart from every capture. What cublasDestroy() itself returns is recorded and not judged: the
 // document speaks of the capture alone.
 //
-// Alone:  g++ cases/threads/cublas_handle_destroyed_in_other_thread.cpp $(ci/libtorch --flags) -o cublas_handle_destroyed_in_other_thread
+// Alone:  g++ cases/threads/cublas_handle_destroyed_in_other_thread.cpp $(tools/libtorch --flags) -o cublas_handle_destroyed_in_other_thread
 
 #include <cublas_v2.h>
 #include <dlfcn.h>

@@ -7,7 +7,7 @@
 // is one line. No document lists them; cuBLAS, which calls cudaFree(nullptr) as it makes a handle, is in
 // first_matmul_in_capture.
 //
-// Alone:  g++ cases/threads/device_setting_in_capture.cpp $(ci/libtorch --flags) -o device_setting_in_capture
+// Alone:  g++ cases/threads/device_setting_in_capture.cpp $(tools/libtorch --flags) -o device_setting_in_capture
 
 #include "fixtures/cuda/by_mode.h"
 #include "fixtures/cuda/runtime.h"

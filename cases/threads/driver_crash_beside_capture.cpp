@@ -11,7 +11,7 @@
 //
 // Each process is a fork that uses CUDA by itself, so that a crash is a result and not the end of the test.
 //
-// Alone:  g++ cases/threads/driver_crash_beside_capture.cpp $(ci/libtorch --flags) -o driver_crash_beside_capture
+// Alone:  g++ cases/threads/driver_crash_beside_capture.cpp $(tools/libtorch --flags) -o driver_crash_beside_capture
 
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -5,7 +5,7 @@
 // and its end by construction. The query fails (900) in the worker, and the capturing thread, which did nothing wrong,
 // finds its capture invalidated (901).
 //
-// Alone:  g++ cases/threads/event_query_in_other_thread.cpp $(ci/libtorch --flags) -o event_query_in_other_thread
+// Alone:  g++ cases/threads/event_query_in_other_thread.cpp $(tools/libtorch --flags) -o event_query_in_other_thread
 
 #include <atomic>
 #include <functional>

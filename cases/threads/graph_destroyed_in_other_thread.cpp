@@ -6,7 +6,7 @@
 // Through LibTorch the other thread's destructor meets the same; its warning goes to that thread, so the variant looks
 // at the capture alone.
 //
-// Alone:  g++ cases/threads/graph_destroyed_in_other_thread.cpp $(ci/libtorch --flags) -o graph_destroyed_in_other_thread
+// Alone:  g++ cases/threads/graph_destroyed_in_other_thread.cpp $(tools/libtorch --flags) -o graph_destroyed_in_other_thread
 
 #include <mutex>
 #include <thread>

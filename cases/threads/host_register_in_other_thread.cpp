@@ -6,7 +6,7 @@
 // seemed to hang; the remedy there was to register before the capture again. In thread-local or relaxed mode another
 // thread may register, and a lock that both take keeps the two apart.
 //
-// Alone:  g++ cases/threads/host_register_in_other_thread.cpp $(ci/libtorch --flags) -o host_register_in_other_thread
+// Alone:  g++ cases/threads/host_register_in_other_thread.cpp $(tools/libtorch --flags) -o host_register_in_other_thread
 
 #include <cstdlib>
 #include <mutex>

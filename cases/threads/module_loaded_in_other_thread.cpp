@@ -7,7 +7,7 @@
 // it was unsafe with each driver that was tried (580). A module here is a kernel that does nothing, as PTX, which the
 // driver compiles. On the capturing thread, through LibTorch: first_runtime_compilation_in_capture.
 //
-// Alone:  g++ cases/threads/module_loaded_in_other_thread.cpp $(ci/libtorch --flags) -o module_loaded_in_other_thread
+// Alone:  g++ cases/threads/module_loaded_in_other_thread.cpp $(tools/libtorch --flags) -o module_loaded_in_other_thread
 
 #include <dlfcn.h>
 

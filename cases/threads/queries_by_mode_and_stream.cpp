@@ -9,7 +9,7 @@
 //
 // No fix is here: the calls have cases of their own, with their remedies.
 //
-// Alone:  g++ cases/threads/queries_by_mode_and_stream.cpp $(ci/libtorch --flags) -o queries_by_mode_and_stream
+// Alone:  g++ cases/threads/queries_by_mode_and_stream.cpp $(tools/libtorch --flags) -o queries_by_mode_and_stream
 
 #include "fixtures/cuda/by_mode.h"
 #include "harness/case/case.h"

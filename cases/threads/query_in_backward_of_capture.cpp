@@ -8,7 +8,7 @@
 // stream. The document only warns that thread-local mode "may not work" for backward passes;
 // ReproducesUncheckedBackward shows what that means.
 //
-// Alone:  g++ cases/threads/query_in_backward_of_capture.cpp $(ci/libtorch --flags) -o query_in_backward_of_capture
+// Alone:  g++ cases/threads/query_in_backward_of_capture.cpp $(tools/libtorch --flags) -o query_in_backward_of_capture
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>

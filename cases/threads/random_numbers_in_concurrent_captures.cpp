@@ -7,7 +7,7 @@
 // (900) to a thread that has another capture open in a stricter mode. From 2.13 on a generator keeps its state for each
 // capture, and there is no such flag.
 //
-// Alone:  g++ cases/threads/random_numbers_in_concurrent_captures.cpp $(ci/libtorch --flags) -o random_numbers_in_concurrent_captures
+// Alone:  g++ cases/threads/random_numbers_in_concurrent_captures.cpp $(tools/libtorch --flags) -o random_numbers_in_concurrent_captures
 
 #include <future>
 #include <thread>

@@ -5,7 +5,7 @@
 // the capturing thread sees 901. Freeing on the capturing thread is in raw_free_in_capture, what LibTorch's allocator
 // does in allocation_in_other_thread.
 //
-// Alone:  g++ cases/threads/raw_free_in_other_thread.cpp $(ci/libtorch --flags) -o raw_free_in_other_thread
+// Alone:  g++ cases/threads/raw_free_in_other_thread.cpp $(tools/libtorch --flags) -o raw_free_in_other_thread
 
 #include <mutex>
 #include <thread>

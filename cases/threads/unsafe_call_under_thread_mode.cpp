@@ -5,7 +5,7 @@
 // beside a global capture for each of these modes, from the capturing thread and from another. The remedy is LibTorch's
 // own guard around the call, which the device allocator and, from 2.7 on, NCCL's watchdog use.
 //
-// Alone:  g++ cases/threads/unsafe_call_under_thread_mode.cpp $(ci/libtorch --flags) -o unsafe_call_under_thread_mode
+// Alone:  g++ cases/threads/unsafe_call_under_thread_mode.cpp $(tools/libtorch --flags) -o unsafe_call_under_thread_mode
 
 #include <thread>
 

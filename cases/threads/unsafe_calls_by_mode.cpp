@@ -9,7 +9,7 @@
 //
 // No fix is here: the calls have cases of their own, with their remedies.
 //
-// Alone:  g++ cases/threads/unsafe_calls_by_mode.cpp $(ci/libtorch --flags) -o unsafe_calls_by_mode
+// Alone:  g++ cases/threads/unsafe_calls_by_mode.cpp $(tools/libtorch --flags) -o unsafe_calls_by_mode
 
 #include <functional>
 #include <future>

@@ -7,7 +7,7 @@
 // queries that capture_begin waits for (2.1.1 to 2.6), and a thread-local capture mode for the watchdog during its
 // query (2.7 on).
 //
-// Alone:  g++ cases/threads/watchdog_query_in_capture.cpp $(ci/libtorch --flags) -o watchdog_query_in_capture
+// Alone:  g++ cases/threads/watchdog_query_in_capture.cpp $(tools/libtorch --flags) -o watchdog_query_in_capture
 
 #include <atomic>
 #include <functional>

@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 
 namespace recapture::blame {
 namespace {
@@ -49,14 +49,14 @@ void send_on(int number, siginfo_t* info, void*) {
 int launch(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables) {
   std::array<int, 2> failed{};
   if (pipe2(failed.data(), O_CLOEXEC) != 0) {
-    throw Stop(Exit::Infrastructure, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    throw ExitError(Exit::Infrastructure, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   }
   sigset_t ours, before;
   sigemptyset(&ours);
   for (const int number : kSentOn) sigaddset(&ours, number);
   sigprocmask(SIG_BLOCK, &ours, &before);
   const pid_t parent = getpid(), child = fork();
-  if (child < 0) throw Stop(Exit::Infrastructure, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child < 0) throw ExitError(Exit::Infrastructure, fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (child == 0) become(words, variables, before, parent, failed[1]);
   close(failed[1]);
   program = child;
@@ -81,7 +81,7 @@ int launch(const std::vector<std::string>& words, const std::map<std::string, st
     sigaction(number, nullptr, &action);
     if (action.sa_handler != SIG_IGN) std::signal(number, SIG_DFL);
   }
-  if (not_started) throw Stop(Exit::Usage, fmt::format("cannot start '{}': {}", words[0], std::strerror(error)));
+  if (not_started) throw ExitError(Exit::Usage, fmt::format("cannot start '{}': {}", words[0], std::strerror(error)));
   return status;
 }
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "harness/record/json.h"
+#include "harness/base/json.h"
 
 namespace recapture::blame {
 namespace {

@@ -16,8 +16,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "harness/record/exit.h"
-#include "harness/record/file.h"
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
 
@@ -159,7 +159,7 @@ std::string source_line(const SourceFrame& frame) {
     constexpr const char* kSpace = " \t\r";
     const size_t first = line.find_first_not_of(kSpace);
     return first == line.npos ? "" : line.substr(first, line.find_last_not_of(kSpace) + 1 - first);
-  } catch (const Stop&) {  // It is not here.
+  } catch (const ExitError&) {  // It is not here.
     return {};
   }
 }

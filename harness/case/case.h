@@ -24,7 +24,7 @@
 namespace recapture {
 
 // Where a failure is documented: an id of cases/sources.toml and a heading below it. The headings of the four documents
-// are spelt as in cases/documents.tsv; below "upstream" stands the number, itself an id.
+// are spelt as in cases/coverage.tsv; below "upstream" stands the number, itself an id.
 struct Source {
   const char* document;
   const char* heading;

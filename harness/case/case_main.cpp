@@ -50,7 +50,7 @@ void describe() {
   for (const Source& source : this_case.sources) {
     sources.push_back({{"document", source.document}, {"heading", source.heading}});
   }
-  for (const EffectOf& of : this_case.effects) effects[of.test] = word(of.effect);
+  for (const EffectOf& of : this_case.effects) effects[of.test] = to_string(of.effect);
   for (const Remedy& fix : this_case.fixes) {
     fixes[fix.test] = fix.sentence;
     if (*fix.releases != '\0') fix_releases[fix.test] = fix.releases;
@@ -65,12 +65,12 @@ void describe() {
   print({{"title", this_case.title},
          {"sources", sources},
          {"documented", this_case.documented},
-         {"nature", word(this_case.nature)},
-         {"fidelity", word(this_case.fidelity)},
+         {"nature", to_string(this_case.nature)},
+         {"fidelity", to_string(this_case.fidelity)},
          {"tags", this_case.tags},
          {"needs", this_case.needs},
          {"deadline_s", this_case.deadline_s},
-         {"effect", word(this_case.effect)},
+         {"effect", to_string(this_case.effect)},
          {"effects", effects},
          {"fixes", fixes},
          {"fix_releases", fix_releases},

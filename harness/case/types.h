@@ -64,11 +64,11 @@ inline constexpr std::array<std::string_view, 4> kBreaks = {"nothing", "trigger"
 inline constexpr std::array<std::string_view, 7> kEffects = {"works", "warns",   "raises", "silently wrong",
                                                              "leaks", "crashes", "hangs"};
 
-inline std::string_view word(Nature nature) { return kNatures[static_cast<size_t>(nature)]; }
-inline std::string_view word(Fidelity fidelity) { return kFidelities[static_cast<size_t>(fidelity)]; }
-inline std::string_view word(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
-inline std::string_view word(Break broken) { return kBreaks[static_cast<size_t>(broken)]; }
-inline std::string_view word(Effect effect) { return kEffects[static_cast<size_t>(effect)]; }
+inline std::string_view to_string(Nature nature) { return kNatures[static_cast<size_t>(nature)]; }
+inline std::string_view to_string(Fidelity fidelity) { return kFidelities[static_cast<size_t>(fidelity)]; }
+inline std::string_view to_string(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
+inline std::string_view to_string(Break broken) { return kBreaks[static_cast<size_t>(broken)]; }
+inline std::string_view to_string(Effect effect) { return kEffects[static_cast<size_t>(effect)]; }
 
 inline std::optional<Effect> effect_of(std::string_view word) { return detail::enum_of<Effect>(kEffects, word); }
 inline std::optional<Break> break_of(std::string_view word) { return detail::enum_of<Break>(kBreaks, word); }

@@ -1,12 +1,12 @@
 // recapture baseline: marks the record that compare, gate and nightly diff take as the baseline.
 #include <memory>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
+#include "harness/run/layout.h"
 
-namespace recapture {
+namespace recapture::commands {
 
 Verb baseline_verb(CLI::App& app, const std::string& root) {
   const auto record = std::make_shared<std::string>(), folder = std::make_shared<std::string>();
@@ -15,10 +15,10 @@ Verb baseline_verb(CLI::App& app, const std::string& root) {
   command->add_option("--records", *folder, "Folder of the records (default: reports/)");
   command->footer("Later compare, gate and nightly diff compare with it.");
   return {command, [record, folder, &root] {
-            const std::string records = folder->empty() ? Places::find(root).reports() : *folder;
-            print("{} is a baseline\n", mark_baseline(*record, records));
+            const std::string records = folder->empty() ? run::Layout::find(root).reports() : *folder;
+            print("{} is a baseline\n", compare::mark_baseline(*record, records));
             return Exit::AsExpected;
           }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

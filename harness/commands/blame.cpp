@@ -1,4 +1,6 @@
 // recapture blame: runs a program unchanged, and says which call broke which of its captures.
+#include "harness/report/blame.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,17 +13,16 @@
 #include <filesystem>
 #include <memory>
 
+#include "harness/base/escape.h"
+#include "harness/base/file.h"
 #include "harness/blame/launch.h"
 #include "harness/blame/report.h"
-#include "harness/blame/words.h"
 #include "harness/commands/commands.h"
-#include "harness/explain/words.h"
-#include "harness/judge/suggest.h"
-#include "harness/record/file.h"
-#include "harness/record/visible.h"
+#include "harness/model/suggest.h"
 #include "harness/recorder/report.h"
+#include "harness/report/explanation.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
@@ -39,7 +40,8 @@ class ReportFile {
     const char* folder = std::getenv("TMPDIR");
     path_ = fs::absolute(folder != nullptr && *folder != '\0' ? folder : "/tmp").string() + "/recapture-blame-XXXXXX";
     const int file = mkostemp(path_.data(), O_CLOEXEC);
-    if (file < 0) throw Stop(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, std::strerror(errno)));
+    if (file < 0)
+      throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, std::strerror(errno)));
     close(file);
   }
   ~ReportFile() { unlink(path_.c_str()); }
@@ -55,7 +57,8 @@ class ReportFile {
 int open_log(const std::string& path) {
   if (path.empty()) return STDERR_FILENO;
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0) throw Stop(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, std::strerror(errno)));
+  if (file < 0)
+    throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, std::strerror(errno)));
   return file;
 }
 
@@ -71,34 +74,37 @@ void write_all(int file, const std::string& text) {
 // What explain knows, for every failure.
 class Explainer {
  public:
-  Explainer(const Places& places, std::string release)
+  Explainer(const run::Layout& places, std::string release)
       : catalogue_(read_catalogue(places.root)),
-        causes_(read_causes(places.root, catalogue_)),
-        rows_(telling_rows(places, release)),
-        prices_(telling_prices(places, release)),
+        causes_(explain::read_causes(places.root, catalogue_)),
+        rows_(current_verdicts(places, release)),
+        prices_(current_prices(places, release)),
         release_(std::move(release)) {}
 
   // explain goes by words; here more is known. Of its causes those of the right thread are left, of these the ones that
   // name what the call came through, and otherwise those that name the call; each time only if there are some.
-  Explanation operator()(const blame::Failure& failure) const {
-    Explanation explanation = explain(read_pasted(blame::as_log(failure)), causes_, catalogue_, rows_, prices_);
-    std::erase_if(explanation.causes, [](const Found& one) { return one.role != Role::Culprit; });
+  explain::Explanation operator()(const blame::Failure& failure) const {
+    explain::Explanation explanation =
+        explain::diagnose(explain::parse_error_text(blame::render_log(failure)), causes_, catalogue_, rows_, prices_);
+    std::erase_if(explanation.causes, [](const explain::Found& one) { return one.role != explain::Role::Culprit; });
     if (!failure.culprit) return explanation;
     const auto keep = [&](const auto& condition) {
-      const auto holds = [&](const Found& one) { return condition(cause_of(one)); };
+      const auto holds = [&](const explain::Found& one) { return condition(cause_of(one)); };
       if (std::none_of(explanation.causes.begin(), explanation.causes.end(), holds)) return false;
-      std::erase_if(explanation.causes, [&](const Found& one) { return !holds(one); });
+      std::erase_if(explanation.causes, [&](const explain::Found& one) { return !holds(one); });
       return true;
     };
     if (const auto beside = blame::beside_another(*failure.culprit)) {
-      keep([&](const Cause& cause) { return cause.other_thread == *beside; });
+      keep([&](const explain::Cause& cause) { return cause.other_thread == *beside; });
     }
-    const Pasted path = read_pasted(blame::path_of(*failure.culprit));
-    const auto in_path = [&](const std::string& name) { return find_cue(path, name) != 0; };
+    const explain::ErrorText path = explain::parse_error_text(blame::path_of(*failure.culprit));
+    const auto in_path = [&](const std::string& name) { return explain::find_evidence(path, name) != 0; };
     const std::string api = failure.culprit->api, any_version = api.substr(0, api.find("_v"));
     const auto of_call = [&](const std::string& name) { return name.find(any_version) != name.npos; };
-    if (!keep([&](const Cause& cause) { return std::any_of(cause.names.begin(), cause.names.end(), in_path); })) {
-      keep([&](const Cause& cause) {
+    if (!keep([&](const explain::Cause& cause) {
+          return std::any_of(cause.names.begin(), cause.names.end(), in_path);
+        })) {
+      keep([&](const explain::Cause& cause) {
         return std::any_of(cause.calls.begin(), cause.calls.end(), of_call) ||
                std::any_of(cause.names.begin(), cause.names.end(), of_call);
       });
@@ -108,24 +114,25 @@ class Explainer {
   const std::string& release() const { return release_; }
 
  private:
-  const Cause& cause_of(const Found& found) const {
-    return *std::find_if(causes_.begin(), causes_.end(), [&](const Cause& cause) { return cause.id == found.id; });
+  const explain::Cause& cause_of(const explain::Found& found) const {
+    return *std::find_if(causes_.begin(), causes_.end(),
+                         [&](const explain::Cause& cause) { return cause.id == found.id; });
   }
 
   Catalogue catalogue_;
-  std::vector<Cause> causes_;
-  std::vector<Row> rows_;
+  std::vector<explain::Cause> causes_;
+  std::vector<TestVerdict> rows_;
   std::vector<Prices> prices_;
   std::string release_;
 };
 
 std::string causes(const Explainer& explainer, const blame::Failure& failure) {
-  const Explanation explanation = explainer(failure);
+  const explain::Explanation explanation = explainer(failure);
   std::string words;
-  for (const Found& one : explanation.causes) {
+  for (const explain::Found& one : explanation.causes) {
     words += fmt::format("  cause    {} ({})\n", one.title, one.id);
-    for (const RemedyFor& remedy : explanation.remedies) {
-      if (remedy.cause == one.id) words += in_words(remedy, explainer.release(), 11);
+    for (const explain::FixAdvice& remedy : explanation.remedies) {
+      if (remedy.cause == one.id) words += report::render_text(remedy, explainer.release(), 11);
     }
   }
   return words;
@@ -155,22 +162,24 @@ std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
   return words;
 }
 
-std::string in_words(const std::vector<blame::Process>& processes, const std::string& not_whole,
-                     const Explainer& explainer) {
+std::string render_text(const std::vector<blame::Process>& processes, const std::string& not_whole,
+                        const Explainer& explainer) {
   std::string words;
   size_t heard = 0, failures = 0;
   for (const blame::Process& process : processes) {
     heard += process.why_not.empty() ? 1 : 0;
     failures += process.failures.size();
     const std::string head = fmt::format("recapture blame: {}", blame::name(process));
-    if (!process.why_not.empty()) words += fmt::format("{}: nothing was heard, {}\n", head, visible(process.why_not));
+    if (!process.why_not.empty())
+      words += fmt::format("{}: nothing was heard, {}\n", head, escape_control(process.why_not));
     if (!process.why_not_deep.empty())
       words += fmt::format("{}: {}\n", head, blame::without_deep(process.why_not_deep));
     words += list_in_words(head, process.failures, [&](const blame::Failure& failure) {
-      return blame::in_words(failure, process.by) + causes(explainer, failure);
+      return blame::render_text(failure, process.by) + causes(explainer, failure);
     });
-    words += list_in_words(head, process.refused, [](const blame::Call& call) { return blame::in_words(call); });
-    words += list_in_words(head, process.silent, [](const blame::Silent& silent) { return blame::in_words(silent); });
+    words += list_in_words(head, process.refused, [](const blame::Call& call) { return blame::render_text(call); });
+    words +=
+        list_in_words(head, process.silent, [](const blame::Silent& silent) { return blame::render_text(silent); });
     words += cut_in_words(head, process.cut);
   }
   if (!not_whole.empty()) return words + fmt::format("recapture blame: the report is not whole: {}\n", not_whole);
@@ -186,16 +195,17 @@ std::string in_words(const std::vector<blame::Process>& processes, const std::st
   return words;
 }
 
-Json as_json(const std::vector<blame::Process>& processes, const std::string& not_whole, const Explainer& explainer) {
+Json render_json(const std::vector<blame::Process>& processes, const std::string& not_whole,
+                 const Explainer& explainer) {
   Json all = Json::array();
   for (const blame::Process& process : processes) {
     Json failures = Json::array(), refused = Json::array(), silent = Json::array();
     for (const blame::Failure& failure : process.failures) {
-      failures.push_back(blame::as_json(failure));
-      failures.back()["explanation"] = as_json(explainer(failure));
+      failures.push_back(blame::render_json(failure));
+      failures.back()["explanation"] = report::render_json(explainer(failure));
     }
-    for (const blame::Call& call : process.refused) refused.push_back(blame::as_json(call));
-    for (const blame::Silent& one : process.silent) silent.push_back(blame::as_json(one));
+    for (const blame::Call& call : process.refused) refused.push_back(blame::render_json(call));
+    for (const blame::Silent& one : process.silent) silent.push_back(blame::render_json(one));
     all.push_back(
         {{"pid", process.pid},
          {"rank", process.rank},
@@ -212,10 +222,11 @@ Json as_json(const std::vector<blame::Process>& processes, const std::string& no
   return {{"processes", all}, {"not_whole", not_whole}};
 }
 
-Exit blame_program(const Places& places, const Options& options) {
-  if (options.program.empty()) throw Stop(Exit::Usage, "no program; recapture blame -- PROGRAM ARGUMENT…");
+Exit blame_program(const run::Layout& places, const Options& options) {
+  if (options.program.empty()) throw ExitError(Exit::Usage, "no program; recapture blame -- PROGRAM ARGUMENT…");
   const std::string recorder = fs::absolute(places.recorder()).string();
-  if (!fs::exists(recorder)) throw Stop(Exit::Infrastructure, recorder + " is not there; cmake --build build makes it");
+  if (!fs::exists(recorder))
+    throw ExitError(Exit::Infrastructure, recorder + " is not there; cmake --build build makes it");
   const Explainer explainer(places, options.release.empty() ? "" : known_release(places.root, options.release));
   const int log = open_log(options.log);
   int status = 0;
@@ -234,13 +245,14 @@ Exit blame_program(const Places& places, const Options& options) {
       const std::string text = contents_of(report.path());
       processes = blame::read_report(text);
       if (!blame::is_whole(text)) not_whole = "a line of it is cut, as on a full disk or under ulimit -f";
-    } catch (const Stop&) {
-      not_whole = fmt::format("{} is gone; the program has removed it", visible(report.path()));
+    } catch (const ExitError&) {
+      not_whole = fmt::format("{} is gone; the program has removed it", escape_control(report.path()));
     }
   }
   const std::string text =
-      options.json ? as_json(processes, not_whole, explainer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
-                   : in_words(processes, not_whole, explainer);
+      options.json
+          ? render_json(processes, not_whole, explainer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
+          : render_text(processes, not_whole, explainer);
   write_all(log, text);
   return static_cast<Exit>(blame::end_like(status));
 }
@@ -258,7 +270,7 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
       "--deep", options->deep,
       "Report also work that is silently in no graph, and where captures began; needs CUPTI and costs some percent");
   command->add_flag("--json", options->json, "Print a JSON object");
-  return {command, [options, &root] { return blame_program(Places::find(root), *options); }, Signals::Untouched};
+  return {command, [options, &root] { return blame_program(run::Layout::find(root), *options); }, Signals::Untouched};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

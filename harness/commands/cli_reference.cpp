@@ -4,7 +4,7 @@
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
@@ -40,7 +40,7 @@ void add_verb(const CLI::App& verb, std::string& text) {
 
 }  // namespace
 
-std::string cli_as_markdown(const CLI::App& app) {
+std::string render_cli(const CLI::App& app) {
   std::string text =
       "# Command line\n\n"
       "`recapture dev tables cli` prints this page. Each verb also takes `--help` and the options below.\n"
@@ -54,4 +54,4 @@ std::string cli_as_markdown(const CLI::App& app) {
   return text;
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -7,16 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "harness/judge/catalogue.h"
-#include "harness/judge/price.h"
-#include "harness/judge/row.h"
-#include "harness/record/exit.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
+#include "harness/base/exit.h"
+#include "harness/base/output.h"
+#include "harness/model/catalogue.h"
+#include "harness/run/layout.h"
+#include "harness/verdict/price.h"
+#include "harness/verdict/test_verdict.h"
 
-namespace recapture {
-
+namespace recapture::compare {
 struct MachineChoice;
+}
+
+namespace recapture::commands {
 
 // Which signals a verb takes over before it acts.
 enum class Signals {
@@ -56,7 +58,7 @@ Verb dev_test_verb(CLI::App& dev, const std::string& root);
 Verb dev_propose_verb(CLI::App& dev, const std::string& root);
 
 // What was wrong with some of what was read, and keeps nothing else from being shown. At the end it is told.
-class Wrong {
+class DeferredErrors {
  public:
   void add(const std::string& what) {
     if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
@@ -64,8 +66,8 @@ class Wrong {
   // A line each. Throws Stop(Usage) with the last, if there is any.
   void tell() const {
     for (const std::string& what : all_) {
-      if (&what == &all_.back()) throw Stop(Exit::Usage, what);
-      say_last_words(what);
+      if (&what == &all_.back()) throw ExitError(Exit::Usage, what);
+      print_error(what);
     }
   }
 
@@ -75,15 +77,15 @@ class Wrong {
 
 // The catalogue as the cases that are built for a release give it; "" is the newest that is built, and is put into
 // `release`. Throws Stop if nothing is built.
-Catalogue built_catalogue(const Places& places, std::string& release);
+Catalogue built_catalogue(const run::Layout& places, std::string& release);
 
 // docs/reference/cli.md: all verbs of the application with their options.
-std::string cli_as_markdown(const CLI::App& app);
+std::string render_cli(const CLI::App& app);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
-std::vector<Row> telling_rows(const Places& places, const std::string& release);
+std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::string& release);
 // And its newest prices.
-std::vector<Prices> telling_prices(const Places& places, const std::string& release);
+std::vector<Prices> current_prices(const run::Layout& places, const std::string& release);
 
 // Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
 // be there yet, or a file that is no XML.
@@ -91,9 +93,9 @@ void require_place_for_junit(const std::string& path, const std::string& record)
 
 // For what runs cases itself: this machine, or none if that was chosen. Throws Stop if there is no GPU, and that was
 // not.
-void choose_this_machine(const Places& places, MachineChoice& choice);
+void choose_this_machine(const run::Layout& places, compare::MachineChoice& choice);
 
 // A record below that folder of its own for each run, also of those that begin in the same second.
 std::string new_record(const std::string& folder);
 
-}  // namespace recapture
+}  // namespace recapture::commands

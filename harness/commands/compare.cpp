@@ -3,26 +3,26 @@
 
 #include <memory>
 
+#include "harness/base/file.h"
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
 #include "harness/compare/prices.h"
-#include "harness/record/file.h"
-#include "harness/record/output.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
-Exit compare_sides(const Places& places, const CompareOptions& options) {
+Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
   check(options);
-  const Comparison comparison = comparison_of(places, options, background_with_remedies(places));
-  print_report({comparison, compare_policy()}, options);
+  const compare::Comparison comparison = comparison_of(places, options, background_with_remedies(places));
+  print_report({comparison, compare::compare_policy()}, options);
   return exit_for(comparison);
 }
 
 // The side `good` works for one more version.
 std::string replace_old_side(const std::string& side) {
   if (side != "good") return side;
-  say_last_words(note_about_old_word("good", "baseline"));
+  print_error(note_about_old_word("good", "baseline"));
   return "baseline";
 }
 
@@ -37,7 +37,7 @@ CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, Comp
   command->add_option("to", options.to, "The same")->required()->transform(replace_old_side);
   command->add_option("--gpu", options.machine.gpu, "Part of the GPU's name; none for runs without one");
   command->add_option("--driver", options.machine.driver, "The driver's version");
-  for (const Replaceable& library : kReplaceable) {
+  for (const OverridableLibrary& library : kOverridableLibraries) {
     command->add_option(library.option, options.machine.libraries[library.key],
                         "Choose this version, of a release that ran with several");
   }
@@ -48,8 +48,8 @@ CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, Comp
   return command;
 }
 
-void print_report(const ComparisonReport& report, const CompareOptions& options) {
-  if (!options.junit.empty()) write_file(options.junit, render_junit(report));
+void print_report(const report::ComparisonReport& report, const CompareOptions& options) {
+  if (!options.junit.empty()) write_file(options.junit, report::render_junit(report));
   if (options.json) {
     print("{}\n", render_json(report).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
@@ -58,21 +58,22 @@ void print_report(const ComparisonReport& report, const CompareOptions& options)
 }
 
 void check(const CompareOptions& options) {
-  if (options.json && options.markdown) throw Stop(Exit::Usage, "--json and --markdown cannot be combined");
+  if (options.json && options.markdown) throw ExitError(Exit::Usage, "--json and --markdown cannot be combined");
   if (!options.junit.empty()) require_place_for_junit(options.junit, "");
 }
 
-Background background_with_remedies(const Places& places) {
-  Background background = background_of(places.root);
-  learn_remedies(places.reports(), background);
+compare::CompareContext background_with_remedies(const run::Layout& places) {
+  compare::CompareContext background = compare::read_compare_context(places.root);
+  compare::learn_remedies(places.reports(), background);
   return background;
 }
 
-Comparison comparison_of(const Places& places, const CompareOptions& options, const Background& background) {
+compare::Comparison comparison_of(const run::Layout& places, const CompareOptions& options,
+                                  const compare::CompareContext& background) {
   const std::string records = options.records.empty() ? places.reports() : options.records;
-  const BothSides sides = sides_of(options.from, options.to, options.machine, records, background);
-  Comparison comparison = compare(sides.from, sides.to, background);
-  compare_prices(sides.from, sides.to, comparison);
+  const compare::BothSides sides = compare::sides_of(options.from, options.to, options.machine, records, background);
+  compare::Comparison comparison = compare_sides(sides.from, sides.to, background);
+  compare::compare_prices(sides.from, sides.to, comparison);
   for (const std::string& note : sides.notes) add_once(comparison.head, "note: " + note);
   return comparison;
 }
@@ -83,7 +84,7 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   command->footer(
       "Exit codes: 0 no change, 1 new damage, new errors, broken handlers or something stopped holding, 3 a fix's\n"
       "price changed, 5 only other changes, 6 more than a tenth of the tests unknown.");
-  return {command, [options, &root] { return compare_sides(Places::find(root), *options); }};
+  return {command, [options, &root] { return compare_sides(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

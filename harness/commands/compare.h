@@ -4,15 +4,15 @@
 #include <string>
 
 #include "harness/compare/compare.h"
-#include "harness/compare/format.h"
 #include "harness/compare/sides.h"
-#include "harness/run/places.h"
+#include "harness/report/comparison.h"
+#include "harness/run/layout.h"
 
-namespace recapture {
+namespace recapture::commands {
 
 struct CompareOptions {
   std::string from, to, records, junit, policy;
-  MachineChoice machine;
+  compare::MachineChoice machine;
   bool json = false, markdown = false, run = false;
 };
 
@@ -21,8 +21,9 @@ CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, Comp
 // Throws Stop if the options contradict each other, or JUnit XML cannot be written where it is to go.
 void check(const CompareOptions& options);
 
-Background background_with_remedies(const Places& places);
-Comparison comparison_of(const Places& places, const CompareOptions& options, const Background& background);
-void print_report(const ComparisonReport& report, const CompareOptions& options);
+compare::CompareContext background_with_remedies(const run::Layout& places);
+compare::Comparison comparison_of(const run::Layout& places, const CompareOptions& options,
+                                  const compare::CompareContext& background);
+void print_report(const report::ComparisonReport& report, const CompareOptions& options);
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -3,12 +3,12 @@
 #include <iterator>
 #include <memory>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/tree.h"
-#include "harness/record/output.h"
-#include "harness/run/catalog.h"
+#include "harness/model/tree.h"
+#include "harness/run/case_binaries.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Options {
@@ -16,31 +16,31 @@ struct Options {
   bool check = false;
 };
 
-Exit catalogue(const Places& places, Options options) {
+Exit catalogue(const run::Layout& places, Options options) {
   const Catalogue built = built_catalogue(places, options.release);
   if (!options.check) {
-    print("{}", as_text(built));
+    print("{}", render_text(built));
     return Exit::AsExpected;
   }
   const std::string difference = first_difference(read_catalogue(places.root), built);
   if (!difference.empty()) {
-    throw Stop(Exit::Changed, difference + "; `recapture dev catalogue` prints the new one");
+    throw ExitError(Exit::Changed, difference + "; `recapture dev catalogue` prints the new one");
   }
   return Exit::AsExpected;
 }
 
 }  // namespace
 
-Catalogue built_catalogue(const Places& places, std::string& release) {
-  const auto built = built_releases(places);
-  if (!release.empty()) release = named_release(places, release);
+Catalogue built_catalogue(const run::Layout& places, std::string& release) {
+  const auto built = run::built_releases(places);
+  if (!release.empty()) release = run::named_release(places, release);
   if (release.empty() && built.empty()) {
-    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
+    throw ExitError(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (release.empty()) release = built.back();
   const auto tree = cases_in_tree(places.root);
   Catalogue catalogue;
-  for (const CaseBinary& binary : catalog(places, release, "")) {
+  for (const run::CaseBinary& binary : run::catalog(places, release, "")) {
     std::string source;
     if (const auto here = tree.find(binary.info.id); here != tree.end()) {
       std::ifstream file(here->second.path, std::ios::binary);
@@ -58,7 +58,7 @@ Verb dev_catalogue_verb(CLI::App& dev, const std::string& root) {
   auto* command = dev.add_subcommand("catalogue", "Print cases/catalogue.json from the built cases");
   command->add_option("--release", options->release, "LibTorch release (default: the newest that is built)");
   command->add_flag("--check", options->check, "Print nothing; fail (1) if the committed file differs");
-  return {command, [options, &root] { return catalogue(Places::find(root), *options); }, Signals::Children};
+  return {command, [options, &root] { return catalogue(run::Layout::find(root), *options); }, Signals::Children};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -7,7 +7,7 @@
 #include "harness/commands/commands.h"
 #include "harness/record/merge.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Options {
@@ -18,7 +18,7 @@ struct Options {
 Exit merge(const Options& options) {
   const auto lacks = merge_records(options.parts, options.out);
   if (lacks.empty()) return Exit::AsExpected;
-  throw Stop(Exit::Inconclusive, fmt::format("{} is not the whole run: {}", options.out, fmt::join(lacks, "; ")));
+  throw ExitError(Exit::Inconclusive, fmt::format("{} is not the whole run: {}", options.out, fmt::join(lacks, "; ")));
 }
 
 }  // namespace
@@ -31,4 +31,4 @@ Verb dev_merge_verb(CLI::App& dev) {
   return {command, [options] { return merge(*options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

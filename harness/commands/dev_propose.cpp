@@ -1,28 +1,28 @@
-// recapture dev propose: the entries of cases/changes.toml that would make a record's surprises expected.
+// recapture dev propose: the entries of cases/expectations.toml that would make a record's surprises expected.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
 
-#include "harness/check/propose.h"
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/rules.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
+#include "harness/lint/propose.h"
+#include "harness/run/layout.h"
+#include "harness/verdict/rules.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-Exit propose_for(const Places& places, const std::string& path) {
+Exit propose_for(const run::Layout& places, const std::string& path) {
   const Record record = read_record(path);
   if (record.broken() != Break::Nothing) {
-    throw Stop(Exit::Usage, fmt::format("{} was broken on purpose; nothing of it is expected elsewhere", path));
+    throw ExitError(Exit::Usage, fmt::format("{} was broken on purpose; nothing of it is expected elsewhere", path));
   }
   const std::string below = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(places.reports()));
   const std::string name = is_report_path(below, record.environment) ? below : report_path(record.environment);
-  const Proposal proposal =
-      propose(record, judge_record(record, rules_of(places.root)), read_changes(places.root), name);
+  const lint::Proposal proposal =
+      lint::propose(record, judge_record(record, rules_of(places.root)), read_changes(places.root), name);
   print("# {}: {} widened, {} narrowed, {} new\n", name, proposal.widened, proposal.narrowed, proposal.added);
   for (const std::string& what : proposal.by_hand) print("# by hand: {}\n", what);
   print("{}", proposal.entries);
@@ -35,8 +35,8 @@ Verb dev_propose_verb(CLI::App& dev, const std::string& root) {
   const auto record = std::make_shared<std::string>();
   auto* command = dev.add_subcommand("propose", "Suggest expectations for unexpected results");
   command->add_option("record", *record, "The record that has them")->required();
-  command->footer("Prints entries for cases/changes.toml, with TODO in the place of reasons.");
-  return {command, [record, &root] { return propose_for(Places::find(root), *record); }};
+  command->footer("Prints entries for cases/expectations.toml, with TODO in the place of reasons.");
+  return {command, [record, &root] { return propose_for(run::Layout::find(root), *record); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/catalogue.h"
-#include "harness/judge/suggest.h"
-#include "harness/judge/verdict.h"
-#include "harness/record/output.h"
+#include "harness/model/catalogue.h"
+#include "harness/model/suggest.h"
 #include "harness/run/run.h"
+#include "harness/verdict/verdict.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Options {
@@ -17,14 +17,14 @@ struct Options {
 };
 
 // CTest has the tests of the catalogue, and a build without LibTorch leaves some of them out.
-bool is_left_out(const Places& places, const Options& options) {
+bool is_left_out(const run::Layout& places, const Options& options) {
   if (!is_without_libtorch(options.release)) return false;
   const std::vector<std::string> tests = names_in(read_catalogue(places.root)).tests;
   return std::find(tests.begin(), tests.end(), options.id) != tests.end();
 }
 
-Exit test(const Places& places, const Options& options) {
-  RunOptions run_options;
+Exit test(const run::Layout& places, const Options& options) {
+  run::RunOptions run_options;
   run_options.release = options.release;
   run_options.filters = {options.id};
   run_options.jobs = 1;
@@ -32,9 +32,9 @@ Exit test(const Places& places, const Options& options) {
   run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
   run_options.replace = true;
   try {
-    const Exit exit = exit_for(verdicts_of(run(places, run_options).rows));
+    const Exit exit = exit_for(verdicts_of(run::run_cases(places, run_options).rows));
     return exit == Exit::NothingRan ? Exit::Skipped : exit;
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     if (stop.code != Exit::Usage || !is_left_out(places, options)) throw;
     print("{} needs LibTorch, and is not part of {}\n", options.id, options.release);
     return Exit::Skipped;
@@ -48,7 +48,7 @@ Verb dev_test_verb(CLI::App& dev, const std::string& root) {
   auto* command = dev.add_subcommand("test", "Run one test for CTest; exit with 77 if it cannot run here");
   command->add_option("test", options->id, "case.Test")->required();
   command->add_option("--release", options->release, "LibTorch release")->required();
-  return {command, [options, &root] { return test(Places::find(root), *options); }, Signals::Children};
+  return {command, [options, &root] { return test(run::Layout::find(root), *options); }, Signals::Children};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

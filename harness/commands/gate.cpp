@@ -8,43 +8,43 @@
 #include <optional>
 #include <set>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/compare.h"
 #include "harness/compare/policy.h"
-#include "harness/judge/scope.h"
-#include "harness/record/output.h"
+#include "harness/model/scope.h"
+#include "harness/run/layout.h"
 #include "harness/run/machine.h"
-#include "harness/run/places.h"
 #include "harness/run/process.h"
 #include "harness/run/run.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 // Nothing where one of the sides has no run on this machine.
-std::optional<Comparison> comparison_so_far(const Places& places, const CompareOptions& options,
-                                            const Background& background) {
+std::optional<compare::Comparison> comparison_so_far(const run::Layout& places, const CompareOptions& options,
+                                                     const compare::CompareContext& background) {
   for (const std::string& side : {options.from, options.to}) {
     if (!std::filesystem::exists(options.records + "/" + side)) return std::nullopt;
   }
   try {
     return comparison_of(places, options, background);
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     if (stop.code != Exit::NothingRan) throw;
     return std::nullopt;
   }
 }
 
 // The cases in scope of which a side lacks a result that it could have; nothing: all that there are.
-std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so_far, const Policy& policy,
-                                             const Background& background) {
+std::optional<std::set<std::string>> missing(const std::optional<compare::Comparison>& so_far,
+                                             const compare::Policy& policy, const compare::CompareContext& background) {
   if (!so_far && policy.scope.empty()) return std::nullopt;
   const std::set<std::string> scope = cases_in_scope(policy.scope, background.catalogue);
   if (!so_far) return scope;
   std::set<std::string> known, lacking;
-  for (const ComparedTest& test : so_far->tests) {
+  for (const compare::ComparedTest& test : so_far->tests) {
     known.insert(case_of(test.test));
-    if (test.consequence == Consequence::Unknown && test.ran) lacking.insert(case_of(test.test));
+    if (test.consequence == compare::Consequence::Unknown && test.ran) lacking.insert(case_of(test.test));
   }
   std::set<std::string> cases;
   for (const std::string& one : scope) {
@@ -54,42 +54,44 @@ std::optional<std::set<std::string>> missing(const std::optional<Comparison>& so
 }
 
 // Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
-void run_missing(const Places& places, CompareOptions& options, const Policy& policy, const Background& background) {
-  for (std::string* side : {&options.from, &options.to}) *side = named_release(places, *side);
+void run_missing(const run::Layout& places, CompareOptions& options, const compare::Policy& policy,
+                 const compare::CompareContext& background) {
+  for (std::string* side : {&options.from, &options.to}) *side = run::named_release(places, *side);
   choose_this_machine(places, options.machine);
   const auto cases = missing(comparison_so_far(places, options, background), policy, background);
   if (cases && cases->empty()) return;
-  const PrintedAside aside;
+  const StdoutToStderr aside;
   for (const std::string& release : {options.from, options.to}) {
-    RunOptions run_options;
+    run::RunOptions run_options;
     run_options.release = release;
     if (cases) run_options.filters.assign(cases->begin(), cases->end());
     run_options.record = new_record(options.records + "/" + release);
     print("{}:\n", release);
-    run(places, run_options);
+    run::run_cases(places, run_options);
   }
 }
 
-Exit gate(const Places& places, CompareOptions options) {
+Exit gate(const run::Layout& places, CompareOptions options) {
   check(options);
   std::vector<std::string> notes;
-  const Policy policy = options.policy.empty() ? Policy() : read_policy(options.policy, notes);
-  for (const std::string& note : notes) say_last_words(note);
-  const Background background = background_with_remedies(places);
+  const compare::Policy policy =
+      options.policy.empty() ? compare::Policy() : compare::read_policy(options.policy, notes);
+  for (const std::string& note : notes) print_error(note);
+  const compare::CompareContext background = background_with_remedies(places);
   std::set<std::string> scope = cases_in_scope(policy.scope, background.catalogue);
   if (options.run) {
     if (options.records.empty()) options.records = places.build + "/gate";
     run_missing(places, options, policy, background);
   }
-  Comparison all = comparison_of(places, options, background);
+  compare::Comparison all = comparison_of(places, options, background);
   if (policy.scope.empty()) {  // Records have cases, too, that are not in the catalogue.
-    for (const ComparedTest& test : all.tests) scope.insert(case_of(test.test));
+    for (const compare::ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
-  add_never_run(scope, background.catalogue, all);
+  compare::add_never_run(scope, background.catalogue, all);
   const std::string today = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  const Decision decision = decide(policy, all, scope, background.catalogue, today);
+  const compare::Decision decision = compare::decide(policy, all, scope, background.catalogue, today);
   for (const std::string& test : decision.blocking) scope.insert(case_of(test));
-  const Comparison shown = restricted(all, scope);
+  const compare::Comparison shown = compare::filter_cases(all, scope);
   print_report({shown, policy, &decision}, options);
   return decision.exit;
 }
@@ -103,11 +105,11 @@ std::string new_record(const std::string& folder) {
   return path;
 }
 
-void choose_this_machine(const Places& places, MachineChoice& choice) {
-  own_the_processes();
-  const Machine machine = ask_machine(places);
+void choose_this_machine(const run::Layout& places, compare::MachineChoice& choice) {
+  run::become_subreaper();
+  const run::Machine machine = run::ask_machine(places);
   if (machine.gpus == 0 && choice.gpu != "none") {
-    throw Stop(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
+    throw ExitError(Exit::Infrastructure, "no GPU to run on: " + machine.reason + "; --gpu none runs what needs none");
   }
   if (machine.gpus > 0) choice = {machine.gpu, machine.driver, choice.libraries};
 }
@@ -126,7 +128,7 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
       "handlers and what stopped holding block. New damage blocks outside the scope too, unless a waiver names it.\n"
       "`recapture list --tags` has the words of a scope.\n"
       "Exit codes: 0 passes, 1 blocked, 6 too much is unknown; with --run those of run if a run does not complete.");
-  return {command, [options, &root] { return gate(Places::find(root), *options); }};
+  return {command, [options, &root] { return gate(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

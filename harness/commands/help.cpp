@@ -6,9 +6,9 @@
 
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
-#include "harness/judge/suggest.h"
+#include "harness/model/suggest.h"
 
-namespace recapture {
+namespace recapture::commands {
 
 Verb help_verb(CLI::App& app) {
   const auto words = std::make_shared<std::vector<std::string>>();
@@ -18,7 +18,7 @@ Verb help_verb(CLI::App& app) {
             const CLI::App& verb = find_verb(app, *words);
             const std::string name = fmt::format("{}", fmt::join(*words, " "));
             if (!words->empty() && full_name(verb) != app.get_name() + " " + name) {
-              throw Stop(Exit::Usage, no_such("verb", name, {}, "--help says what there is"));
+              throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "--help says what there is"));
             }
             app.clear();  // Without a verb on its command line the application prints its own help.
             print("{}", verb.help(verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent())));
@@ -26,4 +26,4 @@ Verb help_verb(CLI::App& app) {
           }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -1,4 +1,6 @@
 // recapture history: how tests went over time on each kind of machine, from all records of a folder.
+#include "harness/timeline/history.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,35 +10,35 @@
 #include <regex>
 #include <set>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/history/series.h"
-#include "harness/history/words.h"
-#include "harness/judge/catalogue.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
+#include "harness/model/catalogue.h"
+#include "harness/report/history.h"
+#include "harness/run/layout.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
 struct Options {
   std::vector<std::string> names;
   std::string records;
-  Wanted wanted;
+  timeline::Wanted wanted;
   bool json = false;
 };
 
 // By case the tests that are named; no tests for all that the records have of it.
 using Named = std::map<std::string, std::vector<std::string>>;
 
-Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue, const std::vector<Run>& runs) {
+Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue,
+               const std::vector<timeline::Run>& runs) {
   Names names = names_in(catalogue);
   // Of what the tree has no longer there is a history too.
   const auto add = [](std::vector<std::string>& known, const std::string& name) {
     if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
   };
   std::set<std::string> planned;
-  for (const Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
+  for (const timeline::Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
   std::map<std::string, std::vector<std::string>> by_case;
   for (const std::string& test : planned) by_case[case_of(test)].push_back(test);
   for (const auto& [id, tests] : by_case) add(names.cases, id);
@@ -66,9 +68,9 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
 }
 
 // What a judgement of these runs calls missing where it is not available now: as `show` has it.
-Available available_in(const std::vector<Run>& runs) {
+Available available_in(const std::vector<timeline::Run>& runs) {
   Available fewest;
-  for (const Run& run : runs) {
+  for (const timeline::Run& run : runs) {
     for (const auto& [key, gpus] : available_in(std::vector<Record>{run.record})) {
       const auto [known, is_new] = fewest.emplace(key, gpus);
       known->second = std::min(known->second, gpus);
@@ -77,28 +79,29 @@ Available available_in(const std::vector<Run>& runs) {
   return fewest;
 }
 
-Exit history(const Places& places, const Options& options) {
+Exit history(const run::Layout& places, const Options& options) {
   static const std::regex kDate(R"(\d{4}-\d{2}-\d{2})");
   if (!options.wanted.since.empty() && !std::regex_match(options.wanted.since, kDate)) {
-    throw Stop(Exit::Usage, fmt::format("--since takes a date such as 2026-11-21, not '{}'", options.wanted.since));
+    throw ExitError(Exit::Usage,
+                    fmt::format("--since takes a date such as 2026-11-21, not '{}'", options.wanted.since));
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   Catalogue catalogue;
   if (fs::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
-  const Runs plans = runs_below(folder, {});
-  if (plans.runs.empty() && plans.bad.empty()) throw Stop(Exit::NothingRan, "no records below " + folder);
+  const timeline::Runs plans = timeline::runs_below(folder, {});
+  if (plans.runs.empty() && plans.bad.empty()) throw ExitError(Exit::NothingRan, "no records below " + folder);
   const Named asked = named_in(options.names, catalogue, plans.runs);
   std::set<std::string> cases;
   for (const auto& [id, tests] : asked) cases.insert(id);
-  const auto [runs, bad] = runs_below(folder, cases);
+  const auto [runs, bad] = timeline::runs_below(folder, cases);
   Rules rules = rules_of(places.root);
   std::error_code error;
   if (fs::equivalent(folder, places.reports(), error)) {
     rules.available = available_in(runs);
   } else if (fs::is_directory(places.reports(), error)) {
-    rules.available = available_in(runs_below(places.reports(), cases).runs);
+    rules.available = available_in(timeline::runs_below(places.reports(), cases).runs);
   }
-  const Histories histories(runs, rules, options.wanted);
+  const timeline::HistoryQuery histories(runs, rules, options.wanted);
   bool has_history = false;
   std::string text;
   Json json = Json::array();
@@ -106,23 +109,23 @@ Exit history(const Places& places, const Options& options) {
     const auto all = histories.of_case(id, tests);
     if (all.empty()) continue;
     if (options.json) {
-      for (const Json& series : as_json(all, folder)) json.push_back(series);
+      for (const Json& series : report::render_json(all, folder)) json.push_back(series);
     } else {
-      text += (has_history ? "\n" : "") + as_text(all);
+      text += (has_history ? "\n" : "") + report::render_text(all);
     }
     has_history = true;
   }
   print("{}", options.json ? json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n" : text);
-  for (const BadRecord& one : bad) say_last_words(fmt::format("{}/{}: {}", folder, one.path, one.reason));
+  for (const timeline::BadRecord& one : bad) print_error(fmt::format("{}/{}: {}", folder, one.path, one.reason));
   if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
-    say_last_words(fmt::format("{}: no run as asked for has {}", folder, what));
+    print_error(fmt::format("{}: no run as asked for has {}", folder, what));
   }
   if (!bad.empty()) {
     const bool is_one = bad.size() == 1;
-    throw Stop(Exit::Inconclusive, fmt::format("{} cannot be read, and what {} not counted",
-                                               is_one ? "a record" : fmt::format("{} records", bad.size()),
-                                               is_one ? "it says is" : "they say is"));
+    throw ExitError(Exit::Inconclusive, fmt::format("{} cannot be read, and what {} not counted",
+                                                    is_one ? "a record" : fmt::format("{} records", bad.size()),
+                                                    is_one ? "it says is" : "they say is"));
   }
   return has_history ? Exit::AsExpected : Exit::NothingRan;
 }
@@ -142,7 +145,7 @@ Verb history_verb(CLI::App& app, const std::string& root) {
                       "Only runs that began on this date or later, such as 2026-11-21");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->footer("Exit codes: 0 there is a history, 4 there is none, 6 a record cannot be read and is skipped.");
-  return {command, [options, &root] { return history(Places::find(root), *options); }};
+  return {command, [options, &root] { return history(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

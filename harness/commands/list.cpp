@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/scope.h"
-#include "harness/judge/version.h"
-#include "harness/record/output.h"
+#include "harness/model/release.h"
+#include "harness/model/scope.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Options {
@@ -19,7 +19,7 @@ struct Options {
 void print_lines(const Catalogue& cases, const Options& options) {
   size_t tests = 0;
   for (const CatalogueCase& one : cases) {
-    print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, word(one.nature), one.title);
+    print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, to_string(one.nature), one.title);
     tests += one.tests.size();
     if (!options.tests) continue;
     for (const CatalogueTest& test : one.tests) {
@@ -61,8 +61,8 @@ Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
   return selected(all, plain);
 }
 
-Exit list(const Places& places, Options options) {
-  if (!options.release.empty() && !options.built) throw Stop(Exit::Usage, "--release goes with --built");
+Exit list(const run::Layout& places, Options options) {
+  if (!options.release.empty() && !options.built) throw ExitError(Exit::Usage, "--release goes with --built");
   const Catalogue all = options.built ? built_catalogue(places, options.release) : read_catalogue(places.root);
   if (options.tags) {
     print_tags(all);
@@ -72,7 +72,7 @@ Exit list(const Places& places, Options options) {
   if (options.json) {
     Json array = Json::array();
     for (const CatalogueCase& one : cases) {
-      Json json = as_json(one);
+      Json json = render_json(one);
       for (const char* prose : {"why", "documented", "deadline_s"}) json.erase(prose);
       array.push_back(json);
     }
@@ -98,7 +98,7 @@ Verb list_verb(CLI::App& app, const std::string& root) {
       ->excludes(json);
   command->add_flag("--built", options->built, "List what is built, by the built cases instead of the catalogue");
   command->add_option("--release", options->release, "With --built: the LibTorch release (default: the newest)");
-  return {command, [options, &root] { return list(Places::find(root), *options); }, Signals::Children};
+  return {command, [options, &root] { return list(run::Layout::find(root), *options); }, Signals::Children};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

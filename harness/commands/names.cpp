@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "harness/judge/suggest.h"
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
+#include "harness/model/suggest.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Renamed {
@@ -106,10 +106,10 @@ CLI::App& find_verb(CLI::App& app, const std::vector<std::string>& words) {
     const std::string two = i + 1 < words.size() ? name + " " + words[i + 1] : "";
     const auto file = std::find_if(kFiles.begin(), kFiles.end(), [&](const Renamed& one) { return one.old == two; });
     if (file != kFiles.end()) {
-      throw Stop(Exit::Usage, fmt::format("there is no `recapture {}`; use {}, which is not generated any more",
-                                          file->old, file->now));
+      throw ExitError(Exit::Usage, fmt::format("there is no `recapture {}`; use {}, which is not generated any more",
+                                               file->old, file->now));
     }
-    throw Stop(Exit::Usage, no_such("verb", name, names_of_verbs(app), hint_for(*found)));
+    throw ExitError(Exit::Usage, unknown_name("verb", name, names_of_verbs(app), hint_for(*found)));
   }
   return *found;
 }
@@ -130,12 +130,13 @@ void require_options(const CLI::App& verb, const std::vector<std::string>& words
     const std::string name = word.substr(0, word.find('='));
     if (name.size() < 2 || name.front() != '-' || name == "--") continue;
     if (std::find(options.begin(), options.end(), name) != options.end()) continue;
-    throw Stop(Exit::Usage, no_such("option", name, options, fmt::format("`{} --help` lists them", full_name(verb))));
+    throw ExitError(Exit::Usage,
+                    unknown_name("option", name, options, fmt::format("`{} --help` lists them", full_name(verb))));
   }
 }
 
 void refuse_group(const CLI::App& group) {
-  throw Stop(Exit::Usage, fmt::format("`{}` takes a verb: {}", full_name(group), list_verbs(group)));
+  throw ExitError(Exit::Usage, fmt::format("`{}` takes a verb: {}", full_name(group), list_verbs(group)));
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

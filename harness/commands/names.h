@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace recapture {
+namespace recapture::commands {
 
 // Where the words stand that are neither options nor the value of --root. The first name the verb.
 std::vector<size_t> plain_words(const std::vector<std::string>& words);
@@ -30,4 +30,4 @@ void require_options(const CLI::App& verb, const std::vector<std::string>& words
 // Throws Stop(Usage) with what there is below a group.
 [[noreturn]] void refuse_group(const CLI::App& group);
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/night/gather.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
+#include "harness/nightly/collect.h"
+#include "harness/run/layout.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Options {
@@ -17,16 +17,16 @@ struct Options {
   std::vector<std::string> folders;
 };
 
-Exit collect(const Places& places, const Options& options) {
-  const NightPlan plan = read_plan(options.plan);
+Exit collect(const run::Layout& places, const Options& options) {
+  const nightly::NightPlan plan = nightly::read_plan(options.plan);
   Catalogue catalogue;
   if (std::filesystem::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
-  const Gathered night = gather(options.out, options.folders, plan, catalogue);
+  const nightly::Gathered night = nightly::gather(options.out, options.folders, plan, catalogue);
   for (const std::string& note : night.notes) print("note: {}\n", note);
   for (const std::string& lack : night.lacks) print("{}\n", lack);
   print("{}: {} of {} tasks are whole\n", options.out, night.whole, plan.size());
   if (night.lacks.empty()) return Exit::AsExpected;
-  throw Stop(Exit::Inconclusive, fmt::format("{} is not the whole night; what it lacks is above", options.out));
+  throw ExitError(Exit::Inconclusive, fmt::format("{} is not the whole night; what it lacks is above", options.out));
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ Verb nightly_collect_verb(CLI::App& nightly, const std::string& root) {
   command->footer(
       "Exit codes: 0 every task of the plan has a complete run, 6 one is missing, cut short or cannot be read. show,\n"
       "compare and nightly diff judge the results.");
-  return {command, [options, &root] { return collect(Places::find(root), *options); }};
+  return {command, [options, &root] { return collect(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -4,29 +4,29 @@
 #include <filesystem>
 #include <memory>
 
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/night/issues.h"
-#include "harness/night/report.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
+#include "harness/nightly/issues.h"
+#include "harness/nightly/report.h"
+#include "harness/run/layout.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 struct Options {
   std::string nights;
-  ReportChoice choice;
+  nightly::ReportChoice choice;
   bool json = false, markdown = false, issue = false;
 };
 
-Exit report_night(const Places& places, const Options& options) {
+Exit report_night(const run::Layout& places, const Options& options) {
   if ((options.json ? 1 : 0) + (options.markdown ? 1 : 0) + (options.issue ? 1 : 0) > 1) {
-    throw Stop(Exit::Usage, "--json, --markdown and --issue cannot be combined");
+    throw ExitError(Exit::Usage, "--json, --markdown and --issue cannot be combined");
   }
-  const Background background = background_of(places.root);
-  const NightReport report = report_of(options.nights, options.choice, background);
+  const compare::CompareContext background = compare::read_compare_context(places.root);
+  const nightly::NightReport report = report_of(options.nights, options.choice, background);
   if (options.json || options.issue) {
-    const Json json = options.json ? render_json(report) : render_json(issues_of(report, background));
+    const Json json = options.json ? render_json(report) : render_json(nightly::issues_of(report, background));
     print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
     print("{}", options.markdown ? render_markdown(report) : render_text(report));
@@ -57,7 +57,7 @@ Verb nightly_diff_verb(CLI::App& nightly, const std::string& root) {
       "baseline: its first clear result, or that of a later record which `recapture baseline` has marked.\n\n"
       "Exit codes: 0 nothing is red, 1 something is red, 5 something changed or healed, 6 records are missing or\n"
       "incomplete, or tests were not judged that were judged before.");
-  return {command, [options, &root] { return report_night(Places::find(root), *options); }};
+  return {command, [options, &root] { return report_night(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

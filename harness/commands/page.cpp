@@ -1,5 +1,5 @@
 // recapture page: one HTML file with what changes between releases, the matrix of all results, and their history.
-#include "harness/page/page.h"
+#include "harness/report/page.h"
 
 #include <fmt/format.h>
 
@@ -13,16 +13,16 @@
 #include <utility>
 #include <vector>
 
+#include "harness/base/file.h"
+#include "harness/base/output.h"
+#include "harness/base/parallel.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
-#include "harness/judge/index.h"
-#include "harness/page/data.h"
-#include "harness/record/file.h"
-#include "harness/record/output.h"
-#include "harness/record/parallel.h"
-#include "harness/run/places.h"
+#include "harness/report/page_data.h"
+#include "harness/run/layout.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
@@ -31,7 +31,7 @@ struct Options {
 };
 
 // What cannot be read is named here, on the page, and by the exit code.
-void read_records(PageInput& input, Wrong& wrong) {
+void read_records(report::PageInput& input, DeferredErrors& wrong) {
   struct File {
     std::string path, error;
     std::optional<Record> record;
@@ -48,7 +48,7 @@ void read_records(PageInput& input, Wrong& wrong) {
       } else {
         ++input.broken;
       }
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       files.push_back({path, stop.what(), {}});
     }
   }
@@ -57,7 +57,7 @@ void read_records(PageInput& input, Wrong& wrong) {
     if (!file.error.empty()) return;
     try {
       file.record = read_record(file.path);
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       file.error = stop.what();
     }
   });
@@ -71,38 +71,38 @@ void read_records(PageInput& input, Wrong& wrong) {
   }
 }
 
-PageInput read(const Places& places, const Options& options, Wrong& wrong) {
-  PageInput input;
+report::PageInput read(const run::Layout& places, const Options& options, DeferredErrors& wrong) {
+  report::PageInput input;
   input.folder = options.records.empty() ? places.reports() : options.records;
   std::error_code error;
   const auto kind = fs::status(input.folder, error);
-  if (!fs::exists(kind)) throw Stop(Exit::Usage, fmt::format("{}: {}", input.folder, std::strerror(ENOENT)));
-  if (!fs::is_directory(kind)) throw Stop(Exit::Usage, input.folder + " is no folder; --records takes one");
+  if (!fs::exists(kind)) throw ExitError(Exit::Usage, fmt::format("{}: {}", input.folder, std::strerror(ENOENT)));
+  if (!fs::is_directory(kind)) throw ExitError(Exit::Usage, input.folder + " is no folder; --records takes one");
   // These read the newest records of reports/ once more, which takes as long as half of the rest.
   std::future<Rules> rules = std::async(std::launch::async, [&] {
-    Demands demands;
+    Requirements demands;
     demands.as_before = true;  // A record is judged as the run that wrote it was.
     return rules_of(places.root, demands);
   });
   read_records(input, wrong);
   if (input.records.empty()) {
     wrong.tell();
-    throw Stop(Exit::NothingRan, "no records below " + input.folder);
+    throw ExitError(Exit::NothingRan, "no records below " + input.folder);
   }
   try {
     input.rules = rules.get();
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     wrong.add(stop.what());
     input.rules = rules_of(places.root);
   }
-  input.background = background_of(places.root);
-  learn_remedies(places.reports(), input.background);
+  input.background = compare::read_compare_context(places.root);
+  compare::learn_remedies(places.reports(), input.background);
   return input;
 }
 
-Exit write(const Places& places, const Options& options) {
-  Wrong wrong;
-  const std::string page = page_of(page_data(read(places, options, wrong)));
+Exit write(const run::Layout& places, const Options& options) {
+  DeferredErrors wrong;
+  const std::string page = report::page_of(report::page_data(read(places, options, wrong)));
   std::error_code error;
   if (options.output == "-") {
     print_text(page);
@@ -124,7 +124,7 @@ Verb page_verb(CLI::App& app, const std::string& root) {
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_option("--output", options->output,
                       "Write to this file (default: page.html here); - is standard output");
-  return {command, [options, &root] { return write(Places::find(root), *options); }};
+  return {command, [options, &root] { return write(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -9,20 +9,20 @@
 #include <optional>
 #include <utility>
 
+#include "harness/base/escape.h"
+#include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/version.h"
-#include "harness/record/output.h"
-#include "harness/record/visible.h"
+#include "harness/model/release.h"
+#include "harness/report/junit.h"
+#include "harness/report/text.h"
 #include "harness/run/environment.h"
-#include "harness/show/junit.h"
-#include "harness/show/text.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace {
 
 // The options as they are typed.
 struct Typed {
-  RunOptions options;
+  run::RunOptions options;
   std::string junit;
   std::optional<std::string> broken, shard, gpus;
   std::vector<std::string> require, env;
@@ -30,18 +30,17 @@ struct Typed {
 };
 
 // What is not typed is as in the run that began the record, where that says it.
-void take_from_record(RunOptions& options, const Typed& typed) {
+void take_from_record(run::RunOptions& options, const Typed& typed) {
   const Record begun = read_record(options.resume);
   if (options.release.empty()) options.release = begun.environment.name_in_matrix();
-  for (const Replaceable& library : kReplaceable) {
-    if (begun.environment.machine.has_override(library))
-      options.libraries.emplace(library.key, begun.where(library.key));
+  for (const OverridableLibrary& library : kOverridableLibraries) {
+    if (begun.environment.machine.has_override(library)) options.libraries.emplace(library.key, begun.env(library.key));
   }
   if (!typed.broken) options.broken = begun.broken();
-  const std::string demanded = begun.where("require");
+  const std::string demanded = begun.env("require");
   options.demands.gpu = options.demands.gpu || demanded.find("gpu") != std::string::npos;
   options.demands.recorder = options.demands.recorder || demanded.find("recorder") != std::string::npos;
-  if (!typed.shard && !begun.where("shard").empty()) options.shard = read_shard(begun.where("shard"));
+  if (!typed.shard && !begun.env("shard").empty()) options.shard = run::read_shard(begun.env("shard"));
   if (!typed.gpus) {
     for (const Json& gpu : begun.environment.json().value("volatile", Json::object()).value("gpus", Json::array())) {
       if (gpu.is_string()) options.gpus.push_back(gpu.get<std::string>());
@@ -49,65 +48,65 @@ void take_from_record(RunOptions& options, const Typed& typed) {
   }
   const Json env = begun.environment.json().value("env", Json::object());
   for (const auto& [name, value] : env.items()) {
-    if (!value.is_string() || is_hashed(value.get<std::string>())) continue;
-    options.env.insert(read_variable(name + "=" + value.get<std::string>()));
+    if (!value.is_string() || run::is_hashed(value.get<std::string>())) continue;
+    options.env.insert(run::read_variable(name + "=" + value.get<std::string>()));
   }
 }
 
 // What is to be run, as typed.
-RunOptions what_to_run(const Typed& typed) {
-  RunOptions options = typed.options;
-  for (const Replaceable& library : kReplaceable) {
+run::RunOptions what_to_run(const Typed& typed) {
+  run::RunOptions options = typed.options;
+  for (const OverridableLibrary& library : kOverridableLibraries) {
     const auto typed_one = options.libraries.find(library.key);
     if (typed_one == options.libraries.end()) continue;
     const std::string& version = typed_one->second;
     if (version.empty()) {
       options.libraries.erase(typed_one);
     } else if (!is_version(version) || version.find('.') == std::string::npos) {
-      throw Stop(Exit::Usage,
-                 fmt::format("{} takes a version such as {}, not '{}'", library.option, library.example, version));
+      throw ExitError(Exit::Usage,
+                      fmt::format("{} takes a version such as {}, not '{}'", library.option, library.example, version));
     }
   }
   if (typed.broken) options.broken = break_of(*typed.broken).value();
-  if (typed.shard) options.shard = read_shard(*typed.shard);
+  if (typed.shard) options.shard = run::read_shard(*typed.shard);
   for (const std::string& need : typed.require) {
     if (need != "gpu" && need != "recorder") {
-      throw Stop(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
+      throw ExitError(Exit::Usage, "--require takes gpu or recorder, not '" + need + "'");
     }
     options.demands.gpu = options.demands.gpu || need == "gpu";
     options.demands.recorder = options.demands.recorder || need == "recorder";
   }
   for (const std::string& variable : typed.env) {
-    const auto [name, value] = read_variable(variable);
-    if (!options.env.emplace(name, value).second) throw Stop(Exit::Usage, "--env has " + name + " twice");
+    const auto [name, value] = run::read_variable(variable);
+    if (!options.env.emplace(name, value).second) throw ExitError(Exit::Usage, "--env has " + name + " twice");
   }
-  if (typed.jobs && *typed.jobs < 1) throw Stop(Exit::Usage, "--jobs takes a number from 1 on");
+  if (typed.jobs && *typed.jobs < 1) throw ExitError(Exit::Usage, "--jobs takes a number from 1 on");
   options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
-  if (typed.gpus) options.gpus = read_gpus(*typed.gpus);
+  if (typed.gpus) options.gpus = run::read_gpus(*typed.gpus);
   if (options.go_on) {
-    if (!options.resume.empty()) throw Stop(Exit::Usage, "--continue and --resume cannot be combined");
-    if (options.record.empty()) throw Stop(Exit::Usage, "--continue needs --record FILE, the run to continue");
+    if (!options.resume.empty()) throw ExitError(Exit::Usage, "--continue and --resume cannot be combined");
+    if (options.record.empty()) throw ExitError(Exit::Usage, "--continue needs --record FILE, the run to continue");
     std::error_code error;
     if (std::filesystem::exists(options.record, error)) options.resume = options.record;
   } else if (!options.resume.empty()) {
-    if (!options.record.empty()) throw Stop(Exit::Usage, "--record and --resume cannot be combined");
+    if (!options.record.empty()) throw ExitError(Exit::Usage, "--record and --resume cannot be combined");
     take_from_record(options, typed);
   }
   return options;
 }
 
 // What was not as it should be, each with its reason, and what to do next.
-std::string surprises_of(const Finished& finished) {
+std::string surprises_of(const run::Finished& finished) {
   constexpr size_t kMost = 20;
   std::string text, next;
   size_t count = 0;
   bool stale = false, other = false;
-  for (const Row& row : finished.rows) {
+  for (const TestVerdict& row : finished.rows) {
     if (!is_surprise(row.verdict)) continue;
     if (++count <= kMost) {
-      const std::string seen = cut(render_seen(row));
-      text += fmt::format("  {}: {}: {}{}{}\n", row.test, word(row.verdict), word(row.result), seen.empty() ? "" : ", ",
-                          seen);
+      const std::string seen = truncated(render_observed(row));
+      text += fmt::format("  {}: {}: {}{}{}\n", row.test, to_string(row.verdict), to_string(row.result),
+                          seen.empty() ? "" : ", ", seen);
     }
     if (row.verdict == Verdict::Stale && !std::exchange(stale, true)) {
       next +=
@@ -125,7 +124,7 @@ std::string surprises_of(const Finished& finished) {
                      finished.record.path, next);
 }
 
-std::string words_of(const Pace& pace) {
+std::string describe(const run::Pace& pace) {
   const auto tests = [](size_t n) { return fmt::format("{} test{}", n, n == 1 ? "" : "s"); };
   std::string text;
   if (pace.together > 0) {
@@ -143,20 +142,20 @@ std::string words_of(const Pace& pace) {
   return text.empty() ? text : text + "\n";
 }
 
-Exit run_and_show(const Places& places, const Typed& typed) {
-  const RunOptions options = what_to_run(typed);
+Exit run_and_show(const run::Layout& places, const Typed& typed) {
+  const run::RunOptions options = what_to_run(typed);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
-  const Finished finished = run(places, options);
+  const run::Finished finished = run::run_cases(places, options);
   const auto& [record, rows, pace, before] = finished;
   if (before) {
     print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
   } else {
-    print("\n{}{}{}{}{}record: {}\n", heading(record), summary(rows), observed_tables(record, rows), words_of(pace),
-          surprises_of(finished), record.path);
+    print("\n{}{}{}{}{}record: {}\n", report::heading(record), report::summary(rows),
+          report::observed_tables(record, rows), describe(pace), surprises_of(finished), record.path);
   }
   if (!typed.junit.empty()) {
     require_place_for_junit(typed.junit, record.path);
-    write_junit_file({record, rows}, typed.junit);
+    report::write_junit_file({record, rows}, typed.junit);
   }
   return exit_for(verdicts_of(rows));
 }
@@ -165,7 +164,7 @@ Exit run_and_show(const Places& places, const Typed& typed) {
 
 Verb run_verb(CLI::App& app, const std::string& root) {
   const auto typed = std::make_shared<Typed>();
-  RunOptions& options = typed->options;
+  run::RunOptions& options = typed->options;
   auto* command = app.add_subcommand("run", "Run cases and write a record");
   command->add_option("cases", options.filters, "Families, cases, or tests as case.Test (default: all)");
   command->add_option("--release", options.release, "LibTorch release (default: the newest that is built)");
@@ -184,9 +183,9 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--env", typed->env, "NAME=VALUE: set this variable for the tests; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--libtorch", options.libtorch, "Load LibTorch from this site-packages folder");
-  for (const Replaceable& library : kReplaceable) {
+  for (const OverridableLibrary& library : kOverridableLibraries) {
     command->add_option(library.option, options.libraries[library.key],
-                        fmt::format("Use this {} instead of LibTorch's own, such as {} (ci/libtorch {} installs it)",
+                        fmt::format("Use this {} instead of LibTorch's own, such as {} (tools/libtorch {} installs it)",
                                     library.name, library.example, library.option));
   }
   command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) if it is missing")
@@ -199,7 +198,7 @@ Verb run_verb(CLI::App& app, const std::string& root) {
   command->add_option("--revision", options.revision, "Record this revision (default: from git)");
   command->add_option("--junit", typed->junit, "Write JUnit XML to this file too");
   command->add_flag("--exec", options.exec, "Start every test with a fresh exec instead of forking a preloaded parent");
-  return {command, [typed, &root] { return run_and_show(Places::find(root), *typed); }, Signals::Children};
+  return {command, [typed, &root] { return run_and_show(run::Layout::find(root), *typed); }, Signals::Children};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -9,61 +9,61 @@
 #include <optional>
 #include <set>
 
+#include "harness/base/output.h"
 #include "harness/case/pattern.h"
-#include "harness/check/expectations.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/catalogue.h"
-#include "harness/judge/index.h"
-#include "harness/judge/version.h"
-#include "harness/record/output.h"
-#include "harness/run/places.h"
-#include "harness/show/case_view.h"
-#include "harness/show/json.h"
-#include "harness/show/junit.h"
-#include "harness/show/markdown.h"
-#include "harness/show/overview.h"
-#include "harness/show/text.h"
+#include "harness/lint/expectations.h"
+#include "harness/model/catalogue.h"
+#include "harness/model/release.h"
+#include "harness/report/case_view.h"
+#include "harness/report/json.h"
+#include "harness/report/junit.h"
+#include "harness/report/markdown.h"
+#include "harness/report/overview.h"
+#include "harness/report/text.h"
+#include "harness/run/layout.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
 // A record is judged as the run that wrote it was.
 // `newest` are the newest records of reports/, where they have been read already.
-Rules rules_as_in_a_run(const Places& places, const std::vector<Record>* newest, Wrong& wrong) {
+Rules rules_as_in_a_run(const run::Layout& places, const std::vector<Record>* newest, DeferredErrors& wrong) {
   if (newest != nullptr) {
     Rules rules = rules_of(places.root);
     rules.demands.as_before = true;
     rules.available = available_in(*newest);
     return rules;
   }
-  Demands demands;
+  Requirements demands;
   demands.as_before = true;
   try {
     return rules_of(places.root, demands);
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     Rules rules = rules_of(places.root);  // If that goes, it is a record that cannot be read.
     wrong.add(stop.what());
     return rules;
   }
 }
 
-std::vector<Record> readable(const std::vector<std::string>& paths, Wrong& wrong) {
+std::vector<Record> readable(const std::vector<std::string>& paths, DeferredErrors& wrong) {
   std::vector<Record> records;
   for (const std::string& path : paths) {
     try {
       records.push_back(read_record(path));
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       wrong.add(stop.what());
     }
   }
   return records;
 }
 
-Newest read_below(const std::string& folder, bool all, Wrong& wrong, const RecordFilter& filter = {}) {
+Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, const RecordFilter& filter = {}) {
   try {
     return all ? all_records(folder) : newest_records(folder, filter);
-  } catch (const Stop&) {  // One by one, to know which.
+  } catch (const ExitError&) {  // One by one, to know which.
     Newest read{readable(records_below(folder), wrong), 0};
     sort_by_time(read.records);
     return read;
@@ -87,7 +87,7 @@ struct Asked {
 // named from there.
 class Sorter {
  public:
-  explicit Sorter(const Places& places) : places_(places) {}
+  explicit Sorter(const run::Layout& places) : places_(places) {}
 
   void take(const std::string& word) {
     if (is_name(word)) {
@@ -100,7 +100,7 @@ class Sorter {
   const Asked& asked() {
     const int kinds =
         (asked_.folder.empty() ? 0 : 1) + (asked_.records.empty() ? 0 : 1) + (asked_.cases.empty() ? 0 : 1);
-    if (kinds > 1) throw Stop(Exit::Usage, "show takes cases, or records, or one folder, not some of each");
+    if (kinds > 1) throw ExitError(Exit::Usage, "show takes cases, or records, or one folder, not some of each");
     return asked_;
   }
 
@@ -141,9 +141,9 @@ class Sorter {
     const auto records = records_below(path);
     if (records.empty()) {
       if (is_name(last_part(path))) return false;
-      throw Stop(Exit::NothingRan, "no records below " + path);
+      throw ExitError(Exit::NothingRan, "no records below " + path);
     }
-    if (!asked_.folder.empty()) throw Stop(Exit::Usage, "show takes one folder");
+    if (!asked_.folder.empty()) throw ExitError(Exit::Usage, "show takes one folder");
     asked_.folder = path;
     return true;
   }
@@ -157,7 +157,7 @@ class Sorter {
         known.push_back(record.lexically_relative(places_.reports()).string());
         if (word.rfind("reports/", 0) == 0) known.back() = "reports/" + known.back();
       }
-      if (!near(word, known).empty()) throw Stop(Exit::Usage, no_such("record", word, known));
+      if (!near(word, known).empty()) throw ExitError(Exit::Usage, unknown_name("record", word, known));
       asked_.records.push_back(word);  // Whoever reads it says what is wrong with it.
       return;
     }
@@ -176,15 +176,15 @@ class Sorter {
       std::string release = fs::path(path).parent_path().filename().string();
       try {
         release = environment_of(path).release;
-      } catch (const Stop&) {
+      } catch (const ExitError&) {
         // Whoever reads it all says what is wrong with it. Until then its folder's name will do.
       }
       records[release].push_back(path);
     }
     std::set<std::string> known;
     for (const auto& [release, paths] : records) known.insert(release);
-    const std::string meant = meant_release(word, {known.begin(), known.end()});
-    if (known.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, "reports", known));
+    const std::string meant = resolve_release(word, {known.begin(), known.end()});
+    if (known.count(meant) == 0) throw ExitError(Exit::Usage, no_records_of(word, "reports", known));
     const std::string folder = places_.reports() + "/" + meant;
     if (fs::is_directory(folder)) {
       take_folder(folder);
@@ -199,23 +199,23 @@ class Sorter {
     return *names_;
   }
 
-  const Places& places_;
+  const run::Layout& places_;
   std::optional<Names> names_;
   Asked asked_;
 };
 
-Exit show_cases(const Places& places, const Options& options, const std::vector<std::string>& names) {
+Exit show_cases(const run::Layout& places, const Options& options, const std::vector<std::string>& names) {
   const Catalogue cases = selected(read_catalogue(places.root), names);
   const auto sources = read_sources(places.root);
   const auto changes = read_changes(places.root);
-  Wrong wrong;
+  DeferredErrors wrong;
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   RecordFilter filter;
   for (const CatalogueCase& one : cases) filter.cases.insert(one.id);
   std::vector<Record> records = read_below(folder, false, wrong, filter).records;
   const Rules rules = rules_as_in_a_run(places, folder == places.reports() ? &records : nullptr, wrong);
-  const Board board(std::move(records), rules);
-  const auto all = latest(board);
+  const ResultMatrix board(std::move(records), rules);
+  const auto all = report::latest(board);
   const bool has_race =
       std::any_of(cases.begin(), cases.end(), [](const CatalogueCase& one) { return one.nature == Nature::Race; });
   const auto rates = has_race ? rate_pools(read_rates_below(folder), rules) : std::vector<RatePool>();
@@ -223,7 +223,7 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   for (const std::string& path : prices_below(folder)) {
     try {
       prices.push_back(read_prices(path));
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       wrong.add(stop.what());
     }
   }
@@ -231,11 +231,11 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   Json json = Json::array();
   std::vector<Verdict> verdicts;
   for (const CatalogueCase& one : cases) {
-    const CaseView view{one, sources, changes, all, rates, prices};
+    const report::CaseView view{one, sources, changes, all, rates, prices};
     if (options.json) {
-      json.push_back(as_json(view));
+      json.push_back(report::render_json(view));
     } else {
-      print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", as_text(view));
+      print("{}{}", &one == &cases.front() ? "" : "\n" + std::string(80, '-') + "\n\n", report::render_text(view));
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
@@ -244,27 +244,27 @@ Exit show_cases(const Places& places, const Options& options, const std::vector<
   return exit_for(verdicts);
 }
 
-void print_rows(const Board& board, const std::string& folder) {
+void print_rows(const ResultMatrix& board, const std::string& folder) {
   for (const auto& [record, rows] : board.records()) {
     if (board.records().size() > 1) {
       const fs::path path = record.path;
       print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
     }
-    print("{}", heading(record));
-    for (const Row& row : rows) print("{}\n", as_line(row));
-    print("{}{}\n", summary(rows), observed_tables(record, rows));
+    print("{}", report::heading(record));
+    for (const TestVerdict& row : rows) print("{}\n", report::render_line(row));
+    print("{}{}\n", report::summary(rows), report::observed_tables(record, rows));
   }
 }
 
-void print_last_words(const std::vector<OnMachine>& all) {
-  if (const std::string text = surprises(all); !text.empty()) print("surprises\n{}\n", text);
-  print("{}", last_line(all));
+void print_last_words(const std::vector<report::OnMachine>& all) {
+  if (const std::string text = report::surprises(all); !text.empty()) print("surprises\n{}\n", text);
+  print("{}", report::last_line(all));
 }
 
-Exit show_records(const Places& places, const Options& options, const Asked& asked) {
+Exit show_records(const run::Layout& places, const Options& options, const Asked& asked) {
   const bool everything = asked.folder == places.reports();
   Newest read;
-  Wrong wrong;
+  DeferredErrors wrong;
   if (asked.folder.empty()) {
     read.records = readable(asked.records, wrong);
   } else {
@@ -273,44 +273,44 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
   if (read.records.empty()) {
     wrong.tell();
     const std::string where = everything ? "reports/" : asked.folder;
-    throw Stop(Exit::NothingRan, "no records below " + where + "; name one, as `recapture run` prints its place");
+    throw ExitError(Exit::NothingRan, "no records below " + where + "; name one, as `recapture run` prints its place");
   }
   const Rules rules = rules_as_in_a_run(places, everything && !options.all ? &read.records : nullptr, wrong);
   if (everything && read.left_out == 0) {  // An expectation may name any record, so all must have been read.
     for (const std::string& error :
-         expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
+         lint::expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
       wrong.add(error);
     }
   }
-  const Board board(std::move(read.records), rules);
+  const ResultMatrix board(std::move(read.records), rules);
   if (!options.junit.empty()) {
     if (board.records().size() != 1 || asked.records.size() > 1) {
-      throw Stop(Exit::Usage, "--junit takes one record; name it");
+      throw ExitError(Exit::Usage, "--junit takes one record; name it");
     }
-    write_junit_file(board.records().front(), options.junit);
+    report::write_junit_file(board.records().front(), options.junit);
   }
-  const auto all = latest(board);
+  const auto all = report::latest(board);
   // A folder with one record is that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
   const bool test_by_test = asked.folder.empty() || options.all || is_one;
   if (options.markdown) {
-    print("{}", as_markdown(board));
+    print("{}", report::render_markdown(board));
   } else if (options.json) {
     Json json = Json::array();
-    for (const Judged& judged : board.records()) {
-      for (const Json& row : as_json(judged)) json.push_back(row);
+    for (const JudgedRun& judged : board.records()) {
+      for (const Json& row : report::render_json(judged)) json.push_back(row);
     }
     print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else if (test_by_test) {
     print_rows(board, asked.folder);
     if (board.records().size() > 1) print_last_words(all);
   } else {
-    print("{}\n", machines_text(all));
+    print("{}\n", report::machines_text(all));
     if (read.left_out > 0) {
       print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
     }
     if (everything && fs::exists(catalogue_path(places.root))) {
-      const std::string text = gaps(all, read_matrix(places.root), read_catalogue(places.root));
+      const std::string text = report::gaps(all, read_matrix(places.root), read_catalogue(places.root));
       if (!text.empty()) print("no record\n{}\n", text);
     }
     print_last_words(all);
@@ -319,23 +319,24 @@ Exit show_records(const Places& places, const Options& options, const Asked& ask
   return exit_for(test_by_test ? board.verdicts() : verdicts_of(all));
 }
 
-Exit show(const Places& places, const Options& options) {
+Exit show(const run::Layout& places, const Options& options) {
   if (options.json + options.markdown + (options.junit.empty() ? 0 : 1) > 1) {
-    throw Stop(Exit::Usage, "--json, --markdown and --junit cannot be combined");
+    throw ExitError(Exit::Usage, "--json, --markdown and --junit cannot be combined");
   }
   if (!options.junit.empty()) require_place_for_junit(options.junit, "");
   if (!options.records.empty() && !fs::is_directory(options.records)) {
-    throw Stop(Exit::Usage, options.records + " is no folder");
+    throw ExitError(Exit::Usage, options.records + " is no folder");
   }
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();
   if (!asked.cases.empty()) {
-    if (options.markdown || !options.junit.empty()) throw Stop(Exit::Usage, "a case is shown as text or by --json");
+    if (options.markdown || !options.junit.empty())
+      throw ExitError(Exit::Usage, "a case is shown as text or by --json");
     return show_cases(places, options, asked.cases);
   }
   if (!options.names.empty() && !options.records.empty()) {
-    throw Stop(Exit::Usage, "--records goes with cases; a record or a folder is named alone");
+    throw ExitError(Exit::Usage, "--records goes with cases; a record or a folder is named alone");
   }
   if (options.names.empty()) asked.folder = options.records.empty() ? places.reports() : options.records;
   return show_records(places, options, asked);
@@ -354,7 +355,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");
-  return {command, [options, &root] { return show(Places::find(root), *options); }};
+  return {command, [options, &root] { return show(run::Layout::find(root), *options); }};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -9,22 +9,22 @@
 #include <memory>
 #include <sstream>
 
+#include "harness/base/escape.h"
+#include "harness/base/file.h"
+#include "harness/base/output.h"
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
-#include "harness/judge/index.h"
-#include "harness/judge/suggest.h"
-#include "harness/judge/version.h"
-#include "harness/record/file.h"
-#include "harness/record/output.h"
-#include "harness/record/visible.h"
+#include "harness/model/release.h"
+#include "harness/model/suggest.h"
 #include "harness/run/environment.h"
-#include "harness/run/places.h"
+#include "harness/run/layout.h"
 #include "harness/run/process.h"
 #include "harness/run/scratch.h"
 #include "harness/triage/privacy.h"
 #include "harness/triage/report.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
@@ -43,22 +43,23 @@ std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, 
   const auto one = std::find_if(catalogue.begin(), catalogue.end(),
                                 [&](const CatalogueCase& each) { return each.id == case_of(word_found); });
   if (words.size() > 1 || one == catalogue.end()) {
-    throw Stop(Exit::Usage, fmt::format("triage takes one test or case, not '{}'", word_given));
+    throw ExitError(Exit::Usage, fmt::format("triage takes one test or case, not '{}'", word_given));
   }
   const bool names_test = word_found.find('.') != std::string::npos;
   for (const CatalogueTest& test : one->tests) {
     if (names_test ? test.name != name_of(word_found) : test.kind != Kind::Reproduces) continue;
     if (test.kind != Kind::Reproduces) {
-      throw Stop(Exit::Usage, fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
-                                          word_found, word(test.kind), one->id));
+      throw ExitError(Exit::Usage,
+                      fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
+                                  word_found, to_string(test.kind), one->id));
     }
     return {&*one, test.name};
   }
-  throw Stop(Exit::Usage, one->id + " has no Reproduces test");
+  throw ExitError(Exit::Usage, one->id + " has no Reproduces test");
 }
 
-void write_files(const std::string& folder, const std::vector<BundleFile>& files) {
-  for (const BundleFile& file : files) {
+void write_files(const std::string& folder, const std::vector<triage::BundleFile>& files) {
+  for (const triage::BundleFile& file : files) {
     const fs::path path = fs::path(folder) / file.name;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
@@ -67,42 +68,43 @@ void write_files(const std::string& folder, const std::vector<BundleFile>& files
 }
 
 // How a started program ended, in a few words; "" if it exited with success.
-std::string trouble(const Reply& reply) {
-  const Observation& seen = reply.first;
-  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was written");
-  if (seen.ending == Observation::Ending::Exited && seen.code == 0) return "";
-  if (seen.ending == Observation::Ending::NotStarted) return "it cannot be started";
-  if (seen.ending == Observation::Ending::Deadline) return "it did not come back";
-  return seen.ending == Observation::Ending::Signal ? fmt::format("signal {}", seen.code)
-                                                    : fmt::format("exit status {}", seen.code);
+std::string trouble(const run::Reply& reply) {
+  const run::Observation& seen = reply.first;
+  if (run::interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was written");
+  if (seen.ending == run::Observation::Ending::Exited && seen.code == 0) return "";
+  if (seen.ending == run::Observation::Ending::NotStarted) return "it cannot be started";
+  if (seen.ending == run::Observation::Ending::Deadline) return "it did not come back";
+  return seen.ending == run::Observation::Ending::Signal ? fmt::format("signal {}", seen.code)
+                                                         : fmt::format("exit status {}", seen.code);
 }
 
 // Writes the tests of a case that runs Python down as programs.
-std::map<std::string, Written> write_down(const Places& places, const CatalogueCase& one, const std::string& reproduces,
-                                          const std::string& answer) {
-  std::map<std::string, Written> all;
-  const std::vector<BundleFile> files = writer_of(places.root, one);
+std::map<std::string, triage::Written> write_down(const run::Layout& places, const CatalogueCase& one,
+                                                  const std::string& reproduces, const std::string& answer) {
+  std::map<std::string, triage::Written> all;
+  const std::vector<triage::BundleFile> files = triage::writer_of(places.root, one);
   if (files.empty()) return all;
-  const Scratch scratch;
+  const run::Scratch scratch;
   write_files(scratch.path(), files);
   const std::string program = scratch.path() + "/write";
-  const Reply built = ask({"/usr/bin/env",
-                           {"g++", "-std=c++17", "-w", "-I" + scratch.path(), scratch.path() + "/case.cpp",
-                            scratch.path() + "/trace.cpp", "-o", program, "-ldl"},
-                           {}},
-                          kBuildSeconds);
-  if (built.first.ending == Observation::Ending::Exited && built.first.code == 127) {
-    throw Stop(Exit::Infrastructure, "there is no g++, with which triage reads the Python programs of a case");
+  const run::Reply built = run::ask({"/usr/bin/env",
+                                     {"g++", "-std=c++17", "-w", "-I" + scratch.path(), scratch.path() + "/case.cpp",
+                                      scratch.path() + "/trace.cpp", "-o", program, "-ldl"},
+                                     {}},
+                                    kBuildSeconds);
+  if (built.first.ending == run::Observation::Ending::Exited && built.first.code == 127) {
+    throw ExitError(Exit::Infrastructure, "there is no g++, with which triage reads the Python programs of a case");
   }
   const std::string why_not = trouble(built);
   for (const CatalogueTest& test : one.tests) {
     if (test.kind == Kind::Reproduces && test.name != reproduces) continue;
-    Written& written = all[test.name];
+    triage::Written& written = all[test.name];
     written.why_not = why_not;
     if (!why_not.empty()) continue;
     // What it runs must not depend on what its programs see: two answers, the same programs.
-    const Reply text = ask({program, {test.name}, {}}, 60);
-    const Reply one_way = ask({program, {test.name, answer}, {}}, 60), other = ask({program, {test.name, "?"}, {}}, 60);
+    const run::Reply text = run::ask({program, {test.name}, {}}, 60);
+    const run::Reply one_way = run::ask({program, {test.name, answer}, {}}, 60),
+                     other = run::ask({program, {test.name, "?"}, {}}, 60);
     if (!trouble(text).empty()) {
       written.why_not = text.second.substr(0, text.second.find('\n'));
       if (written.why_not.empty()) written.why_not = trouble(text);
@@ -118,13 +120,13 @@ std::map<std::string, Written> write_down(const Places& places, const CatalogueC
 // The folder of the interpreter that a python3 is: a version manager's would need its user's variables.
 std::string folder_of_python(const std::string& python) {
   const char* const home = std::getenv("HOME");
-  const Reply reply = ask({"/usr/bin/env",
-                           {python.empty() ? "python3" : python, "-c", "import sys; print(sys.executable)"},
-                           {{"HOME", home == nullptr ? "" : home}}},
-                          60);
+  const run::Reply reply = run::ask({"/usr/bin/env",
+                                     {python.empty() ? "python3" : python, "-c", "import sys; print(sys.executable)"},
+                                     {{"HOME", home == nullptr ? "" : home}}},
+                                    60);
   const std::string program = reply.second.substr(0, reply.second.find('\n'));
   if (trouble(reply).empty() && !program.empty()) return fs::path(program).parent_path().string();
-  if (!python.empty()) throw Stop(Exit::Usage, fmt::format("{} is no python3: {}", python, trouble(reply)));
+  if (!python.empty()) throw ExitError(Exit::Usage, fmt::format("{} is no python3: {}", python, trouble(reply)));
   return "";
 }
 
@@ -135,7 +137,7 @@ class Stranger {
     const std::string python = folder_of_python(options.python);
     const std::string folders = (python.empty() ? "" : python + ":") + "/usr/local/bin:/usr/bin:/bin";
     environment_ = {"-i", "PATH=" + folders, "HOME=" + scratch_.path(), "TMPDIR=" + scratch_.path()};
-    for (const char* name : kMulticastVariables) {  // Must never be lost.
+    for (const char* name : run::kMulticastVariables) {  // Must never be lost.
       if (const char* value = std::getenv(name)) environment_.push_back(fmt::format("{}={}", name, value));
     }
     for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {  // Where its driver lies, which GPU is lent.
@@ -145,9 +147,9 @@ class Stranger {
       }
     }
     torch_ = version_of_torch();
-    const std::string site = options.libtorch.empty() ? cache_folder() + "/libtorch/" + release : options.libtorch;
+    const std::string site = options.libtorch.empty() ? run::cache_folder() + "/libtorch/" + release : options.libtorch;
     if (!options.libtorch.empty() && !fs::is_directory(site + "/torch")) {
-      throw Stop(Exit::Infrastructure, site + " has no torch; --libtorch takes a site-packages folder");
+      throw ExitError(Exit::Infrastructure, site + " has no torch; --libtorch takes a site-packages folder");
     }
     if ((torch_.empty() || !options.libtorch.empty()) && fs::is_directory(site + "/torch")) {
       environment_.push_back("PYTHONPATH=" + site);
@@ -158,9 +160,9 @@ class Stranger {
   std::string unpack(const std::string& archive, const std::string& name) {
     const std::string file = scratch_.path() + "/bundle.tar.gz";
     write_file(file, archive);
-    const Reply reply = run("/", {"tar", "-xzf", file, "-C", scratch_.path()}, 60);
+    const run::Reply reply = run("/", {"tar", "-xzf", file, "-C", scratch_.path()}, 60);
     if (const std::string wrong = trouble(reply); !wrong.empty()) {
-      throw Stop(Exit::Infrastructure, "tar cannot unpack the bundle: " + wrong);
+      throw ExitError(Exit::Infrastructure, "tar cannot unpack the bundle: " + wrong);
     }
     folder_ = scratch_.path() + "/" + name;
     return folder_;
@@ -168,17 +170,17 @@ class Stranger {
 
   // run.sh with these words: its exit status and its output, both streams as they came.
   std::pair<int, std::string> script(const std::string& words, double deadline_s) const {
-    const Reply reply = run(folder_, {"sh", "-c", "exec sh run.sh " + words + " 2>&1"}, deadline_s);
-    if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was written");
-    const bool exited = reply.first.ending == Observation::Ending::Exited;
-    return {exited ? reply.first.code : -1, without_places(reply.second, folder_)};
+    const run::Reply reply = run(folder_, {"sh", "-c", "exec sh run.sh " + words + " 2>&1"}, deadline_s);
+    if (run::interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was written");
+    const bool exited = reply.first.ending == run::Observation::Ending::Exited;
+    return {exited ? reply.first.code : -1, triage::without_places(reply.second, folder_)};
   }
 
-  Reply run(const std::string& folder, const std::vector<std::string>& words, double deadline_s) const {
+  run::Reply run(const std::string& folder, const std::vector<std::string>& words, double deadline_s) const {
     std::vector<std::string> all = {"-C", folder};
     all.insert(all.end(), environment_.begin(), environment_.end());
     all.insert(all.end(), words.begin(), words.end());
-    return ask({"/usr/bin/env", all, {}}, deadline_s);
+    return run::ask({"/usr/bin/env", all, {}}, deadline_s);
   }
 
   const std::string& torch() const { return torch_; }
@@ -186,27 +188,27 @@ class Stranger {
 
   // "NVIDIA H200, driver 580.159.04"; "" without one.
   std::string gpu() const {
-    const Reply reply = run("/", {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"}, 30);
+    const run::Reply reply = run("/", {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"}, 30);
     if (!trouble(reply).empty()) return "";
     std::string line = reply.second.substr(0, reply.second.find('\n'));
     if (const size_t comma = line.find(", "); comma != std::string::npos) line.insert(comma + 2, "driver ");
-    return visible(line);
+    return escape_control(line);
   }
 
  private:
   std::string version_of_torch() const {
-    const Reply reply = run("/", {"python3", "-c", "import torch; print(torch.__version__)"}, 120);
-    return trouble(reply).empty() ? visible(reply.second.substr(0, reply.second.find('\n'))) : "";
+    const run::Reply reply = run("/", {"python3", "-c", "import torch; print(torch.__version__)"}, 120);
+    return trouble(reply).empty() ? escape_control(reply.second.substr(0, reply.second.find('\n'))) : "";
   }
 
-  Scratch scratch_;
+  run::Scratch scratch_;
   std::vector<std::string> environment_;
   std::string folder_, torch_, kept_;
 };
 
 std::string last_line(const std::string& text) {
   std::string trimmed = text.substr(0, text.find_last_not_of('\n') + 1);
-  return visible(trimmed.substr(trimmed.rfind('\n') + 1));
+  return escape_control(trimmed.substr(trimmed.rfind('\n') + 1));
 }
 
 // The end of a long output, where what matters stands.
@@ -225,28 +227,28 @@ std::string system_name() {
 }
 
 // What everybody can read of the tree. A user who is called by one of its words, such as nvidia, is not told by it.
-std::string everybodys_words(const Background& background, const Bundle& bundle) {
-  std::string text = as_text(background.catalogue);
-  for (const BundleFile& file : bundle.files) text += file.text + "\n";
+std::string everybodys_words(const compare::CompareContext& background, const triage::Bundle& bundle) {
+  std::string text = render_text(background.catalogue);
+  for (const triage::BundleFile& file : bundle.files) text += file.text + "\n";
   for (const CitedSource& source : background.sources) text += source.title + " " + source.url + "\n";
   for (const Change& change : background.changes) text += change.what + "\n";
   return text;
 }
 
 // The lines that a stranger may read: what a program prints may name a place that no rule foresees.
-std::string public_lines(const std::string& text, const Story& story) {
-  const std::vector<std::string> versions = versions_in(story.record);
-  const std::string everybodys = everybodys_words(story.background, story.bundle);
+std::string public_lines(const std::string& text, const triage::ReportInput& story) {
+  const std::vector<std::string> versions = triage::versions_in(story.record);
+  const std::string public_words = everybodys_words(story.background, story.bundle);
   std::string kept;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (private_parts(line, versions, everybodys).empty()) kept += line + "\n";
+    if (triage::private_parts(line, versions, public_words).empty()) kept += line + "\n";
   }
   return kept;
 }
 
 // What `blame` says of the call that fails, with stack and the driver's words. "" where there is no recorder.
-std::string blamed(const Places& places, const Stranger& stranger, const std::string& folder, double deadline_s) {
+std::string blamed(const run::Layout& places, const Stranger& stranger, const std::string& folder, double deadline_s) {
   std::error_code error;
   const std::string self = fs::read_symlink("/proc/self/exe", error).string();
   if (error || !fs::exists(places.recorder(), error)) return "";
@@ -255,27 +257,27 @@ std::string blamed(const Places& places, const Stranger& stranger, const std::st
   std::ifstream file(log);
   std::string text, line;
   for (size_t i = 0; i < kMostLines && std::getline(file, line); ++i) text += line + "\n";
-  return without_places(without_places(text, folder), places.root);
+  return triage::without_places(triage::without_places(text, folder), places.root);
 }
 
 // Unpacks and runs it as a stranger would. Throws Stop(Changed) if it contradicts its own claim.
-Verification verify(const Places& places, const Options& options, const Story& story, const std::string& name,
-                    const std::string& archive) {
-  const std::string release = story.record.where("release");
+triage::Verification verify(const run::Layout& places, const Options& options, const triage::ReportInput& story,
+                            const std::string& name, const std::string& archive) {
+  const std::string release = story.record.env("release");
   Stranger stranger(options, release);
   const std::string folder = stranger.unpack(archive, name);
   const bool needs_gpu = story.one.needs.find("gpu") != std::string::npos;
   const size_t tests = 1 + story.bundle.controls.size() + story.bundle.fixes.size();
   const double deadline = kBuildSeconds + static_cast<double>(tests) * story.one.deadline_s;
   const std::string gpu = stranger.gpu();
-  const bool alone = story.bundle.shape == Shape::Cuda || story.bundle.shape == Shape::Runtime;
+  const bool alone = story.bundle.shape == triage::Shape::Cuda || story.bundle.shape == triage::Shape::Runtime;
   const std::string where = fmt::format("{}{}, {}",
                                         alone                      ? ""
                                         : stranger.torch().empty() ? "no torch, "
                                                                    : "torch " + stranger.torch() + ", ",
                                         gpu.empty() ? "no GPU" : gpu, system_name());
 
-  Verification result;
+  triage::Verification result;
   constexpr std::array<std::pair<const char*, int>, 3> kClaims = {{{"control", 0}, {"", 1}, {"fix", 0}}};
   for (const auto& [words, claimed] : kClaims) {
     if (std::string_view(words) == "fix" && story.bundle.fixes.empty()) continue;
@@ -286,11 +288,11 @@ Verification verify(const Places& places, const Options& options, const Story& s
       continue;
     }
     const bool same_torch = alone || without_local(stranger.torch()) == without_local(release);
-    if (status == 1 - claimed && same_torch && (gpu.empty() || gpu.rfind(story.record.where("gpu"), 0) == 0)) {
-      throw Stop(Exit::Changed,
-                 fmt::format("the bundle does not do here what the record shows, so nothing was written: "
-                             "`{}` said: {}",
-                             line, last_line(printed)));
+    if (status == 1 - claimed && same_torch && (gpu.empty() || gpu.rfind(story.record.env("gpu"), 0) == 0)) {
+      throw ExitError(Exit::Changed,
+                      fmt::format("the bundle does not do here what the record shows, so nothing was written: "
+                                  "`{}` said: {}",
+                                  line, last_line(printed)));
     }
     result.printed.clear();
     result.line = fmt::format(
@@ -310,45 +312,46 @@ Verification verify(const Places& places, const Options& options, const Story& s
   return result;
 }
 
-void require_nothing_private(const std::vector<BundleFile>& files, const Story& story) {
-  const std::vector<std::string> versions = versions_in(story.record);
-  const std::string everybodys = everybodys_words(story.background, story.bundle);
-  for (const BundleFile& file : files) {
-    const std::vector<std::string> found = private_parts(file.text, versions, everybodys);
+void require_nothing_private(const std::vector<triage::BundleFile>& files, const triage::ReportInput& story) {
+  const std::vector<std::string> versions = triage::versions_in(story.record);
+  const std::string public_words = everybodys_words(story.background, story.bundle);
+  for (const triage::BundleFile& file : files) {
+    const std::vector<std::string> found = triage::private_parts(file.text, versions, public_words);
     if (found.empty()) continue;
-    throw Stop(Exit::Inconclusive, fmt::format("nothing was written: {} would tell '{}', which is nobody's business",
-                                               file.name, visible(found.front())));
+    throw ExitError(Exit::Inconclusive,
+                    fmt::format("nothing was written: {} would tell '{}', which is nobody's business", file.name,
+                                escape_control(found.front())));
   }
 }
 
-Exit triage(const Places& places, const Options& options) {
-  const Background background = background_of(places.root);
+Exit triage(const run::Layout& places, const Options& options) {
+  const compare::CompareContext background = compare::read_compare_context(places.root);
   const auto [one, test] = chosen(background.catalogue, options.test);
   const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  if (!fs::is_directory(folder)) throw Stop(Exit::Usage, folder + " is no folder; --records takes one");
-  const Board board(newest_records(folder).records, background.rules);
-  const std::vector<OnMachine> machines = latest(board);
+  if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is no folder; --records takes one");
+  const ResultMatrix board(newest_records(folder).records, background.rules);
+  const std::vector<report::OnMachine> machines = report::latest(board);
   const std::string id = one->id + "." + test;
-  const Record& record = record_that_shows(machines, id, release);
+  const Record& record = triage::record_that_shows(machines, id, release);
 
   const std::string answer = record.find(id)->text(key::documented);
-  const Bundle bundle =
-      bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
+  const triage::Bundle bundle =
+      triage::bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
   std::vector<Prices> prices;
   for (const std::string& path : prices_below(folder)) prices.push_back(read_prices(path));
   prices = prices_by_machine(std::move(prices));
-  const Story story{*one, test, machines, record, background, bundle, prices};
-  std::vector<BundleFile> files = bundle.files;
-  files.push_back({"record.jsonl", record_lines(story)});
+  const triage::ReportInput story{*one, test, machines, record, background, bundle, prices};
+  std::vector<triage::BundleFile> files = bundle.files;
+  files.push_back({"record.jsonl", triage::record_lines(story)});
   require_nothing_private(files, story);
-  const Verification verified = verify(places, options, story, id, archive_of(id, files));
+  const triage::Verification verified = verify(places, options, story, id, triage::archive_of(id, files));
   files.insert(files.begin(), {"REPORT.md", report_of(story, verified)});
   require_nothing_private(files, story);
-  const std::string archive = archive_of(id, files);
+  const std::string archive = triage::archive_of(id, files);
   if (archive.size() > kMostBytes) {
-    throw Stop(Exit::Usage, fmt::format("{} can be no bundle: it would have {} bytes, and a form takes {}", id,
-                                        archive.size(), kMostBytes));
+    throw ExitError(Exit::Usage, fmt::format("{} can be no bundle: it would have {} bytes, and a form takes {}", id,
+                                             archive.size(), kMostBytes));
   }
   const std::string path = options.output.empty() ? id + ".tar.gz" : options.output;
   replace_output(path, archive, 2, "archive");
@@ -369,8 +372,8 @@ Verb triage_verb(CLI::App& app, const std::string& root) {
   command->add_option("--python", options->python, "Try it with this python3 (default: the first on PATH)");
   command->add_option(
       "--libtorch", options->libtorch,
-      "Try it with the torch of this site-packages folder (default: python3's own, or that of ci/libtorch)");
-  return {command, [options, &root] { return triage(Places::find(root), *options); }, Signals::Children};
+      "Try it with the torch of this site-packages folder (default: python3's own, or that of tools/libtorch)");
+  return {command, [options, &root] { return triage(run::Layout::find(root), *options); }, Signals::Children};
 }
 
-}  // namespace recapture
+}  // namespace recapture::commands

@@ -9,12 +9,12 @@
 #include <set>
 #include <tuple>
 
+#include "harness/base/escape.h"
 #include "harness/case/events.h"
 #include "harness/compare/pairs.h"
-#include "harness/judge/version.h"
-#include "harness/record/visible.h"
+#include "harness/model/release.h"
 
-namespace recapture {
+namespace recapture::compare {
 namespace {
 
 constexpr std::array<std::string_view, 4> kAdvice = {"do", "no longer needed", "still needed",
@@ -35,7 +35,7 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
 // Whether a remedy whose failure is gone in a release may be deleted there. That a call no longer fails does not mean
 // that it does its work: emptying the cache in a capture raised, and then did nothing. So runs without the remedy have
 // to say it, those of that release alone. Where a newer one still needs it, keeping it is the safe advice.
-Advice advice_on(const std::string& fix, const std::string& release, const Background& background) {
+Advice advice_on(const std::string& fix, const std::string& release, const CompareContext& background) {
   const auto known = background.without_remedy.find(fix);
   Advice advice = Advice::Try;
   if (known == background.without_remedy.end() || !is_version(release)) return advice;
@@ -47,11 +47,11 @@ Advice advice_on(const std::string& fix, const std::string& release, const Backg
   return advice;
 }
 
-std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Background& background) {
+std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const CompareContext& background) {
   std::vector<Advised> fixes;
   const CatalogueCase* one = background.find(case_of(pair.compared.test));
   if (one == nullptr) return fixes;
-  const std::string release = pair.to.run->record.where("release");
+  const std::string release = pair.to.run->record.env("release");
   for (const CatalogueTest& test : one->tests) {
     if (test.fix.empty()) continue;
     const std::string name = one->id + "." + test.name;
@@ -66,7 +66,8 @@ std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Backgro
   return fixes;
 }
 
-std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to, const Background& background) {
+std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results& to,
+                                   const CompareContext& background) {
   std::vector<std::pair<bool, CaseChange>> changes;  // With whether it does damage now.
   for (const Pair& pair : pairs) {
     const ComparedTest& test = pair.compared;
@@ -81,7 +82,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
       CaseChange change;
       change.consequence = test.consequence;
       change.case_id = id;
-      change.title = one == nullptr ? visible(pair.to.run->record.cases.at(id).title) : one->title;
+      change.title = one == nullptr ? escape_control(pair.to.run->record.cases.at(id).title) : one->title;
       change.was = test.was;
       change.is = test.is;
       change.sentence = test.sentence;
@@ -128,7 +129,7 @@ std::string bundled(const Record& from, const Record& to) {
   };
   std::string words;
   for (const auto& [key, name] : kLibraries) {
-    const std::string before = version_or_none(from.where(key)), now = version_or_none(to.where(key));
+    const std::string before = version_or_none(from.env(key)), now = version_or_none(to.env(key));
     words += fmt::format("{}{} {}", words.empty() ? "bundled: " : ", ", name,
                          before == now ? now : fmt::format("{} -> {}", before, now));
   }
@@ -136,18 +137,18 @@ std::string bundled(const Record& from, const Record& to) {
 }
 
 Json facts_of(const Record& from, const Record& to) {
-  Json facts = {{"gpu", to.where("gpu")},
-                {"driver", to.where("driver")},
-                {"variables", visible(to.environment.machine.variables)},
+  Json facts = {{"gpu", to.env("gpu")},
+                {"driver", to.env("driver")},
+                {"variables", escape_control(to.environment.machine.variables)},
                 {"libraries", Json::object()}};
   for (const auto& [key, name] : kLibraries) {
-    facts["libraries"][name] = {{"from", from.where(key)}, {"to", to.where(key)}};
+    facts["libraries"][name] = {{"from", from.env(key)}, {"to", to.env(key)}};
   }
   return facts;
 }
 
 std::vector<std::string> head_of(const Side& from, const Side& to, const std::vector<Pair>& pairs,
-                                 const Background& background) {
+                                 const CompareContext& background) {
   const Record &before = from.runs.front().record, &now = to.runs.front().record;
   std::vector<std::string> head = {bundled(before, now)};
   std::set<std::string> moved, blind;
@@ -156,7 +157,7 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
     const Record &one = pair.from.run->record, &other = pair.to.run->record;
     const std::string& id = pair.to.row->case_id;
     if (background.rules.stale(one, id) || background.rules.stale(other, id)) moved.insert(id);
-    if (one.format() < 2 && other.format() < 2 && one.where("revision") != other.where("revision")) blind.insert(id);
+    if (one.format() < 2 && other.format() < 2 && one.env("revision") != other.env("revision")) blind.insert(id);
   }
   const auto cases = [](size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); };
   if (!moved.empty()) {
@@ -169,9 +170,9 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
         fmt::format("of {} the records do not say whether both sides ran the same fixtures", cases(blind.size())));
   }
   for (const Side* side : {&from, &to}) {
-    for (const Judged& run : side->runs) {
+    for (const JudgedRun& run : side->runs) {
       for (const std::string& note : run.record.notes) {
-        add_once(head, fmt::format("note: {}: {}", side->name, visible(note)));
+        add_once(head, fmt::format("note: {}: {}", side->name, escape_control(note)));
       }
     }
   }
@@ -180,14 +181,14 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
 
 }  // namespace
 
-std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background) {
+std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background) {
   const Record &from = pair.from.run->record, &to = pair.to.run->record;
   const Change* found = nullptr;
   bool is_told = true;
   for (const Change& change : background.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != pair.compared.test) continue;
-      const bool came = came_between(change, from.where("release"), to.where("release"));
+      const bool came = came_between(change, from.env("release"), to.env("release"));
       const bool before = e.where.covers(from), now = e.where.covers(to);
       if (before == now || !is_cause(change, e, now)) continue;
       // A range without an end may begin with another release than is told. One that has an end and does not begin or
@@ -225,46 +226,46 @@ size_t Comparison::unknown() const {
       tests.begin(), tests.end(), [](const ComparedTest& one) { return one.consequence == Consequence::Unknown; }));
 }
 
-std::string_view word(Advice advice) { return kAdvice.at(static_cast<size_t>(advice)); }
+std::string_view to_string(Advice advice) { return kAdvice.at(static_cast<size_t>(advice)); }
 
-void Background::learn_from(const Record& record) {
-  if (record.broken() != Break::Remedy || !is_version(record.where("release"))) return;
-  for (const Row& row : judge_record(record, rules)) {
+void CompareContext::learn_from(const Record& record) {
+  if (record.broken() != Break::Remedy || !is_version(record.env("release"))) return;
+  for (const TestVerdict& row : judge_record(record, rules)) {
     const bool failed = row.result == Result::Broken || row.result == Result::Crashed || row.result == Result::Hung;
     if (!row.ran || row.kind != Kind::Fix || rules.stale(record, row.case_id) ||
         !record.find(row.test)->has(key::remedy) || (!failed && row.result != Result::Holds)) {
       continue;
     }
-    without_remedy[row.test].push_back({record.where("release"), failed});
+    without_remedy[row.test].push_back({record.env("release"), failed});
   }
 }
 
-const CatalogueCase* Background::find(const std::string& case_id) const {
+const CatalogueCase* CompareContext::find(const std::string& case_id) const {
   const auto found =
       std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == case_id; });
   return found == catalogue.end() ? nullptr : &*found;
 }
 
-Background background_of(const std::string& root) {
-  Background background{rules_of(root), read_changes(root), read_sources(root), {}};
+CompareContext read_compare_context(const std::string& root) {
+  CompareContext background{rules_of(root), read_changes(root), read_sources(root), {}};
   if (std::filesystem::exists(catalogue_path(root))) background.catalogue = read_catalogue(root);
   return background;
 }
 
-Judged judged_by_its_own_code(Record record, const Background& background) {
+JudgedRun judge_without_staleness(Record record, const CompareContext& background) {
   Rules rules = background.rules;
   rules.tree.clear();
   // What was seen counts, however old or new the records are that expected it: nothing is a guess here.
   for (Expectation& e : rules.expectations) e.records.clear();
-  std::vector<Row> rows = judge_record(record, rules);
+  std::vector<TestVerdict> rows = judge_record(record, rules);
   return {std::move(record), std::move(rows)};
 }
 
-Comparison compare(const Side& from, const Side& to, const Background& background) {
-  return compare(Results(from), Results(to), background);
+Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background) {
+  return compare_sides(Results(from), Results(to), background);
 }
 
-Comparison compare(const Results& from, const Results& to, const Background& background) {
+Comparison compare_sides(const Results& from, const Results& to, const CompareContext& background) {
   const auto pairs = pairs_of(from, to, background);
   const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
   Comparison comparison{
@@ -279,7 +280,7 @@ Comparison compare(const Results& from, const Results& to, const Background& bac
   return comparison;
 }
 
-Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases) {
+Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases) {
   Comparison some{comparison.from, comparison.to, comparison.machine, comparison.facts, comparison.head, {}, {}};
   for (const ComparedTest& test : comparison.tests) {
     if (cases.count(case_of(test.test)) != 0) some.tests.push_back(test);
@@ -302,7 +303,7 @@ bool too_much_unknown(const Comparison& comparison, int percent) {
 
 Exit exit_for(const Comparison& comparison) {
   const auto& all = comparison.changes;
-  if (std::any_of(all.begin(), all.end(), [](const CaseChange& one) { return hurts(one.consequence); })) {
+  if (std::any_of(all.begin(), all.end(), [](const CaseChange& one) { return is_regression(one.consequence); })) {
     return Exit::Changed;
   }
   if (too_much_unknown(comparison)) return Exit::Inconclusive;
@@ -310,4 +311,4 @@ Exit exit_for(const Comparison& comparison) {
   return all.empty() ? Exit::AsExpected : Exit::NewlyFixed;
 }
 
-}  // namespace recapture
+}  // namespace recapture::compare

@@ -8,28 +8,28 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/base/list.h"
 #include "harness/compare/consequence.h"
-#include "harness/judge/board.h"
-#include "harness/judge/catalogue.h"
-#include "harness/judge/changes.h"
-#include "harness/judge/price.h"
-#include "harness/judge/rules.h"
-#include "harness/record/list.h"
+#include "harness/model/catalogue.h"
+#include "harness/model/expectations.h"
+#include "harness/verdict/price.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/rules.h"
 
-namespace recapture {
+namespace recapture::compare {
 
 struct Side {
-  std::string name;          // As it is called in sentences: "2.6.0".
-  std::vector<Judged> runs;  // Of one machine, the newest first, each judged by its own code: nothing is stale.
+  std::string name;             // As it is called in sentences: "2.6.0".
+  std::vector<JudgedRun> runs;  // Of one machine, the newest first, each judged by its own code: nothing is stale.
 };
 
 struct ComparedTest {
   std::string test;
   Consequence consequence = Consequence::Unknown;
-  std::string was, is;                               // "raised CUDA error 900", "works": what changed, never equal.
-  std::string sentence;                              // Both with the names of the sides, or why that is unknown.
-  bool ran = true;                                   // False: one side could not run it, and says so.
-  const Judged *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
+  std::string was, is;                                  // "raised CUDA error 900", "works": what changed, never equal.
+  std::string sentence;                                 // Both with the names of the sides, or why that is unknown.
+  bool ran = true;                                      // False: one side could not run it, and says so.
+  const JudgedRun *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
 };
 
 struct UpstreamChange {
@@ -43,7 +43,7 @@ struct UpstreamChange {
 
 // What to do about a remedy: apply it; or, where its failure is gone, what a run without it says of it.
 enum class Advice { Apply, Delete, Keep, Try };
-std::string_view word(Advice advice);
+std::string_view to_string(Advice advice);
 
 struct Advised {
   Advice advice = Advice::Apply;
@@ -87,7 +87,7 @@ struct WithoutRemedy {
 };
 
 // What the sides are read with.
-struct Background {
+struct CompareContext {
   Rules rules;
   std::vector<Change> changes;
   std::vector<CitedSource> sources;
@@ -99,15 +99,15 @@ struct Background {
   void learn_from(const Record& record);
 };
 // Of Recapture's own tree.
-Background background_of(const std::string& root);
+CompareContext read_compare_context(const std::string& root);
 
 // Each run as if the tree had its code: what has changed since is told at the top and hides nothing.
-Judged judged_by_its_own_code(Record record, const Background& background);
+JudgedRun judge_without_staleness(Record record, const CompareContext& background);
 
-Comparison compare(const Side& from, const Side& to, const Background& background);
+Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 
 // The part of it that is about these cases.
-Comparison restricted(const Comparison& comparison, const std::set<std::string>& cases);
+Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases);
 
 // Of a hundred tests, how many may be unknown.
 inline constexpr int kMostUnknown = 10;
@@ -117,4 +117,4 @@ bool too_much_unknown(const Comparison& comparison, int percent = kMostUnknown);
 // (0).
 Exit exit_for(const Comparison& comparison);
 
-}  // namespace recapture
+}  // namespace recapture::compare

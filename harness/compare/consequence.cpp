@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/escape.h"
 #include "harness/case/events.h"
-#include "harness/record/visible.h"
 
-namespace recapture {
+namespace recapture::compare {
 namespace {
 
 struct ConsequenceText {
@@ -49,7 +49,7 @@ constexpr std::array<std::array<Consequence, 7>, 7> kTable = {{
 
 // A Control or a Fix whose value check failed, of a case whose failure is silent, went on with wrong numbers; a value
 // check has a place in the source, and an exception that ends a test has none.
-bool is_silently_wrong(const Row& row, const Record& record) {
+bool is_silently_wrong(const TestVerdict& row, const Record& record) {
   const TestRecord* test = record.find(row.test);
   const auto info = record.cases.find(row.case_id);
   if (test == nullptr || info == record.cases.end()) return false;
@@ -98,7 +98,7 @@ void for_each_probe(const TestRecord& before, const TestRecord& now, const Repor
 
 }  // namespace
 
-State state_of(const Row& row, const Record& record) {
+State state_of(const TestVerdict& row, const Record& record) {
   if (row.result == Result::Inapplicable) return State::Absent;
   if (row.result == Result::Crashed) return State::Crashes;
   if (row.result == Result::Hung) return State::Hangs;
@@ -126,7 +126,7 @@ bool is_damage(State state) {
   return state == State::SilentlyWrong || state == State::Leaks || state == State::Hangs || state == State::Crashes;
 }
 
-std::string_view word(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).word; }
+std::string_view to_string(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).word; }
 std::string_view meaning(Consequence consequence) { return kTexts.at(static_cast<size_t>(consequence)).meaning; }
 
 std::optional<Consequence> consequence_from(std::string_view word) {
@@ -135,7 +135,7 @@ std::optional<Consequence> consequence_from(std::string_view word) {
   return static_cast<Consequence>(found - kTexts.begin());
 }
 
-bool hurts(Consequence consequence) { return consequence <= Consequence::StoppedHolding; }
+bool is_regression(Consequence consequence) { return consequence <= Consequence::StoppedHolding; }
 
 Consequence consequence_of(Kind kind, State before, State now) {
   if (before == State::Absent || now == State::Absent) {
@@ -172,9 +172,9 @@ std::string describe_aftermath(const TestRecord& before, const TestRecord& now, 
   std::vector<std::string> parts;
   for_each_probe(before, now, [&](const ProbeText& probe, const std::string& earlier, const std::string& later) {
     const int was = grade(probe.probe, earlier), is = grade(probe.probe, later);
-    if (better ? is < was : is > was) parts.push_back(fmt::format("{}: {}", probe.words, cut(later)));
+    if (better ? is < was : is > was) parts.push_back(fmt::format("{}: {}", probe.words, truncated(later)));
   });
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-}  // namespace recapture
+}  // namespace recapture::compare

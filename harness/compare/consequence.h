@@ -6,16 +6,16 @@
 #include <string_view>
 
 #include "harness/case/types.h"
-#include "harness/judge/row.h"
+#include "harness/verdict/test_verdict.h"
 
-namespace recapture {
+namespace recapture::compare {
 
 // What a test's outcome does to the program that meets it.
 enum class State { Works, Warns, Raises, SilentlyWrong, Leaks, Hangs, Crashes, Absent };
 inline constexpr size_t kStateCount = static_cast<size_t>(State::Absent) + 1;
 
 // Absent: the release has no such API.
-State state_of(const Row& row, const Record& record);
+State state_of(const TestVerdict& row, const Record& record);
 
 // It goes on with wrong numbers, leaks, hangs or crashes.
 bool is_damage(State state);
@@ -37,13 +37,13 @@ enum class Consequence {
 };
 inline constexpr size_t kConsequenceCount = static_cast<size_t>(Consequence::Unknown) + 1;
 
-std::string_view word(Consequence consequence);
+std::string_view to_string(Consequence consequence);
 // One sentence for a legend.
 std::string_view meaning(Consequence consequence);
 std::optional<Consequence> consequence_from(std::string_view word);
 
 // The four that break a program which runs today: what `compare` fails for and a gate blocks by default.
-bool hurts(Consequence consequence);
+bool is_regression(Consequence consequence);
 
 // Where the states are equal the result is Same: the errors themselves are compared elsewhere. Where one of them is
 // Absent it is Unknown, but for a Fix.
@@ -57,4 +57,4 @@ Aftermath compare_aftermath(const TestRecord& before, const TestRecord& now);
 // "random numbers: Offset increment …".
 std::string describe_aftermath(const TestRecord& before, const TestRecord& now, bool better);
 
-}  // namespace recapture
+}  // namespace recapture::compare

@@ -9,14 +9,14 @@
 #include <regex>
 #include <utility>
 
+#include "harness/base/escape.h"
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
-#include "harness/judge/index.h"
-#include "harness/judge/rate.h"
-#include "harness/judge/version.h"
-#include "harness/record/visible.h"
+#include "harness/model/release.h"
+#include "harness/verdict/rate.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::compare {
 namespace {
 
 // "CUDA error 900", or the text of what was raised.
@@ -24,10 +24,10 @@ std::string failure_words(const std::string& failure) {
   if (const int code = code_of_failure(failure); code != 0) return fmt::format("CUDA error {}", code);
   for (const std::string begin : {"check \"", "assert \""}) {
     if (failure.rfind(begin, 0) == 0 && failure.size() > begin.size() && failure.back() == '"') {
-      return fmt::format("\"{}\"", cut(failure.substr(begin.size(), failure.size() - begin.size() - 1)));
+      return fmt::format("\"{}\"", truncated(failure.substr(begin.size(), failure.size() - begin.size() - 1)));
     }
   }
-  return cut(failure);
+  return truncated(failure);
 }
 
 // The first error of a test, or that at the end of its capture: "CUDA error 900, invalidating the capture".
@@ -40,7 +40,7 @@ std::string error_words(const Seen& seen) {
                        signature->status == "invalidated" ? ", invalidating the capture" : "");
   }
   if (!text.empty()) return failure_words(text);
-  return seen.row->seen.empty() ? "an error" : cut(seen.row->seen);
+  return seen.row->observed.empty() ? "an error" : truncated(seen.row->observed);
 }
 
 // All three parts of what a capture showed; "" of anything else.
@@ -48,15 +48,15 @@ std::string signature_words(const Seen& seen) {
   const auto signature = Signature::read(seen.test().text(key::seen));
   if (!signature) return "";
   return fmt::format("{}, with {} and {} at its end", failure_words(signature->first),
-                     signature->status == "none" ? "no capture left" : "the capture " + cut(signature->status),
+                     signature->status == "none" ? "no capture left" : "the capture " + truncated(signature->status),
                      failure_words(signature->end));
 }
 
 // The reason alone, which a test begins with "Not applicable: ".
 std::string why_absent(const Seen& seen) {
   constexpr std::string_view kBegin = "Not applicable: ";
-  const std::string& words = seen.row->seen;
-  return cut(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
+  const std::string& words = seen.row->observed;
+  return truncated(words.rfind(kBegin, 0) == 0 ? words.substr(kBegin.size()) : words);
 }
 
 // What a test saw, without what another build or compiler changes: versions of calls, lines of sources, and the folder
@@ -72,15 +72,15 @@ std::string cut_where(const std::string& text, const std::string& other) {
   const auto same = std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first - text.begin();
   constexpr size_t kSeen = 60, kBefore = 30;
   const auto at = static_cast<size_t>(same);
-  if (at < kSeen) return cut(text);
+  if (at < kSeen) return truncated(text);
   const size_t blank = text.rfind(' ', at - kBefore);
-  return "... " + cut(text.substr(blank == std::string::npos ? at : blank + 1));
+  return "... " + truncated(text.substr(blank == std::string::npos ? at : blank + 1));
 }
 
 // The errors of both sides, in the shortest words that differ.
 std::pair<std::string, std::string> different_errors(const Seen& before, const Seen& now) {
-  for (const auto& words_of : {error_words, signature_words}) {
-    const std::string earlier = words_of(before), later = words_of(now);
+  for (const auto& describe : {error_words, signature_words}) {
+    const std::string earlier = describe(before), later = describe(now);
     if (!earlier.empty() && !later.empty() && earlier != later) return {earlier, later};
   }
   const std::string earlier = without_places(before.test().text(key::seen));
@@ -140,7 +140,7 @@ std::string what_it_does(const Seen& seen, Tense tense) {
 
 class Comparer {
  public:
-  Comparer(const Results& from, const Results& to, const Background& background)
+  Comparer(const Results& from, const Results& to, const CompareContext& background)
       : from_(from), to_(to), background_(background) {}
 
   std::vector<Pair> pairs() const {
@@ -156,7 +156,7 @@ class Comparer {
       for (const std::string& test : its) {
         if (is_of_today(described, test)) pairs.push_back(pair_of(test));
       }
-      mind_the_others(pairs);
+      reconcile_within_case(pairs);
       std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
     }
     return all;
@@ -229,7 +229,7 @@ class Comparer {
     std::vector<std::string> releases;
     for (const Seen& seen : {before, now}) {
       const Record& record = seen.run->record;
-      if (background_.rules.stale(record, seen.row->case_id)) releases.push_back(record.where("release"));
+      if (background_.rules.stale(record, seen.row->case_id)) releases.push_back(record.env("release"));
     }
     return releases.empty() ? "" : fmt::format("; `ci/suite {}` runs today's", fmt::join(releases, " "));
   }
@@ -244,7 +244,7 @@ class Comparer {
 
   bool is_clear(Pair& pair) const {
     for (const auto& [seen, name] : {std::pair(pair.from, from_.name()), std::pair(pair.to, to_.name())}) {
-      const Row& row = *seen.row;
+      const TestVerdict& row = *seen.row;
       if (is_ours(background_.changes, row.test, seen.run->record)) {
         pair.compared.sentence = fmt::format("cannot tell in {}: {}", name, kOurs);
         pair.compared.ran = false;
@@ -253,7 +253,8 @@ class Comparer {
       if (row.result != Result::Invalid && row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing) {
         continue;
       }
-      pair.compared.sentence = fmt::format("{} in {}: {}", word(row.verdict), name, cut(render_seen(row)));
+      pair.compared.sentence =
+          fmt::format("{} in {}: {}", to_string(row.verdict), name, truncated(render_observed(row)));
       return false;
     }
     return true;
@@ -285,12 +286,12 @@ class Comparer {
   void compare_holding(Pair& pair, Consequence consequence, State before, State now) const {
     const CatalogueTest* fix = fix_of(*pair.to.row);
     if (consequence == Consequence::StoppedHolding && now == State::Absent && fix != nullptr &&
-        !in_range(pair.to.run->record.where("release"), fix->releases)) {
+        !in_range(pair.to.run->record.env("release"), fix->releases)) {
       pair.compared.consequence = Consequence::Same;  // It is for older releases alone, by its own words.
       return;
     }
     const std::string subject = fix == nullptr ? "" : fmt::format("the fix \"{}\" ", fix->fix);
-    const std::string seen = now == State::Absent ? why_absent(pair.to) : cut(pair.to.row->seen);
+    const std::string seen = now == State::Absent ? why_absent(pair.to) : truncated(pair.to.row->observed);
     const std::string was = before == State::Works    ? "held"
                             : before == State::Absent ? "was not available"
                             : before == State::Raises ? "failed"
@@ -352,12 +353,12 @@ class Comparer {
     const std::string call = without_versions(then.culprit("api")), new_call = without_versions(now.culprit("api"));
     std::vector<std::string> was, is;
     if (!type.empty() && !new_type.empty() && type != new_type) {
-      was.push_back(fmt::format("was a {}", visible(type)));
-      is.push_back(fmt::format("is a {}", visible(new_type)));
+      was.push_back(fmt::format("was a {}", escape_control(type)));
+      is.push_back(fmt::format("is a {}", escape_control(new_type)));
     }
     if (!call.empty() && !new_call.empty() && call != new_call) {
-      was.push_back(fmt::format("came from {}", visible(call)));
-      is.push_back(fmt::format("comes from {}", visible(new_call)));
+      was.push_back(fmt::format("came from {}", escape_control(call)));
+      is.push_back(fmt::format("comes from {}", escape_control(new_call)));
     }
     if (was.empty()) return;
     pair.same_error = true;
@@ -418,7 +419,7 @@ class Comparer {
   }
 
   // What one test says may mean something else beside the others of its case.
-  void mind_the_others(std::vector<Pair>& pairs) const {
+  void reconcile_within_case(std::vector<Pair>& pairs) const {
     const auto fails_now = [](const Pair& pair) {
       if (pair.to.row == nullptr || pair.to.row->kind != Kind::Reproduces) return false;
       const State state = pair.to.state();
@@ -427,7 +428,7 @@ class Comparer {
     const auto is_silent = [](State state) { return state == State::SilentlyWrong || state == State::Leaks; };
     const auto still_silent = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) {
       return fails_now(pair) && is_silent(pair.to.state()) && is_silent(pair.from.state()) &&
-             !hurts(pair.compared.consequence);
+             !is_regression(pair.compared.consequence);
     });
     const bool fails = std::any_of(pairs.begin(), pairs.end(), fails_now);
     const bool is_healed = !fails && std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
@@ -448,7 +449,7 @@ class Comparer {
     }
   }
 
-  const CatalogueTest* fix_of(const Row& row) const {
+  const CatalogueTest* fix_of(const TestVerdict& row) const {
     if (row.kind != Kind::Fix) return nullptr;
     const CatalogueCase* found = background_.find(row.case_id);
     if (found == nullptr) return nullptr;
@@ -458,13 +459,13 @@ class Comparer {
   }
 
   const Results &from_, &to_;
-  const Background& background_;
+  const CompareContext& background_;
 };
 }  // namespace
 
 Results::Results(const Side& side, const Counts& counts) : side_(side) {
-  for (const Judged& run : side.runs) {
-    for (const Row& row : run.rows) {
+  for (const JudgedRun& run : side.runs) {
+    for (const TestVerdict& row : run.rows) {
       if (counts && !counts(run, row)) continue;
       if (row.ran && row.result != Result::Unavailable) {
         ran_[row.test].emplace_back(&run, &row);
@@ -489,8 +490,8 @@ const std::vector<Seen>& Results::of(const std::string& test) const {
 std::string Results::why_not(const std::string& test) const {
   const auto found = silent_.find(test);
   if (found == silent_.end()) return "not part of any run of " + name();
-  const Row& row = *found->second;
-  return row.ran ? "cannot run in " + name() + ": " + cut(render_seen(row))
+  const TestVerdict& row = *found->second;
+  return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))
                  : "not run in " + name() + ", whose run is not complete";
 }
 
@@ -499,12 +500,12 @@ void Results::add_tests(std::set<std::string>& tests) const {
   for (const auto& [test, row] : silent_) tests.insert(test);
 }
 
-std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background) {
+std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background) {
   return pairs_of(Results(from), Results(to), background);
 }
 
-std::vector<Pair> pairs_of(const Results& from, const Results& to, const Background& background) {
+std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& background) {
   return Comparer(from, to, background).pairs();
 }
 
-}  // namespace recapture
+}  // namespace recapture::compare

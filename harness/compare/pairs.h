@@ -8,15 +8,15 @@
 
 #include "harness/compare/compare.h"
 
-namespace recapture {
+namespace recapture::compare {
 
 // A result of a test in one run.
 struct Seen {
   Seen() = default;
-  Seen(const Judged* run, const Row* row) : run(run), row(row), test_(run->record.find(row->test)) {}
+  Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {}
 
-  const Judged* run = nullptr;
-  const Row* row = nullptr;
+  const JudgedRun* run = nullptr;
+  const TestVerdict* row = nullptr;
 
   const TestRecord& test() const { return *test_; }  // Of a row that ran.
   State state() const { return state_of(*row, run->record); }
@@ -26,7 +26,7 @@ struct Seen {
 };
 
 // Whether a run counts for one of its tests.
-using Counts = std::function<bool(const Judged& run, const Row& row)>;
+using Counts = std::function<bool(const JudgedRun& run, const TestVerdict& row)>;
 
 // Of one side the runs that have a result of each test, the newest first; and of those that could not run, why not.
 class Results {
@@ -44,11 +44,11 @@ class Results {
  private:
   const Side& side_;
   std::map<std::string, std::vector<Seen>> ran_;
-  std::map<std::string, const Row*> silent_;  // Of those that could not run the newest.
+  std::map<std::string, const TestVerdict*> silent_;  // Of those that could not run the newest.
 };
 
 // Why a test says nothing where is_ours().
-inline constexpr const char* kOurs = "there the case itself is at fault, as cases/changes.toml says";
+inline constexpr const char* kOurs = "there the case itself is at fault, as cases/expectations.toml says";
 
 // What stands behind one compared test.
 struct Pair {
@@ -57,14 +57,14 @@ struct Pair {
   bool same_error = false;  // But of another C++ type, or from another call.
 };
 
-// The entry of cases/changes.toml that holds on one side alone; else the threads that the case itself cites.
-std::vector<UpstreamChange> upstream_of(const Pair& pair, const Background& background);
+// The entry of cases/expectations.toml that holds on one side alone; else the threads that the case itself cites.
+std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& background);
 
 // Of every test of either side, by case.
-std::vector<Pair> pairs_of(const Side& from, const Side& to, const Background& background);
-std::vector<Pair> pairs_of(const Results& from, const Results& to, const Background& background);
+std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background);
+std::vector<Pair> pairs_of(const Results& from, const Results& to, const CompareContext& background);
 
 // As compare() of the sides, for a side that is compared with several others.
-Comparison compare(const Results& from, const Results& to, const Background& background);
+Comparison compare_sides(const Results& from, const Results& to, const CompareContext& background);
 
-}  // namespace recapture
+}  // namespace recapture::compare

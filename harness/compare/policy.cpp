@@ -9,12 +9,12 @@
 #include <regex>
 #include <utility>
 
-#include "harness/judge/suggest.h"
-#include "harness/judge/toml.h"
-#include "harness/judge/version.h"
-#include "harness/record/visible.h"
+#include "harness/base/escape.h"
+#include "harness/base/toml.h"
+#include "harness/model/release.h"
+#include "harness/model/suggest.h"
 
-namespace recapture {
+namespace recapture::compare {
 namespace {
 
 struct OldWord {
@@ -28,7 +28,9 @@ const std::array<OldWord, 4> kOldWords = {{{"silent now", {Consequence::NewDamag
                                            {"error text or type changed", {Consequence::ErrorChanged}}}};
 
 // What a policy may block: all but what only gets better.
-bool can_block(Consequence consequence) { return hurts(consequence) || consequence == Consequence::ErrorChanged; }
+bool can_block(Consequence consequence) {
+  return is_regression(consequence) || consequence == Consequence::ErrorChanged;
+}
 
 void read_block(const toml::table& file, const std::string& path, Policy& policy, std::vector<std::string>& notes) {
   policy.block.clear();
@@ -37,7 +39,7 @@ void read_block(const toml::table& file, const std::string& path, Policy& policy
         std::find_if(kOldWords.begin(), kOldWords.end(), [&](const auto& one) { return one.word == text; });
     if (old != kOldWords.end()) {
       std::vector<std::string_view> meant;
-      for (const Consequence consequence : old->meant) meant.push_back(word(consequence));
+      for (const Consequence consequence : old->meant) meant.push_back(to_string(consequence));
       policy.block.insert(old->meant.begin(), old->meant.end());
       notes.push_back(fmt::format("{}: '{}' is now called {}", path, text, fmt::join(meant, " and ")));
       continue;
@@ -46,10 +48,10 @@ void read_block(const toml::table& file, const std::string& path, Policy& policy
     if (!consequence || !can_block(*consequence)) {
       std::vector<std::string> known;
       for (size_t i = 0; i < kConsequenceCount; ++i) {
-        if (can_block(static_cast<Consequence>(i))) known.emplace_back(word(static_cast<Consequence>(i)));
+        if (can_block(static_cast<Consequence>(i))) known.emplace_back(to_string(static_cast<Consequence>(i)));
       }
-      throw Stop(Exit::Usage,
-                 fmt::format("{}: 'block' takes {}, not '{}'", path, fmt::join(known, ", "), visible(text)));
+      throw ExitError(Exit::Usage, fmt::format("{}: 'block' takes {}, not '{}'", path, fmt::join(known, ", "),
+                                               escape_control(text)));
     }
     policy.block.insert(*consequence);
   }
@@ -63,13 +65,13 @@ bool is_date(const std::string& text) {
 Waiver read_waiver(const toml::table& entry, const std::string& place) {
   only_keys(entry, {"test", "reason", "until"}, place);
   Waiver waiver{text_in(entry, "test", place), text_in(entry, "reason", place), ""};
-  if (waiver.reason.empty()) throw Stop(Exit::Usage, place + ": a waiver needs a reason");
+  if (waiver.reason.empty()) throw ExitError(Exit::Usage, place + ": a waiver needs a reason");
   if (!entry.contains("until")) return waiver;
   waiver.until = text_in(entry, "until", place);
   if (!is_date(waiver.until) && !is_version(waiver.until)) {
-    throw Stop(Exit::Usage, fmt::format("{}: 'until' takes a date such as \"2026-12-31\" or a release such as "
-                                        "\"2.16\", not '{}'",
-                                        place, visible(waiver.until)));
+    throw ExitError(Exit::Usage, fmt::format("{}: 'until' takes a date such as \"2026-12-31\" or a release such as "
+                                             "\"2.16\", not '{}'",
+                                             place, escape_control(waiver.until)));
   }
   return waiver;
 }
@@ -85,7 +87,7 @@ bool is_expired(const Waiver& waiver, const std::string& to, const std::string& 
 std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& cases) {
   std::vector<std::string> parts;
   for (const auto& [consequence, ids] : cases) {
-    parts.push_back(fmt::format("{} ({})", word(consequence), fmt::join(ids, ", ")));
+    parts.push_back(fmt::format("{} ({})", to_string(consequence), fmt::join(ids, ", ")));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }
@@ -122,7 +124,7 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   only_keys(file, {"block", "scope", "concerns", "unknown", "waiver"}, path);
   Policy policy;
   if (file.contains("scope") && file.contains("concerns")) {
-    throw Stop(Exit::Usage, path + ": 'concerns' is the old name of 'scope'; write one of them");
+    throw ExitError(Exit::Usage, path + ": 'concerns' is the old name of 'scope'; write one of them");
   }
   if (file.contains("concerns")) notes.push_back(path + ": 'concerns' is now called 'scope'");
   policy.scope = texts_in(file, file.contains("concerns") ? "concerns" : "scope", path);
@@ -130,7 +132,7 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   if (file.contains("unknown")) {
     const auto number = file["unknown"].value_exact<int64_t>();
     if (!number || *number < 0 || *number > 100) {
-      throw Stop(Exit::Usage, path + ": 'unknown' must be a whole number of percent, from 0 to 100");
+      throw ExitError(Exit::Usage, path + ": 'unknown' must be a whole number of percent, from 0 to 100");
     }
     policy.unknown = static_cast<int>(*number);
   }
@@ -142,7 +144,7 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
 
 std::string to_string(const WaiverState& state) {
   const Waiver& waiver = state.waiver;
-  const std::string name = visible(waiver.test), reason = visible(waiver.reason);
+  const std::string name = escape_control(waiver.test), reason = escape_control(waiver.reason);
   switch (state.kind) {
     case WaiverState::Kind::Applied:
       return fmt::format("waived: {} ({}{}{})", fmt::join(state.tests, ", "), reason,
@@ -179,7 +181,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
     if (!is_expired(waiver, all.to, today)) waived.insert(named_tests.back().begin(), named_tests.back().end());
   }
   const auto matters = [&](Consequence consequence) {
-    return hurts(consequence) || policy.block.count(consequence) > 0;
+    return is_regression(consequence) || policy.block.count(consequence) > 0;
   };
   std::map<Consequence, std::set<std::string>> blocking, outside;  // Cases.
   std::set<std::string> hurting;                                   // Tests, waived or not.
@@ -193,7 +195,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
       blocking[test.consequence].insert(id);
       decision.blocking.insert(test.test);
     }
-    if (!is_in_scope && hurts(test.consequence)) outside[test.consequence].insert(id);
+    if (!is_in_scope && is_regression(test.consequence)) outside[test.consequence].insert(id);
   }
   for (size_t i = 0; i < policy.waivers.size(); ++i) {
     WaiverState state{WaiverState::Kind::WithoutEffect, policy.waivers[i], {}};
@@ -207,7 +209,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
     decision.waivers.push_back(std::move(state));
   }
   if (!outside.empty()) decision.outside_scope = "outside your scope: " + counts_by_case(outside);
-  const Comparison ours = restricted(all, scope);
+  const Comparison ours = filter_cases(all, scope);
   if (!blocking.empty()) {
     decision.exit = Exit::Changed;
     decision.answer = "blocked";
@@ -223,4 +225,4 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
   return decision;
 }
 
-}  // namespace recapture
+}  // namespace recapture::compare

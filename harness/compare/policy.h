@@ -6,7 +6,7 @@
 
 #include "harness/compare/compare.h"
 
-namespace recapture {
+namespace recapture::compare {
 
 // A change that a team has accepted.
 struct Waiver {
@@ -57,4 +57,4 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
 Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
                 const Catalogue& catalogue, const std::string& today);
 
-}  // namespace recapture
+}  // namespace recapture::compare

@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
-#include "harness/judge/price.h"
+#include "harness/verdict/price.h"
 
-namespace recapture {
+namespace recapture::compare {
 namespace {
 
 // What was measured where the side ran; nothing for runs with variables of their own.
@@ -16,7 +16,7 @@ std::optional<Prices> prices_of_side(const Side& side) {
   const Record& run = side.runs.front().record;
   if (!run.environment.kind.machine.is_plain()) return std::nullopt;
   std::set<std::string> folders;
-  for (const Judged& each : side.runs) {
+  for (const JudgedRun& each : side.runs) {
     folders.insert(std::filesystem::path(each.record.path).parent_path().string());
   }
   std::vector<Prices> found;
@@ -28,7 +28,7 @@ std::optional<Prices> prices_of_side(const Side& side) {
       Prices prices = read_prices(entry.path().string());
       bool is_its = true;
       for (const char* key : {"release", "gpu", "driver", "cuda_runtime"}) {
-        is_its = is_its && prices.where(key) == run.where(key);
+        is_its = is_its && prices.env(key) == run.env(key);
       }
       if (is_its) found.push_back(std::move(prices));
     }
@@ -47,7 +47,7 @@ void compare_prices(const Side& from, const Side& to, Comparison& comparison) {
     head.push_back(fmt::format("prices: none on record of {}", before ? to.name : from.name));
     return;
   }
-  if (before->where("hash") != now->where("hash")) {
+  if (before->env("hash") != now->env("hash")) {
     head.push_back("prices: not comparable, the two were measured by different benchmarks");
     return;
   }
@@ -64,4 +64,4 @@ void compare_prices(const Side& from, const Side& to, Comparison& comparison) {
                              comparison.prices.size()));
 }
 
-}  // namespace recapture
+}  // namespace recapture::compare

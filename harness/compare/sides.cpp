@@ -15,14 +15,14 @@
 #include <sstream>
 #include <tuple>
 
-#include "harness/judge/index.h"
-#include "harness/judge/suggest.h"
-#include "harness/judge/version.h"
-#include "harness/record/file.h"
-#include "harness/record/spelling.h"
-#include "harness/record/visible.h"
+#include "harness/base/escape.h"
+#include "harness/base/file.h"
+#include "harness/base/letter_case.h"
+#include "harness/model/release.h"
+#include "harness/model/suggest.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::compare {
 namespace fs = std::filesystem;
 
 namespace {
@@ -30,29 +30,30 @@ namespace {
 // What must be equal on both sides.
 MachineId machine_key(const Environment& environment) { return environment.machine.comparable(); }
 
-std::string machine_words(const Environment& environment) {
+std::string describe_machine(const Environment& environment) {
   return label(environment.machine, {.driver = true, .variables = true});
 }
 
 // A release's own NCCL is not on record of older runs.
-std::string version_in(const Environment& environment, const Replaceable& library) {
+std::string version_in(const Environment& environment, const OverridableLibrary& library) {
   const bool is_told = library.key == std::string_view("cuda_runtime") || environment.machine.has_override(library);
   return is_told ? text_at(environment.json(), library.key) : "its own";
 }
 
 bool have_same_libraries(const Environment& one, const Environment& other) {
-  return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-    return version_in(one, library) == version_in(other, library);
-  });
+  return std::all_of(
+      kOverridableLibraries.begin(), kOverridableLibraries.end(),
+      [&](const OverridableLibrary& library) { return version_in(one, library) == version_in(other, library); });
 }
 
 // Whether two runs may be the sides of a comparison in which one of them is counted from the newest.
 bool are_alike(const Environment& one, const Environment& other) {
   return machine_key(one) == machine_key(other) && release_line(one.release) == release_line(other.release) &&
-         std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-           const bool are_own = !one.machine.has_override(library) && !other.machine.has_override(library);
-           return are_own || version_in(one, library) == version_in(other, library);
-         });
+         std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
+                     [&](const OverridableLibrary& library) {
+                       const bool are_own = !one.machine.has_override(library) && !other.machine.has_override(library);
+                       return are_own || version_in(one, library) == version_in(other, library);
+                     });
 }
 
 // How many runs there are of each name.
@@ -74,7 +75,7 @@ class Tally {
     for (size_t i = 0; i < std::min(most, counts_.size()); ++i) {
       text += fmt::format("{}{} ({})", i == 0 ? "; " + words + " " : ", ", counts_[i].first, counts_[i].second);
     }
-    return visible(counts_.size() <= most ? text : text + fmt::format(" and {} more", counts_.size() - most));
+    return escape_control(counts_.size() <= most ? text : text + fmt::format(" and {} more", counts_.size() - most));
   }
 
  private:
@@ -85,9 +86,9 @@ constexpr size_t kMostListed = 6;  // More do not fit a line.
 
 // The run with the rows of those cases alone that need no GPU: they are the same on a machine with one, and need not
 // have run there.
-Judged of_host_cases(Judged run) {
+JudgedRun of_host_cases(JudgedRun run) {
   run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(),
-                                [&](const Row& row) {
+                                [&](const TestVerdict& row) {
                                   const auto its = run.record.cases.find(row.case_id);
                                   return its == run.record.cases.end() || its->second.needs.gpus > 0;
                                 }),
@@ -105,7 +106,7 @@ std::optional<size_t> runs_before_latest(const std::string& word) {
   const char *begin = word.data() + std::string_view("latest~").size(), *end = word.data() + word.size();
   const auto read = std::from_chars(begin, end, count);
   if (read.ec != std::errc() || read.ptr != end) {
-    throw Stop(Exit::Usage, "'" + visible(word) + "' is not a run such as latest~1");
+    throw ExitError(Exit::Usage, "'" + escape_control(word) + "' is not a run such as latest~1");
   }
   return count;
 }
@@ -125,7 +126,7 @@ std::string marks_of(const std::string& records) { return records + "/good.txt";
 
 class Finder {
  public:
-  Finder(MachineChoice choice, std::string records, const Background& background)
+  Finder(MachineChoice choice, std::string records, const CompareContext& background)
       : choice_(std::move(choice)), folder_(std::move(records)), background_(background) {}
 
   BothSides sides(const std::string& from, const std::string& to) {
@@ -143,9 +144,9 @@ class Finder {
     const MachineId machine = shared_machine(one, other);
     for (Runs* runs : {&one, &other}) keep(*runs, machine);
     if (const auto libraries = chosen_in_vain(one.heads, other.heads); !libraries.empty()) {
-      const Replaceable& library = *libraries.front();
-      throw Stop(Exit::NothingRan,
-                 fmt::format("neither side ran with {} {}", library.name, visible(choice_of(library))));
+      const OverridableLibrary& library = *libraries.front();
+      throw ExitError(Exit::NothingRan,
+                      fmt::format("neither side ran with {} {}", library.name, escape_control(choice_of(library))));
     }
     const bool same_release = release_of(one) == release_of(other);
     BothSides both{side(one, same_release), side(other, same_release), {}};
@@ -161,13 +162,13 @@ class Finder {
     std::vector<Head> heads;  // Those that count, the newest first.
   };
 
-  std::string choice_of(const Replaceable& library) const {
+  std::string choice_of(const OverridableLibrary& library) const {
     const auto at = choice_.libraries.find(library.key);
     return at == choice_.libraries.end() ? "" : at->second;
   }
 
   // Whether a version was chosen that one of them ran with.
-  bool has_choice(const std::vector<Head>& heads, const Replaceable& library) const {
+  bool has_choice(const std::vector<Head>& heads, const OverridableLibrary& library) const {
     const std::string wanted = choice_of(library);
     return !wanted.empty() && std::any_of(heads.begin(), heads.end(), [&](const Head& head) {
       return version_in(head.environment, library) == wanted;
@@ -175,9 +176,10 @@ class Finder {
   }
 
   // The libraries of which a version was chosen that neither ran with.
-  std::vector<const Replaceable*> chosen_in_vain(const std::vector<Head>& one, const std::vector<Head>& other) const {
-    std::vector<const Replaceable*> all;
-    for (const Replaceable& library : kReplaceable) {
+  std::vector<const OverridableLibrary*> chosen_in_vain(const std::vector<Head>& one,
+                                                        const std::vector<Head>& other) const {
+    std::vector<const OverridableLibrary*> all;
+    for (const OverridableLibrary& library : kOverridableLibraries) {
       if (!choice_of(library).empty() && !has_choice(one, library) && !has_choice(other, library)) {
         all.push_back(&library);
       }
@@ -208,18 +210,19 @@ class Finder {
       machines.add(label(head.environment.machine, {.driver = !choice_.driver.empty()}));
     }
     machines.sort(std::less<>());
-    throw Stop(Exit::NothingRan, fmt::format("no run of {} {}{}{}{}", visible(word),
-                                             choice_.gpu == "none" ? "without a GPU"
-                                             : choice_.gpu.empty() ? "on a GPU"
-                                                                   : "on " + visible(choice_.gpu),
-                                             choice_.driver.empty() ? "" : " with driver ", visible(choice_.driver),
-                                             machines.after("runs on record:", kMostListed)));
+    throw ExitError(Exit::NothingRan,
+                    fmt::format("no run of {} {}{}{}{}", escape_control(word),
+                                choice_.gpu == "none" ? "without a GPU"
+                                : choice_.gpu.empty() ? "on a GPU"
+                                                      : "on " + escape_control(choice_.gpu),
+                                choice_.driver.empty() ? "" : " with driver ", escape_control(choice_.driver),
+                                machines.after("runs on record:", kMostListed)));
   }
 
   // The runs that a release, a folder or a record stands for.
   std::vector<Head> named(const std::string& word) const {
     std::string empty;
-    for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + meant_release(word, folders())}) {
+    for (const std::string& path : {word, folder_ + "/" + word, folder_ + "/" + resolve_release(word, folders())}) {
       std::error_code error;
       if (fs::is_directory(path, error)) {
         if (auto heads = heads_below(path); !heads.empty()) return heads;
@@ -228,10 +231,11 @@ class Finder {
         return {{path, unbroken(path)}};
       }
     }
-    if (!empty.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(empty));
+    if (!empty.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(empty));
     if (is_version(word)) return of_release(word);
     if (word.find('/') != std::string::npos || is_record_name(word)) read_record(word);  // Says why.
-    throw Stop(Exit::Usage, "'" + visible(word) + "' is no release, record, folder, latest, latest~1 or baseline");
+    throw ExitError(Exit::Usage,
+                    "'" + escape_control(word) + "' is no release, record, folder, latest, latest~1 or baseline");
   }
 
   // Where the folders are not called after releases, as those of nights, the records know.
@@ -239,8 +243,8 @@ class Finder {
     auto heads = heads_below(folder_);
     std::set<std::string> releases;
     for (const Head& head : heads) releases.insert(head.environment.release);
-    const std::string meant = meant_release(word, {releases.begin(), releases.end()});
-    if (releases.count(meant) == 0) throw Stop(Exit::Usage, no_records_of(word, folder_, releases));
+    const std::string meant = resolve_release(word, {releases.begin(), releases.end()});
+    if (releases.count(meant) == 0) throw ExitError(Exit::Usage, no_records_of(word, folder_, releases));
     const auto is_other = [&](const Head& head) { return head.environment.release != meant; };
     heads.erase(std::remove_if(heads.begin(), heads.end(), is_other), heads.end());
     return heads;
@@ -249,8 +253,8 @@ class Finder {
   static Environment unbroken(const std::string& path) {
     Environment environment = environment_of(path);
     if (!is_broken(environment)) return environment;
-    throw Stop(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
-                                        visible(path), word(environment.broken)));
+    throw ExitError(Exit::Usage, fmt::format("{} was broken on purpose ({}); a side is a run of the cases as they are",
+                                             escape_control(path), to_string(environment.broken)));
   }
 
   std::vector<std::string> folders() const {
@@ -265,7 +269,7 @@ class Finder {
 
   std::vector<Head> counted(const Runs& runs, const Runs& other) const {
     const auto all = heads_below(folder_);
-    if (all.empty()) throw Stop(Exit::NothingRan, "no records below " + visible(folder_));
+    if (all.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder_));
     const auto fit = fitting(all, "any release");
     const Environment kind = kind_to_count(fit, other);
     std::vector<Head> heads;
@@ -282,9 +286,10 @@ class Finder {
   Environment kind_to_count(const std::vector<Head>& fit, const Runs& other) const {
     if (other.counted) {
       const auto has_choices = [&](const Head& head) {
-        return std::all_of(kReplaceable.begin(), kReplaceable.end(), [&](const Replaceable& library) {
-          return !has_choice(fit, library) || has_choice({head}, library);
-        });
+        return std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
+                           [&](const OverridableLibrary& library) {
+                             return !has_choice(fit, library) || has_choice({head}, library);
+                           });
       };
       const auto newest = std::find_if(fit.begin(), fit.end(), has_choices);
       return (newest == fit.end() ? fit.front() : *newest).environment;
@@ -299,8 +304,8 @@ class Finder {
   }
 
   // What there is instead of a run that is not there, in one line.
-  static Stop none_of(const std::string& what, const Environment& kind, const std::string& count,
-                      const std::vector<Head>& fit) {
+  static ExitError none_of(const std::string& what, const Environment& kind, const std::string& count,
+                           const std::vector<Head>& fit) {
     const std::string line = release_line(kind.release);
     Tally lines, elsewhere;
     for (const Head& head : fit) {
@@ -313,7 +318,7 @@ class Finder {
       return is_version(a) && is_version(b) ? older(b, a) : is_version(a) != is_version(b) ? is_version(a) : a < b;
     });
     return {Exit::NothingRan,
-            fmt::format("there is no {} of {} on {}: {}{}{}", what, visible(line), where(kind), count,
+            fmt::format("there is no {} of {} on {}: {}{}{}", what, escape_control(line), where(kind), count,
                         lines.after("other lines there:", kMostListed), elsewhere.after(line + " also on", 1))};
   }
 
@@ -334,10 +339,10 @@ class Finder {
     }
     for (const Head& head : heads) {
       if (!is_before(head)) continue;
-      const Judged run = judged_by_its_own_code(read_record(head.path), background_);
-      const bool is_missing =
-          std::any_of(run.rows.begin(), run.rows.end(), [](const Row& row) { return row.verdict == Verdict::Missing; });
-      if (run.record.whole() && !is_missing) return head;
+      const JudgedRun run = judge_without_staleness(read_record(head.path), background_);
+      const bool is_missing = std::any_of(run.rows.begin(), run.rows.end(),
+                                          [](const TestVerdict& row) { return row.verdict == Verdict::Missing; });
+      if (run.record.is_complete() && !is_missing) return head;
     }
     const auto count = std::count_if(heads.begin(), heads.end(), is_before);
     throw none_of(kBaseline, kind,
@@ -353,7 +358,7 @@ class Finder {
   // Of a machine's runs those with what was chosen, else with what comes with the release, else with what the newest
   // has.
   std::vector<Head> that_count(std::vector<Head> heads) const {
-    for (const Replaceable& library : kReplaceable) {
+    for (const OverridableLibrary& library : kOverridableLibraries) {
       if (heads.empty()) break;
       const auto comes_with_it = [&](const Head& head) { return !head.environment.machine.has_override(library); };
       const auto usual = std::find_if(heads.begin(), heads.end(), comes_with_it);
@@ -391,10 +396,11 @@ class Finder {
                           key);
     }
     if (shared.empty()) {
-      throw Stop(Exit::Usage,
-                 fmt::format("not comparable: {} ran on {}, and {} on {}; GPU, driver and variables must be "
-                             "the same",
-                             visible(one.word), all_machines(one), visible(other.word), all_machines(other)));
+      throw ExitError(
+          Exit::Usage,
+          fmt::format("not comparable: {} ran on {}, and {} on {}; GPU, driver and variables must be "
+                      "the same",
+                      escape_control(one.word), all_machines(one), escape_control(other.word), all_machines(other)));
     }
     std::sort(shared.begin(), shared.end());
     MachineId machine = shared.front().second;
@@ -404,7 +410,7 @@ class Finder {
       if (key == machine || std::none_of(shared.begin(), shared.end(), is_it)) continue;
       if (head.environment.machine.gpu.empty()) continue;  // What they say is taken in: see side().
       const std::string note =
-          "both sides also ran on " + machine_words(head.environment) + "; --gpu or --driver chooses";
+          "both sides also ran on " + describe_machine(head.environment) + "; --gpu or --driver chooses";
       if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
     }
     return machine;
@@ -412,7 +418,7 @@ class Finder {
 
   static std::string all_machines(const Runs& runs) {
     std::set<std::string> machines;
-    for (const Head& head : runs.heads) machines.insert(machine_words(head.environment));
+    for (const Head& head : runs.heads) machines.insert(describe_machine(head.environment));
     return fmt::format("{}", fmt::join(machines, "; "));
   }
 
@@ -422,17 +428,17 @@ class Finder {
     std::set<std::string> releases;
     for (const Head& head : all) releases.insert(head.environment.release);
     if (releases.size() > 1) {
-      throw Stop(Exit::Usage, visible(fmt::format("{} holds records of {}; a side is one release", runs.word,
-                                                  fmt::join(releases, ", "))));
+      throw ExitError(Exit::Usage, escape_control(fmt::format("{} holds records of {}; a side is one release",
+                                                              runs.word, fmt::join(releases, ", "))));
     }
     runs.heads = that_count(all);
-    for (const Replaceable& library : kReplaceable) {
+    for (const OverridableLibrary& library : kOverridableLibraries) {
       std::set<std::string> versions;
       for (const Head& head : all) versions.insert(version_in(head.environment, library));
       if (versions.size() < 2 || has_choice(runs.heads, library)) continue;
-      notes_.push_back(visible(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
-                                           library.name, version_in(runs.heads.front().environment, library),
-                                           library.option, fmt::join(versions, ", "))));
+      notes_.push_back(escape_control(fmt::format("{} also ran with another {} than {}; {} chooses of {}", runs.word,
+                                                  library.name, version_in(runs.heads.front().environment, library),
+                                                  library.option, fmt::join(versions, ", "))));
     }
   }
 
@@ -440,21 +446,21 @@ class Finder {
   Side side(const Runs& runs, bool same_release) {
     const fs::path path = runs.word;
     const bool is_path = runs.word.find('/') != std::string::npos || is_record_name(runs.word);
-    Side side{visible(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
+    Side side{escape_control(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
     if (same_release)
-      notes_.push_back(visible(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
+      notes_.push_back(escape_control(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
     for (const Head& head : runs.heads)
-      side.runs.push_back(judged_by_its_own_code(read_record(head.path), background_));
+      side.runs.push_back(judge_without_staleness(read_record(head.path), background_));
     for (const Head& head : runs.found) {
       if (stands_in(head.environment, runs.heads.front().environment))
-        side.runs.push_back(of_host_cases(judged_by_its_own_code(read_record(head.path), background_)));
+        side.runs.push_back(of_host_cases(judge_without_staleness(read_record(head.path), background_)));
     }
     return side;
   }
 
   MachineChoice choice_;
   std::string folder_;
-  const Background& background_;
+  const CompareContext& background_;
   std::vector<std::string> notes_;
 };
 
@@ -468,11 +474,11 @@ std::set<std::string> baselines_below(const std::string& records) {
   return marked;
 }
 
-void learn_remedies(const std::string& records, Background& background) {
+void learn_remedies(const std::string& records, CompareContext& background) {
   for (const std::string& path : records_below(records)) {
     try {
       if (environment_of(path).broken == Break::Remedy) background.learn_from(read_record(path));
-    } catch (const Stop&) {
+    } catch (const ExitError&) {
       continue;
     }
   }
@@ -482,18 +488,18 @@ std::string mark_baseline(const std::string& path, const std::string& records) {
   const Record record = read_record(path);
   std::string name = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(records));
   if (name.empty() || name.rfind("..", 0) == 0) {
-    throw Stop(Exit::Usage, fmt::format("{} does not lie below {}; --records names the folder of the runs",
-                                        visible(path), visible(records)));
+    throw ExitError(Exit::Usage, fmt::format("{} does not lie below {}; --records names the folder of the runs",
+                                             escape_control(path), escape_control(records)));
   }
-  if (record.broken() != Break::Nothing || !record.whole()) {
-    throw Stop(Exit::Usage, fmt::format("{} is {}, and no run to compare with", visible(path),
-                                        record.whole() ? "broken on purpose" : "not whole"));
+  if (record.broken() != Break::Nothing || !record.is_complete()) {
+    throw ExitError(Exit::Usage, fmt::format("{} is {}, and no run to compare with", escape_control(path),
+                                             record.is_complete() ? "broken on purpose" : "not whole"));
   }
   if (baselines_below(records).count(name) == 0) {
     std::ofstream file(marks_of(records), std::ios::app);
     file << name << "\n";
     file.close();
-    if (!file) throw Stop(Exit::Infrastructure, visible(marks_of(records)) + ": cannot write it");
+    if (!file) throw ExitError(Exit::Infrastructure, escape_control(marks_of(records)) + ": cannot write it");
   }
   return name;
 }
@@ -502,7 +508,7 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
                          const std::map<std::string, std::string>& libraries) {
   size_t unwanted = 0;
   for (const Environment* environment : {&from, &to}) {
-    for (const Replaceable& library : kReplaceable) {
+    for (const OverridableLibrary& library : kOverridableLibraries) {
       const auto asked = libraries.find(library.key);
       const bool is_asked = asked != libraries.end() && !asked->second.empty();
       unwanted +=
@@ -520,7 +526,7 @@ bool chosen(const MachineChoice& choice, const Environment& environment) {
   return choice.driver.empty() || environment.machine.driver == choice.driver;
 }
 
-std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background) {
+std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background) {
   // A release is what it comes with, where any run had that.
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
     return std::tuple(a.environment.machine.overrides.empty(), a.environment.started, a.path) >
@@ -532,7 +538,7 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
     MachineSides& here = machines[machine];
     if (here.name.empty()) here.environment = record.environment;
     here.name = label(machine, {.driver = true, .variables = true, .overrides = true});
-    const std::string release = record.where("release");
+    const std::string release = record.env("release");
     const auto is_it = [&](const Side& side) { return side.name == release; };
     auto side = std::find_if(here.releases.begin(), here.releases.end(), is_it);
     if (side == here.releases.end()) {
@@ -540,9 +546,9 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
     } else if (!have_same_libraries(side->runs.front().record.environment, record.environment)) {
       side = here.other_runtimes.insert(here.other_runtimes.end(), {release, {}});
     }
-    side->runs.push_back(judged_by_its_own_code(std::move(record), background));
+    side->runs.push_back(judge_without_staleness(std::move(record), background));
   }
-  std::vector<Judged> hosts;
+  std::vector<JudgedRun> hosts;
   for (const auto& [key, machine] : machines) {
     if (!machine.environment.machine.gpu.empty()) continue;
     for (const Side& side : machine.releases) {
@@ -553,7 +559,7 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
     for (Side& side : machine.releases) {
       const Environment own = side.runs.front().record.environment;
       std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(side.runs),
-                   [&](const Judged& host) { return stands_in(host.record.environment, own); });
+                   [&](const JudgedRun& host) { return stands_in(host.record.environment, own); });
     }
   }
   std::vector<MachineSides> all;
@@ -568,8 +574,8 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Ba
 }
 
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const Background& background) {
+                   const std::string& records, const CompareContext& background) {
   return Finder(choice, records, background).sides(from, to);
 }
 
-}  // namespace recapture
+}  // namespace recapture::compare

@@ -8,7 +8,7 @@
 
 #include "harness/compare/compare.h"
 
-namespace recapture {
+namespace recapture::compare {
 
 // Which machine, where the records leave a choice.
 struct MachineChoice {
@@ -34,17 +34,17 @@ struct BothSides {
   std::vector<std::string> notes;  // What else there would have been to choose.
 };
 
-// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it; "baseline":
-// the newest run that is marked as one, or else whole and without anything missing, and older than the other side.
-// Releases and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and variables.
-// Of several it is the one of which rank_machine() is the least.
+// A release ("2.6.0", "2.6"), a record, a folder; "latest", "latest~1": the newest run and the one before it;
+// "baseline": the newest run that is marked as one, or else whole and without anything missing, and older than the
+// other side. Releases and runs are looked for below `records`. Both sides are of one machine: the same GPU, driver and
+// variables. Of several it is the one of which rank_machine() is the least.
 //
 // Runs are counted on one machine and in one release line, with the same libraries or each with its release's own:
 // those of the other side or, where both are counted, those of the newest run that `choice` allows.
 //
 // Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
-                   const std::string& records, const Background& background);
+                   const std::string& records, const CompareContext& background);
 
 // One machine (GPU, driver, variables, chosen libraries) with all that ran on it, each judged by its own code.
 struct MachineSides {
@@ -55,15 +55,16 @@ struct MachineSides {
 };
 
 // Machines with a GPU come first. Runs broken on purpose must not be among the records.
-std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Background& background);
+std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const CompareContext& background);
 
 // Takes in all runs below `records` that left the remedies out. What cannot be read says nothing of them.
-void learn_remedies(const std::string& records, Background& background);
+void learn_remedies(const std::string& records, CompareContext& background);
 
 // The baselines that mark_baseline() has marked, by their paths below `records`.
 std::set<std::string> baselines_below(const std::string& records);
 
-// Marks a record below `records` as a baseline, in good.txt there, and gives its name. Throws Stop(Usage) if it is not whole.
+// Marks a record below `records` as a baseline, in good.txt there, and gives its name. Throws Stop(Usage) if it is not
+// whole.
 std::string mark_baseline(const std::string& path, const std::string& records);
 
-}  // namespace recapture
+}  // namespace recapture::compare

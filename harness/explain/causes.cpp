@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/base/exit.h"
+#include "harness/base/letter_case.h"
+#include "harness/base/toml.h"
 #include "harness/case/cuda_errors.h"
-#include "harness/judge/toml.h"
-#include "harness/record/exit.h"
-#include "harness/record/spelling.h"
 
-namespace recapture {
+namespace recapture::explain {
 namespace {
 
 // Parts that any text has would let their cause speak for any text.
@@ -23,10 +23,10 @@ void check_parts(const std::string& cue, const std::string& place) {
     const size_t end = std::min(cue.find(kAnd, at), cue.size());
     const std::string part = lower_case(cue.substr(at, end - at));
     if (part.size() < kShortest || !parts.insert(part).second) {
-      throw Stop(Exit::Usage,
-                 fmt::format("{}: the parts of '{}' are searched one by one; let them differ, and be of {} "
-                             "letters or more",
-                             place, cue, kShortest));
+      throw ExitError(Exit::Usage,
+                      fmt::format("{}: the parts of '{}' are searched one by one; let them differ, and be of {} "
+                                  "letters or more",
+                                  place, cue, kShortest));
     }
     at = end + kAnd.size();
   }
@@ -37,24 +37,24 @@ void check_hint(const std::string& hint, const std::vector<int>& codes, const st
   for (const CudaError& error : kCudaErrors) {
     if (std::find(codes.begin(), codes.end(), error.code) == codes.end()) continue;
     if (lower_case(error.text).find(lower_case(hint)) == std::string::npos) continue;
-    throw Stop(Exit::Usage, fmt::format("{}: '{}' stands in the text of error {} itself; leave the hint out", place,
-                                        hint, error.code));
+    throw ExitError(Exit::Usage, fmt::format("{}: '{}' stands in the text of error {} itself; leave the hint out",
+                                             place, hint, error.code));
   }
 }
 
 }  // namespace
 
 std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalogue) {
-  const std::string path = root + "/cases/causes.toml";
+  const std::string path = root + "/cases/diagnoses.toml";
   const toml::table file = parse_toml(path);
   only_keys(file, {"cause"}, path);
   const auto* entries = file["cause"].as_array();
-  if (entries == nullptr) throw Stop(Exit::Usage, path + ": has no [[cause]]");
+  if (entries == nullptr) throw ExitError(Exit::Usage, path + ": has no [[cause]]");
   std::vector<Cause> causes;
   std::set<std::string> ids;
   for (const auto& entry : *entries) {
     const std::string place = place_of(path, entry);
-    if (!entry.is_table()) throw Stop(Exit::Usage, place + ": a cause is a table");
+    if (!entry.is_table()) throw ExitError(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
     only_keys(table,
               {"id", "title", "capture", "other_thread", "victim", "codes", "says", "calls", "names", "hints", "fixes",
@@ -62,7 +62,8 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);
-    if (!ids.insert(cause.id).second) throw Stop(Exit::Usage, fmt::format("{}: '{}' is there twice", place, cause.id));
+    if (!ids.insert(cause.id).second)
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is there twice", place, cause.id));
     const auto its_case =
         std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == cause.id; });
     cause.has_case = its_case != catalogue.end();
@@ -85,14 +86,14 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     }
     for (const std::string& hint : cause.hints) check_hint(hint, cause.codes, place);
     if (cause.says.empty() && cause.calls.empty() && cause.names.empty()) {
-      throw Stop(Exit::Usage, place + ": nothing can speak for it; give it 'says', 'calls' or 'names'");
+      throw ExitError(Exit::Usage, place + ": nothing can speak for it; give it 'says', 'calls' or 'names'");
     }
     if (!cause.has_case && cause.fixes.empty()) {
-      throw Stop(Exit::Usage, place + ": no case of that id; a cause without one needs 'fixes'");
+      throw ExitError(Exit::Usage, place + ": no case of that id; a cause without one needs 'fixes'");
     }
     causes.push_back(std::move(cause));
   }
   return causes;
 }
 
-}  // namespace recapture
+}  // namespace recapture::explain

@@ -1,12 +1,12 @@
-// The causes that a text can speak for: cases/causes.toml. Cases of the catalogue by their id, and causes that have no
+// The causes that a text can speak for: cases/diagnoses.toml. Cases of the catalogue by their id, and causes that have no
 // case.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "harness/judge/catalogue.h"
+#include "harness/model/catalogue.h"
 
-namespace recapture {
+namespace recapture::explain {
 
 struct Cause {
   std::string id, title;
@@ -26,4 +26,4 @@ struct Cause {
 // Throws Stop(Usage) with its place where an entry is wrong, or names a case that the catalogue lacks.
 std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalogue);
 
-}  // namespace recapture
+}  // namespace recapture::explain

@@ -6,10 +6,10 @@
 #include <array>
 #include <iterator>
 
+#include "harness/base/escape.h"
 #include "harness/case/cuda_errors.h"
-#include "harness/record/visible.h"
 
-namespace recapture {
+namespace recapture::explain {
 namespace {
 
 constexpr int kSays = 8, kCalledInLog = 7, kCalled = 4, kNamed = 4, kMentioned = 2, kHint = 2, kMore = 1, kCode = 1;
@@ -18,12 +18,12 @@ constexpr int kEnough = 4;        // What the text must weigh for a cause to be 
 constexpr size_t kMostShown = 5;  // Causes that are shown, without victims.
 constexpr char kException[] = "exception_in_capture";
 
-std::string shown(const Pasted& text, size_t line) {
+std::string shown(const ErrorText& text, size_t line) {
   constexpr size_t kLongest = 160;
   std::string words = text.lines.at(line - 1);
   words.erase(0, words.find_first_not_of(" \t"));
   const bool is_cut = words.size() > kLongest;
-  return fmt::format("line {}: {}{}", line, visible(words.substr(0, kLongest)), is_cut ? "…" : "");
+  return fmt::format("line {}: {}{}", line, escape_control(words.substr(0, kLongest)), is_cut ? "…" : "");
 }
 
 const CudaError& error_of(int code) {
@@ -49,12 +49,12 @@ bool is_call(const std::string& cue) {
 // What of the text speaks for a cause, added up.
 class Weigh {
  public:
-  Weigh(const Pasted& text, const Cause& cause) : text_(text), cause_(cause) {}
+  Weigh(const ErrorText& text, const Cause& cause) : text_(text), cause_(cause) {}
 
   // Text that shows the failure by itself.
   bool says() {
     for (const std::string& cue : cause_.says) {
-      const size_t line = find_cue(text_, cue), first = text_.first_capture_error();
+      const size_t line = find_evidence(text_, cue), first = text_.first_capture_error();
       if (line == 0) continue;
       if (cause_.victim && first != 0 && first < line) {
         victim_ = line;
@@ -140,7 +140,7 @@ class Weigh {
     return another ? kWrongCode : 0;
   }
 
-  const Pasted& text_;
+  const ErrorText& text_;
   const Cause& cause_;
   int weight_ = 0, strongest_ = 0;
   bool suffices_ = false;  // More than hints and calls in passing speaks for it.
@@ -148,9 +148,9 @@ class Weigh {
 };
 
 // Whether the release's records say of every Reproduces of the case that its failure does not occur.
-bool healthy_in(const std::vector<Row>& rows, const std::string& id) {
+bool healthy_in(const std::vector<TestVerdict>& rows, const std::string& id) {
   bool some = false;
-  for (const Row& row : rows) {
+  for (const TestVerdict& row : rows) {
     if (row.case_id != id || row.kind != Kind::Reproduces) continue;
     if (row.result != Result::Healthy) return false;
     some = true;
@@ -159,9 +159,9 @@ bool healthy_in(const std::vector<Row>& rows, const std::string& id) {
 }
 
 // One machine on which a fix does not hold is enough to say that it does not.
-std::optional<bool> holds_in(const std::vector<Row>& rows, const std::string& test) {
+std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::string& test) {
   std::optional<bool> holds;
-  for (const Row& row : rows) {
+  for (const TestVerdict& row : rows) {
     if (row.test != test) continue;
     if (row.result == Result::Broken) return false;
     if (row.result == Result::Holds) holds = true;
@@ -169,8 +169,8 @@ std::optional<bool> holds_in(const std::vector<Row>& rows, const std::string& te
   return holds;
 }
 
-void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vector<Row>& rows,
-                  const std::vector<Prices>& prices, std::vector<RemedyFor>& remedies) {
+void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vector<TestVerdict>& rows,
+                  const std::vector<Prices>& prices, std::vector<FixAdvice>& remedies) {
   for (const std::string& fix : cause.fixes) remedies.push_back({cause.id, fix, std::nullopt, false});
   for (const CatalogueCase& one : catalogue) {
     if (one.id != cause.id) continue;
@@ -179,7 +179,7 @@ void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vec
       const std::string id = one.id + "." + test.name;
       remedies.push_back({cause.id, test.fix, holds_in(rows, id), false});
       for (const Prices& on : prices) {
-        for (const PriceLine* price : prices_of(on, id)) remedies.back().prices.emplace_back(on.where("gpu"), *price);
+        for (const PriceLine* price : prices_of(on, id)) remedies.back().prices.emplace_back(on.env("gpu"), *price);
       }
     }
   }
@@ -187,7 +187,7 @@ void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vec
 }
 
 // Errors that report what another call has done.
-void add_victims(const Pasted& text, bool by_exception, std::vector<Found> followers, std::vector<Found>& causes) {
+void add_victims(const ErrorText& text, bool by_exception, std::vector<Found> followers, std::vector<Found>& causes) {
   for (const auto& [code, id, why] :
        {std::tuple{901, "e901_invalidated", "901 only says that an earlier call broke the capture: look before it"},
         {904, "e904_unjoined", "904 because the exception left the region before its side streams were joined"}}) {
@@ -200,7 +200,7 @@ void add_victims(const Pasted& text, bool by_exception, std::vector<Found> follo
   std::move(followers.begin(), followers.end(), std::back_inserter(causes));
 }
 
-std::string summary_of(const Pasted& text, const Explanation& explanation) {
+std::string summary_of(const ErrorText& text, const Explanation& explanation) {
   const auto code = [&](bool of_capture) {
     for (const NamedError& error : text.errors) {
       if (is_capture_error(error.code) == of_capture) return error.code;
@@ -236,7 +236,7 @@ std::string summary_of(const Pasted& text, const Explanation& explanation) {
 
 }  // namespace
 
-std::string_view word(Answer answer) {
+std::string_view to_string(Answer answer) {
   switch (answer) {
     case Answer::CaptureFailure:
       return "capture failure";
@@ -248,13 +248,13 @@ std::string_view word(Answer answer) {
   return "cannot tell";
 }
 
-std::string_view word(Role role) {
+std::string_view to_string(Role role) {
   constexpr std::array<std::string_view, 3> kRoles = {"culprit", "possible", "victim"};
   return kRoles.at(static_cast<size_t>(role));
 }
 
-Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
-                    const std::vector<Row>& rows, const std::vector<Prices>& prices) {
+Explanation diagnose(const ErrorText& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
+                     const std::vector<TestVerdict>& rows, const std::vector<Prices>& prices) {
   std::vector<Weigh> weights;
   bool capture = text.has_capture_error(), other_says = false;
   for (const Cause& cause : causes) {
@@ -315,4 +315,4 @@ Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const 
   return explanation;
 }
 
-}  // namespace recapture
+}  // namespace recapture::explain

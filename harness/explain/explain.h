@@ -7,21 +7,21 @@
 #include <vector>
 
 #include "harness/explain/causes.h"
-#include "harness/explain/pasted.h"
-#include "harness/judge/price.h"
-#include "harness/judge/row.h"
+#include "harness/explain/error_text.h"
+#include "harness/verdict/price.h"
+#include "harness/verdict/test_verdict.h"
 
-namespace recapture {
+namespace recapture::explain {
 
 enum class Answer { CaptureFailure, NotOne, CannotTell };
-std::string_view word(Answer answer);
+std::string_view to_string(Answer answer);
 
 enum class Role {
   Culprit,
   Possible,  // The text does not suffice to tell.
   Victim,    // It follows from another one.
 };
-std::string_view word(Role role);
+std::string_view to_string(Role role);
 
 struct Found {
   std::string id, title;
@@ -31,7 +31,7 @@ struct Found {
   bool healthy_here = false;  // The records of the release say that it does not occur there.
 };
 
-struct RemedyFor {
+struct FixAdvice {
   std::string cause, text;
   std::optional<bool> holds;  // In the release, by its records; nothing where none shows it.
   bool useless = false;       // Often advised, and cannot help.
@@ -42,12 +42,12 @@ struct Explanation {
   Answer answer = Answer::CannotTell;
   std::string summary;              // One sentence.
   std::vector<Found> causes;        // Best first, victims last.
-  std::vector<RemedyFor> remedies;  // Of the culprits, in their order.
+  std::vector<FixAdvice> remedies;  // Of the culprits, in their order.
 };
 
 // `rows` are the newest results of one release, by test, and `prices` its prices; empty where none is asked for or none
 // is on file.
-Explanation explain(const Pasted& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
-                    const std::vector<Row>& rows, const std::vector<Prices>& prices = {});
+Explanation diagnose(const ErrorText& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
+                     const std::vector<TestVerdict>& rows, const std::vector<Prices>& prices = {});
 
-}  // namespace recapture
+}  // namespace recapture::explain

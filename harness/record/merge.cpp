@@ -11,18 +11,18 @@
 #include <set>
 #include <utility>
 
-#include "harness/record/exit.h"
-#include "harness/record/record.h"
+#include "harness/base/exit.h"
+#include "harness/model/record.h"
 #include "harness/record/writer.h"
 
 namespace recapture {
 namespace {
 
-Stop refusal(const Record& part, const std::string& why) { return {Exit::Usage, part.path + ": " + why}; }
+ExitError refusal(const Record& part, const std::string& why) { return {Exit::Usage, part.path + ": " + why}; }
 
 // Which shard of how many, as the record says.
 std::pair<int, int> shard_of(const Record& part) {
-  const std::string text = part.where("shard");
+  const std::string text = part.env("shard");
   const char* const end = text.data() + text.size();
   int index = 0, of = 0;
   const auto first = std::from_chars(text.data(), end, index);
@@ -64,8 +64,8 @@ void require_same_run(const Record& part, const Record& first) {
                               first.path, fmt::join(names, ", ")));
   }
   if (shard_of(part).second != shard_of(first).second) {
-    throw refusal(
-        part, fmt::format("it is shard {}, and {} is shard {}", part.where("shard"), first.path, first.where("shard")));
+    throw refusal(part,
+                  fmt::format("it is shard {}, and {} is shard {}", part.env("shard"), first.path, first.env("shard")));
   }
   if (part.whole_plan != first.whole_plan) {
     throw refusal(part, fmt::format("the run that it is a shard of had another plan than that of {}", first.path));
@@ -87,7 +87,7 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
     require_same_run(part, records.front());
     const int shard = shard_of(part).first;
     if (const auto [at, is_new] = by_shard.emplace(shard, part.path); !is_new) {
-      throw refusal(part, fmt::format("it is shard {}, and so is {}", part.where("shard"), at->second));
+      throw refusal(part, fmt::format("it is shard {}, and so is {}", part.env("shard"), at->second));
     }
     for (const std::string& test : part.plan) {
       if (!planned.insert(test).second) throw refusal(part, test + " is in another of the records too");
@@ -102,14 +102,14 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
     }
     whole.confirmations.insert(part.confirmations.begin(), part.confirmations.end());
     if (part.end != "complete") {
-      lacks.push_back(fmt::format("shard {} did not come to its end{}", part.where("shard"),
+      lacks.push_back(fmt::format("shard {} did not come to its end{}", part.env("shard"),
                                   part.end.empty() ? "" : ": " + part.end));
       continue;
     }
     const auto lost = std::find_if(part.plan.begin(), part.plan.end(),
                                    [&](const std::string& test) { return part.find(test) == nullptr; });
     if (lost != part.plan.end()) {
-      lacks.push_back(fmt::format("shard {} is called complete, and {} has not run", part.where("shard"), *lost));
+      lacks.push_back(fmt::format("shard {} is called complete, and {} has not run", part.env("shard"), *lost));
     }
   }
   // The plan of all shards, as each of them knows it: what a lost one had to run is not run, rather than gone. Where
@@ -135,7 +135,7 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
   Json environment = records.front().environment.json();
   environment.erase("shard");
   for (const char* place : kPlaces) {
-    const auto is_there = [&](const Record& part) { return part.where(place) == records.front().where(place); };
+    const auto is_there = [&](const Record& part) { return part.env(place) == records.front().env(place); };
     if (!std::all_of(records.begin(), records.end(), is_there)) environment.erase(place);
   }
   for (const char* name : kPlaceVariables) {
@@ -146,7 +146,7 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
   for (const Record& part : records) {  // When each of them ran, beside what, and where if that differs.
     Json its = part.environment.json().value("volatile", Json::object());
     for (const char* place : kPlaces) {
-      if (!environment.contains(place) && part.environment.json().contains(place)) its[place] = part.where(place);
+      if (!environment.contains(place) && part.environment.json().contains(place)) its[place] = part.env(place);
     }
     for (const char* name : kPlaceVariables) {
       const std::string value = variable_in(part.environment.json(), name);

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 
 namespace recapture {
 namespace {
@@ -20,20 +20,20 @@ namespace {
 // O_NONBLOCK: to open a FIFO may take for ever.
 constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
-Stop cannot(const std::string& path, const std::string& what, int error) {
+ExitError cannot(const std::string& path, const std::string& what, int error) {
   return {Exit::Infrastructure, fmt::format("{}: cannot {}: {}", path, what, std::strerror(error))};
 }
 
 int open_regular(const std::string& path, int flags, const std::string& what) {
   const int fd = open(path.c_str(), kFlags | flags, 0644);
   if (fd < 0) {
-    if (errno == EISDIR) throw Stop(Exit::Usage, path + " is a folder, not a record");
+    if (errno == EISDIR) throw ExitError(Exit::Usage, path + " is a folder, not a record");
     throw cannot(path, what, errno);
   }
   struct stat about {};
   if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
     close(fd);
-    throw Stop(Exit::Usage, path + " is not a regular file, so it can be no record");
+    throw ExitError(Exit::Usage, path + " is not a regular file, so it can be no record");
   }
   return fd;
 }
@@ -50,7 +50,7 @@ RecordWriter::RecordWriter(int fd, std::string path) : fd_(fd), path_(std::move(
   try {
     lock();
     size_ = lseek(fd_, 0, SEEK_END);
-  } catch (const Stop&) {
+  } catch (const ExitError&) {
     close(fd_);
     throw;
   }
@@ -66,7 +66,7 @@ RecordWriter::~RecordWriter() {
 RecordWriter RecordWriter::create(const std::string& path, const std::string& instead) {
   make_folder_of(path);
   RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
-  if (!writer.is_blank()) throw Stop(Exit::Usage, fmt::format("{} is there already; {}", path, instead));
+  if (!writer.is_blank()) throw ExitError(Exit::Usage, fmt::format("{} is there already; {}", path, instead));
   return writer;
 }
 
@@ -75,7 +75,7 @@ RecordWriter RecordWriter::append(const std::string& path) {
   std::array<char, 2> start{};
   const bool is_packed =
       pread(writer.fd_, start.data(), start.size(), 0) == 2 && start[0] == '\x1f' && start[1] == '\x8b';
-  if (is_packed) throw Stop(Exit::Usage, path + " is packed; `gunzip` it first");
+  if (is_packed) throw ExitError(Exit::Usage, path + " is packed; `gunzip` it first");
   return writer;
 }
 
@@ -102,7 +102,7 @@ void RecordWriter::lock() const {
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   if (fcntl(fd_, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return;
-  throw Stop(Exit::Usage, path_ + ": another run is writing this record");
+  throw ExitError(Exit::Usage, path_ + ": another run is writing this record");
 }
 
 off_t RecordWriter::end_of_whole_lines() const {
@@ -111,13 +111,14 @@ off_t RecordWriter::end_of_whole_lines() const {
   return end;
 }
 
-void RecordWriter::write_all(Lines lines, Wait wait) {
+void RecordWriter::write_all(Lines lines, Durability wait) {
   std::string text;
   for (size_t i = 0; i < lines.count; ++i) {
-    text += with_short_texts(lines.first[i]).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    text += truncate_texts(lines.first[i]).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   lock();
-  if (lseek(fd_, 0, SEEK_END) != size_) throw Stop(Exit::Usage, path_ + ": somebody else has written to this record");
+  if (lseek(fd_, 0, SEEK_END) != size_)
+    throw ExitError(Exit::Usage, path_ + ": somebody else has written to this record");
   const off_t before = end_of_whole_lines();
   int error = ftruncate(fd_, before) != 0 ? errno : 0;
   size_t done = 0;
@@ -129,7 +130,7 @@ void RecordWriter::write_all(Lines lines, Wait wait) {
       error = errno;
     }
   }
-  while (error == 0 && wait == Wait::ForTheDisk && fdatasync(fd_) != 0) {
+  while (error == 0 && wait == Durability::Fsynced && fdatasync(fd_) != 0) {
     if (errno == EINTR) continue;
     if (errno != EINVAL && errno != EROFS) error = errno;
     break;
@@ -142,7 +143,7 @@ void RecordWriter::write_all(Lines lines, Wait wait) {
   struct stat ours {};
   struct stat there {};
   if (fstat(fd_, &ours) != 0 || stat(path_.c_str(), &there) != 0 || ours.st_ino != there.st_ino) {
-    throw Stop(Exit::Infrastructure, path_ + ": the record was moved or deleted while it was written");
+    throw ExitError(Exit::Infrastructure, path_ + ": the record was moved or deleted while it was written");
   }
 }
 

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <string>
 
-#include "harness/record/record.h"
+#include "harness/model/record.h"
 
 namespace recapture {
 
 // A disk that is busy can take seconds.
-enum class Wait { ForTheDisk, ForNobody };
+enum class Durability { Fsynced, Buffered };
 
 // Appends lines, each whole and, unless it is told not to wait, on the disk before the call returns. Throws
 // Stop(Infrastructure) if it can't, with what was written before left whole. A record has one writer at a time: the
@@ -28,13 +28,13 @@ class RecordWriter {
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
-  void write(const Json& line, Wait wait = Wait::ForTheDisk) { write_all({&line, 1}, wait); }
+  void write(const Json& line, Durability wait = Durability::Fsynced) { write_all({&line, 1}, wait); }
   // These lines at once: a killed run leaves all of them or none.
   struct Lines {
     const Json* first;
     size_t count;
   };
-  void write_all(Lines lines, Wait wait = Wait::ForTheDisk);
+  void write_all(Lines lines, Durability wait = Durability::Fsynced);
   // Whether no line of a record is there yet, and nothing else either.
   bool is_blank() const;
   // Once more, as whoever has read the record must. Throws Stop(Usage) if another has it now.

@@ -52,7 +52,7 @@ class Captures {
     remove(stream, thread);
     ++begun_;
     if (open_ < kMost) captures_[open_++] = {stream, mode, thread, false, begun_};
-    accused_outside_ = false;
+    culprit_outside_capture_ = false;
     return begun_;
   }
 
@@ -67,8 +67,8 @@ class Captures {
   // Whether the call that failed with this capture error is to be named. A call can't tell which of the open captures
   // it broke, so all of them have their culprit then. What fails later in a broken capture is its victim. Outside of
   // captures the same call may fail again and again, and is named once until the next capture.
-  bool accuse(int code) {
-    if (open_ == 0) return !std::exchange(accused_outside_, true);
+  bool mark_culprit(int code) {
+    if (open_ == 0) return !std::exchange(culprit_outside_capture_, true);
     if (!lack_culprit() || (code == kInvalidated && std::any_of(begin(), end(), has_culprit))) return false;
     for (size_t i = 0; i < open_; ++i) captures_[i].has_culprit = true;
     return true;
@@ -78,7 +78,7 @@ class Captures {
   bool accuse_end(uintptr_t stream, long thread, int code) {
     const bool news =
         std::any_of(begin(), end(), [&](const Capture& c) { return c.is(stream, thread) && c.has_culprit; });
-    return !news && accuse(code);
+    return !news && mark_culprit(code);
   }
 
   // For blame, which is told of all that fails and needs no name: a call of this thread has broken a capture, and what
@@ -146,7 +146,7 @@ class Captures {
 
   std::array<Capture, kMost> captures_{};
   size_t open_ = 0, begun_ = 0;
-  bool accused_outside_ = false;  // Since a capture last began.
+  bool culprit_outside_capture_ = false;  // Since a capture last began.
 };
 
 }  // namespace recapture

@@ -63,7 +63,7 @@ thread_local std::optional<Standing> before_end;
 
 long this_thread() { return syscall(SYS_gettid); }
 
-std::string in_words(const char* call, int result) {
+std::string render_text(const char* call, int result) {
   std::string text = std::string(call) + " returned " + std::to_string(result);
   // CUPTI's own function for these names needs a CUPTI that has started.
   if (result == cupti::kNotCompatible) text += ", CUPTI and the driver do not fit";
@@ -76,13 +76,13 @@ std::string in_words(const char* call, int result) {
 // Why CUPTI refuses, or nothing.
 std::string hear(bool all) {
   const int domain = functions.enable_domain(all, subscriber, cupti::kDriverApi);
-  if (domain != cupti::kSuccess) return in_words("cuptiEnableDomain", domain);
+  if (domain != cupti::kSuccess) return render_text("cuptiEnableDomain", domain);
   if (all) return {};
   for (cupti::CallId id = 0; id < ids; ++id) {
     const bool wanted = is_always_heard(calls[id].kind) || (hearing.silent && calls[id].kind == CallKind::Work);
     if (!wanted) continue;
     const int callback = functions.enable_callback(1, subscriber, cupti::kDriverApi, id);
-    if (callback != cupti::kSuccess) return in_words("cuptiEnableCallback", callback);
+    if (callback != cupti::kSuccess) return render_text("cuptiEnableCallback", callback);
   }
   return {};
 }
@@ -191,7 +191,7 @@ bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code
     failed.on_capture = is_on_capture(failed.api, data, call);
   }
   take_words_of_log(failed);
-  report(failed);
+  report_call(failed);
   return broken;
 }
 
@@ -210,12 +210,12 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
                          captures.open() != 0;
     const bool accused = refused                      ? true
                          : call.kind == CallKind::End ? captures.accuse_end(stream_of(data, call), this_thread(), code)
-                                                      : captures.accuse(code);
+                                                      : captures.mark_culprit(code);
     if (!accused) return false;
     take(failed, standing_now());
   }
   take_words_of_log(failed);
-  report(failed);
+  report_call(failed);
   return true;
 }
 
@@ -260,7 +260,7 @@ void look_at_work(cupti::CallId id, const cupti::CallbackData& data, Call call) 
   if (silent.capture == 0) return;
   silent.api = name_of(id, data);
   if (data.kernel != nullptr) silent.kernel = data.kernel;
-  report(silent);
+  report_call(silent);
 }
 
 // Reports the end of a capture that recorded nothing.
@@ -276,7 +276,7 @@ void look_at_graph(cupti::CallId id, const cupti::CallbackData& data) {
     const std::lock_guard<std::mutex> lock(captures_mutex);
     silent.capture = standing_now().capture;
   }
-  report(silent);
+  report_call(silent);
 }
 
 // At the end of a capture that failed, where the log names the calls.
@@ -385,7 +385,7 @@ std::string hear_cupti(Hearing what) {
     if (!is_capturing || !nodes_of) return "this driver lacks cuStreamIsCapturing or cuGraphGetNodes";
   }
   const int subscribed = subscribe();
-  if (subscribed != cupti::kSuccess) return in_words("cuptiSubscribe", subscribed);
+  if (subscribed != cupti::kSuccess) return render_text("cuptiSubscribe", subscribed);
 
   // Ids are without gaps from 0, which is invalid and has a name all the same.
   const char* api = nullptr;

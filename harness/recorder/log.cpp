@@ -73,7 +73,7 @@ void hear_line(const driver_log::Line& line) {
   }
   const std::lock_guard<std::mutex> lock(mutex);
   call.accused = accuser.names(call.part);
-  report(call);
+  report_call(call);
 }
 
 void on_line(void*, int level, char* message, size_t length) {

@@ -114,7 +114,7 @@ int on_audit(const char*, void*, void*) {
 // Something that is done on a thread of ours as soon as that has the GIL, or the loader's lock. A thread that holds
 // those may be waiting for the driver, and the driver waits for us: so nobody else waits for them here, and nobody
 // waits long for that thread.
-struct Errand {
+struct HelperTask {
   void (*act)();
   bool with_gil, even_late;  // Late: also when nobody waits for it any more. All that runs others' code is done so.
   std::mutex mutex = {};
@@ -127,8 +127,8 @@ constexpr std::chrono::seconds kMost{1};  // How long somebody waits.
 std::atomic<int> late{0};  // Errands that still wait.
 
 void* run(void* data) {
-  const std::unique_ptr<std::shared_ptr<Errand>> owned(static_cast<std::shared_ptr<Errand>*>(data));
-  Errand& errand = **owned;
+  const std::unique_ptr<std::shared_ptr<HelperTask>> owned(static_cast<std::shared_ptr<HelperTask>*>(data));
+  HelperTask& errand = **owned;
   const int state = errand.with_gil ? api.ensure() : 0;
   // This may wait itself, or hand the GIL to a thread that waits for the driver: so nobody may wait for the mutex
   // meanwhile.
@@ -146,12 +146,12 @@ void* run(void* data) {
 }
 
 // Whether it was done in time.
-bool on_errand(void (*act)(), bool with_gil, bool even_late, std::chrono::seconds most) {
-  auto errand = std::make_shared<Errand>();
+bool run_on_helper_thread(void (*act)(), bool with_gil, bool even_late, std::chrono::seconds most) {
+  auto errand = std::make_shared<HelperTask>();
   errand->act = act;
   errand->with_gil = with_gil;
   errand->even_late = even_late;
-  auto for_thread = std::make_unique<std::shared_ptr<Errand>>(errand);
+  auto for_thread = std::make_unique<std::shared_ptr<HelperTask>>(errand);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // The program's signals are for its own threads.
@@ -167,7 +167,7 @@ bool on_errand(void (*act)(), bool with_gil, bool even_late, std::chrono::second
   return !errand->is_late;
 }
 bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
-  return on_errand(act, true, even_late, most);
+  return run_on_helper_thread(act, true, even_late, most);
 }
 
 // The signal is handled before this returns.
@@ -226,7 +226,7 @@ std::atomic<bool> found{false};  // The API, which is not written any more.
 // the driver would be called.
 void listen_late() {
   if (listening || !may_listen) return;
-  if (!found && (late != 0 || !on_errand([] { found = find_api(); }, false, true, kMost))) return;
+  if (!found && (late != 0 || !run_on_helper_thread([] { found = find_api(); }, false, true, kMost))) return;
   if (!found || api.is_initialized() == 0) return;
   if (api.has_gil() == 0) {
     with_gil(listen_now, true, kMost);

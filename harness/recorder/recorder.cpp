@@ -284,7 +284,7 @@ __attribute__((constructor)) void on_preload() {
 
 }  // namespace
 
-void report(const FailedCall& call) {
+void report_call(const FailedCall& call) {
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
   if (for_blame()) {
@@ -306,7 +306,7 @@ void report_log(const std::string& api, const std::string& sentence) {
   errno = before;
 }
 
-void report(const SilentCall& call) {
+void report_call(const SilentCall& call) {
   constexpr size_t kMostOthers = 16;  // Of which all threads' frames are asked for, which may take a second.
   if (!for_blame()) return;
   const int before = errno;

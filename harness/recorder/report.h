@@ -45,10 +45,10 @@ struct Standing {
 };
 
 // To be called inside the call that failed, on its thread.
-void report(const FailedCall& call);
+void report_call(const FailedCall& call);
 
 // What `blame --deep` tells; inside the call too, which has succeeded.
-void report(const SilentCall& call);
+void report_call(const SilentCall& call);
 void report_begun(size_t capture, uintptr_t stream, CaptureMode mode);
 
 // Why nothing is heard, or "".

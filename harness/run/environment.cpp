@@ -19,19 +19,19 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/base/file.h"
 #include "harness/case/source_hash.h"
-#include "harness/judge/suggest.h"
-#include "harness/judge/version.h"
-#include "harness/record/file.h"
+#include "harness/model/release.h"
+#include "harness/model/suggest.h"
 #include "harness/run/process.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-// The newest file of a library in such a version, 12.9 or 12.9.79, where ci/libtorch keeps it: NCCL by the major
+// The newest file of a library in such a version, 12.9 or 12.9.79, where tools/libtorch keeps it: NCCL by the major
 // release of CUDA that it is built for, which that of LibTorch must be.
-std::string file_of(const Replaceable& library, const std::string& version, const std::string& cuda,
+std::string file_of(const OverridableLibrary& library, const std::string& version, const std::string& cuda,
                     const std::string& release) {
   const bool is_nccl = library.key == std::string_view("nccl");
   const fs::path folder =
@@ -49,9 +49,9 @@ std::string file_of(const Replaceable& library, const std::string& version, cons
     }
   }
   if (path.empty()) {
-    throw Stop(Exit::Infrastructure,
-               fmt::format("{} {} is not in {}; `ci/libtorch {}{} {}` gets it", library.name, version, folder.string(),
-                           is_nccl ? release + " " : "", library.option, version));
+    throw ExitError(Exit::Infrastructure,
+                    fmt::format("{} {} is not in {}; `tools/libtorch {}{} {}` gets it", library.name, version,
+                                folder.string(), is_nccl ? release + " " : "", library.option, version));
   }
   return path;
 }
@@ -76,7 +76,7 @@ std::pair<Json, std::string> told_by(const std::string& binary, const RunOptions
 Json own_facts_of(const std::string& binary, const RunOptions& options) {
   const auto [facts, last_words] = told_by(binary, options, "");
   if (!facts.is_object()) {
-    throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + last_words);
+    throw ExitError(Exit::Infrastructure, binary + " cannot report its environment: " + last_words);
   }
   return facts;
 }
@@ -84,8 +84,8 @@ Json own_facts_of(const std::string& binary, const RunOptions& options) {
 Facts facts_of(const std::string& binary, const RunOptions& options) {
   if (options.libraries.empty()) return {own_facts_of(binary, options), "", ""};
   Facts facts;
-  std::vector<std::pair<Replaceable, std::string>> chosen;
-  for (const Replaceable& library : kReplaceable) {
+  std::vector<std::pair<OverridableLibrary, std::string>> chosen;
+  for (const OverridableLibrary& library : kOverridableLibraries) {
     if (const auto at = options.libraries.find(library.key); at != options.libraries.end()) {
       chosen.emplace_back(library, at->second);
     }
@@ -102,15 +102,16 @@ Facts facts_of(const std::string& binary, const RunOptions& options) {
     for (const auto& [library, version] : chosen) {
       const std::string loaded = facts.json.value(library.key, "");
       if (!loaded.empty() && is_same_version(version, loaded)) continue;
-      throw Stop(Exit::Infrastructure,
-                 fmt::format("LibTorch {} does not use {} {}: it {}", options.release, library.name, version,
-                             loaded.empty() ? "has none" : "loaded " + loaded + ". Is that of another major release?"));
+      throw ExitError(
+          Exit::Infrastructure,
+          fmt::format("LibTorch {} does not use {} {}: it {}", options.release, library.name, version,
+                      loaded.empty() ? "has none" : "loaded " + loaded + ". Is that of another major release?"));
     }
     return facts;
   }
-  const std::string lacking = lacking_in(last_words);
+  const std::string lacking = missing_symbol(last_words);
   if (lacking.empty()) {
-    throw Stop(Exit::Infrastructure, binary + " cannot report its environment: " + last_words);
+    throw ExitError(Exit::Infrastructure, binary + " cannot report its environment: " + last_words);
   }
   facts.json = own_facts_of(binary, options);
   for (const auto& [library, version] : chosen) facts.json[library.key] = version;
@@ -118,10 +119,10 @@ Facts facts_of(const std::string& binary, const RunOptions& options) {
   return facts;
 }
 
-// What a package manager wrote down of the packages in a folder, and what LibTorch's own package and ci/pack say.
+// What a package manager wrote down of the packages in a folder, and what LibTorch's own package and tools/pack say.
 struct Packages {
   bool installed = false;  // Parts of a LibTorch that were copied have no record of an installation.
-  bool packed = false;     // By ci/pack, which says
+  bool packed = false;     // By tools/pack, which says
   Json left_out;           // the names of libraries and modules that are stubs.
   std::string cudnn, nccl, nvrtc, python, version, git_version;
 };
@@ -163,7 +164,7 @@ Packages packages_in(const fs::path& site) {
   if (fs::exists(pack, error)) {
     const Json facts = try_parse_json(contents_of(pack)).value_or(Json());
     if (!facts.is_object() || !facts.contains("left_out") || !facts.at("left_out").is_array()) {
-      throw Stop(Exit::Infrastructure, pack.string() + " does not say what is left out; unpack the pack again");
+      throw ExitError(Exit::Infrastructure, pack.string() + " does not say what is left out; unpack the pack again");
     }
     found.packed = true;
     found.left_out = facts.at("left_out");
@@ -224,7 +225,7 @@ Json recorded(const std::map<std::string, std::string>& variables) {
   return all;
 }
 
-std::string words_of(const Demands& demands) {
+std::string describe(const Requirements& demands) {
   return fmt::format("{}{}{}", demands.gpu ? "gpu" : "", demands.gpu && demands.recorder ? "," : "",
                      demands.recorder ? "recorder" : "");
 }
@@ -266,14 +267,14 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
   const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
   if (equals == std::string::npos || name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) != 0 ||
       !std::all_of(name.begin(), name.end(), is_of_a_name)) {
-    throw Stop(Exit::Usage, fmt::format("--env takes NAME=VALUE, not '{}'", text));
+    throw ExitError(Exit::Usage, fmt::format("--env takes NAME=VALUE, not '{}'", text));
   }
   if (std::find(std::begin(kMulticastVariables), std::end(kMulticastVariables), name) !=
       std::end(kMulticastVariables)) {
-    throw Stop(Exit::Usage,
-               fmt::format("--env cannot set {}, which guards the GPUs of others on this host: tests have it "
-                           "as the program has it",
-                           name));
+    throw ExitError(Exit::Usage,
+                    fmt::format("--env cannot set {}, which guards the GPUs of others on this host: tests have it "
+                                "as the program has it",
+                                name));
   }
   static const std::map<std::string, std::string> kOfOthers = {
       {"CUDA_VISIBLE_DEVICES", "--gpu chooses among GPUs"},
@@ -287,18 +288,18 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
   for (const char* start : {"GTEST_", "RECAPTURE_"}) {
     if (name.rfind(start, 0) == 0) why = "it would change what a test is";
   }
-  if (!why.empty()) throw Stop(Exit::Usage, fmt::format("--env cannot set {}: {}", name, why));
+  if (!why.empty()) throw ExitError(Exit::Usage, fmt::format("--env cannot set {}: {}", name, why));
   return {name, text.substr(equals + 1)};
 }
 
-Surroundings surroundings_of(const Places& places, const RunOptions& options, const Machine& machine,
-                             const std::string& binary) {
+ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& options, const Machine& machine,
+                                  const std::string& binary) {
   Anonymous anonymous;
   const auto [facts, lacks, preload] = facts_of(binary, options);
   const fs::path site = fs::path(facts.value("library", "")).parent_path().parent_path().parent_path();
   anonymous.hide(site.string(), "(site-packages)");
   anonymous.hide((site.parent_path().parent_path() / "nemo").string(),
-                 "(cache)/nemo");  // As ci/libtorch has its cache.
+                 "(cache)/nemo");  // As tools/libtorch has its cache.
   anonymous.hide(fs::absolute(places.build).string(), "build");
   anonymous.hide(fs::absolute(places.root).string() + "/", "");
   if (const char* home = std::getenv("HOME"); home != nullptr) anonymous.hide(home, "~");
@@ -306,8 +307,9 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
   const bool is_release = can_be_release(options.release);  // Or else a build of ci/matrix.toml.
   const std::string release = is_release ? options.release : packages.version;
   if (!is_version(release) && !is_without_libtorch(release)) {
-    throw Stop(Exit::Infrastructure, fmt::format("{}/torch/version.py has no __version__, which is the release of {}",
-                                                 site.string(), options.release));
+    throw ExitError(Exit::Infrastructure,
+                    fmt::format("{}/torch/version.py has no __version__, which is the release of {}", site.string(),
+                                options.release));
   }
   const std::string nccl = facts.value("nccl", "");
   const std::string started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
@@ -332,7 +334,7 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
                       {"host", host_id()},
                       {"gpu_id", machine.gpu_id},
                       {"revision", options.revision.empty() ? revision_of(places.root) : options.revision},
-                      {"break", word(options.broken)},
+                      {"break", to_string(options.broken)},
                       {"shard", fmt::format("{}/{}", options.shard.index, options.shard.of)},
                       {"mig", machine.mig},
                       {"variables", recorded(variables_let_through())},
@@ -347,4 +349,4 @@ Surroundings surroundings_of(const Places& places, const RunOptions& options, co
   return {environment, anonymous, notes_of(machine), lacks, preload};
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

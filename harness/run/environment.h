@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "harness/record/record.h"
+#include "harness/model/record.h"
+#include "harness/run/layout.h"
 #include "harness/run/line.h"
 #include "harness/run/machine.h"
-#include "harness/run/places.h"
 #include "harness/run/run.h"
 
-namespace recapture {
+namespace recapture::run {
 
-struct Surroundings {
+struct ProbedEnvironment {
   Json environment;
   Anonymous anonymous;             // Hides this machine's folders.
   std::vector<std::string> notes;  // What the user should know of the machine before the run.
@@ -34,12 +34,12 @@ Json recorded(const std::map<std::string, std::string>& variables);
 inline bool is_hashed(const std::string& value) { return value.rfind("hash ", 0) == 0; }
 
 // What a run insists on, as its record has it: "gpu", "recorder", "gpu,recorder" or "".
-std::string words_of(const Demands& demands);
+std::string describe(const Requirements& demands);
 
 // Whether these are one version of a library, each as exact as it was said: 12.9 and 12.9.79.
 bool is_same_version(const std::string& one, const std::string& other);
 
-// As ci/libtorch --cache has it; "" where nothing says where a user has caches.
+// As tools/libtorch --cache has it; "" where nothing says where a user has caches.
 std::string cache_folder();
 
 // The revision of the tree in this folder; "unknown" without git.
@@ -47,7 +47,7 @@ std::string revision_of(const std::string& tree);
 
 // Asks a case binary for its LibTorch, git for the revision, and the machine for the rest. Throws Stop(Infrastructure)
 // where the binary does not answer, or a library that was chosen is not there or not used.
-Surroundings surroundings_of(const Places& places, const RunOptions& options, const Machine& machine,
-                             const std::string& binary);
+ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& options, const Machine& machine,
+                                  const std::string& binary);
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/judge/index.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::run {
 Estimate::Estimate(std::vector<Record> committed, const std::string& gpu, const std::string& release) {
   // What is read later replaces what was read before.
   std::stable_sort(committed.begin(), committed.end(), [&](const Record& a, const Record& b) {
-    return std::pair(a.where("release") == release, a.environment.started) <
-           std::pair(b.where("release") == release, b.environment.started);
+    return std::pair(a.env("release") == release, a.environment.started) <
+           std::pair(b.env("release") == release, b.environment.started);
   });
   for (const Record& record : committed) {
-    if (record.where("gpu") != gpu || record.broken() != Break::Nothing) continue;
+    if (record.env("gpu") != gpu || record.broken() != Break::Nothing) continue;
     for (const TestRecord& test : record.tests) {
       double seconds = test.seconds();
       const auto again = record.confirmations.find(test.id());
@@ -56,4 +56,4 @@ std::optional<double> Estimate::left(size_t width, double elapsed_s) const {
   return std::max(open * (elapsed_s + belief) / (done + belief), 0.0);
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

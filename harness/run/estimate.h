@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/record.h"
+#include "harness/model/record.h"
 
-namespace recapture {
+namespace recapture::run {
 
 class Estimate {
  public:
@@ -33,4 +33,4 @@ class Estimate {
   double open_together_ = 0, open_alone_ = 0, done_together_ = 0, done_alone_ = 0;
 };
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -12,13 +12,13 @@
 #include <sstream>
 #include <string_view>
 
+#include "harness/base/escape.h"
 #include "harness/blame/source.h"
 #include "harness/case/events.h"
-#include "harness/record/record.h"
-#include "harness/record/visible.h"
+#include "harness/model/record.h"
 #include "harness/recorder/culprit.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace {
 
 constexpr size_t kMostOfEach = 3;
@@ -243,7 +243,7 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
   // What is gone may have been an assertion that failed, or the call that raised the failure.
   if (seen.events_lost) events.contradict(fmt::format("it said more than {} MiB of events", kMostEvents >> 20));
   // Two names that are no UTF-8 must not become the same one when the line is written.
-  for (const auto& [name, value] : seen.events) events.take(visible(name), anonymous(value));
+  for (const auto& [name, value] : seen.events) events.take(escape_control(name), anonymous(value));
   if (seen.stuck != 0) events.contradict("a process of its could not be killed");
   Json said = events.end(ending_word(seen.ending));
   if (said.value(key::recorder, "") == "on") said.erase(key::recorder);  // The usual; its absence is what matters.
@@ -268,13 +268,13 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& of_machin
     if (said.contains(member)) line[member] = said[member];
   }
   if (const std::string stub = line_of_stub(seen.last_words); !stub.empty()) line["stub"] = stub;
-  if (const std::string lacking = lacking_in(seen.last_words); !lacking.empty()) line["lacks"] = lacking;
+  if (const std::string lacking = missing_symbol(seen.last_words); !lacking.empty()) line["lacks"] = lacking;
   const bool silent =
       seen.ending == Observation::Ending::Exited && line.contains(key::ended) && line[key::ended] != "failed";
   if (!silent && !seen.last_words.empty()) {
     const std::string words = anonymous(without_frame(seen.last_words));
     line["last_words"] = words.size() > kWordsInRecord ? words.substr(words.size() - kWordsInRecord) : words;
-    if (seen.output_bytes > kLastWords) line["output_bytes"] = seen.output_bytes;
+    if (seen.output_bytes > kOutputTail) line["output_bytes"] = seen.output_bytes;
   }
   if (line.contains(key::tries) && !ran.stopping.empty()) line["stopping"] = ran.stopping;
   line["how"] = ran.how;
@@ -286,4 +286,4 @@ Json line_of_skipped(const std::string& test, const std::string& reason) {
   return {{"test", test}, {"ending", "not started"}, {"code", 0}, {key::skipped, reason}};
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "harness/record/record.h"
+#include "harness/model/record.h"
 #include "harness/run/process.h"
 
-namespace recapture {
+namespace recapture::run {
 
 // Replaces the folders of this machine, which mean nothing to the reader of a record.
 class Anonymous {
@@ -32,4 +32,4 @@ Json line_of(const Ran& ran, const Observation& seen, const Anonymous& anonymous
 // The line of a test that could not run here.
 Json line_of_skipped(const std::string& test, const std::string& reason);
 
-}  // namespace recapture
+}  // namespace recapture::run

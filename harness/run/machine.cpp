@@ -4,21 +4,21 @@
 
 #include <algorithm>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 #include "harness/run/process.h"
 
-namespace recapture {
+namespace recapture::run {
 
 std::string Machine::lacks(const Needs& needs) const {
   if (needs.gpus == 0 || gpus >= needs.gpus) return "";
   return gpus == 0 ? "no GPU" : fmt::format("needs {} GPUs, {} here", needs.gpus, gpus);
 }
 
-Machine ask_machine(const Places& places) {
+Machine ask_machine(const Layout& places) {
   constexpr double kDeadline_s = 60;
   constexpr int kNoGpu = 77;
   const auto [seen, answer] = ask({places.canary(), {}, {}}, kDeadline_s);
-  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted");
+  if (interrupted()) throw ExitError(Exit::Interrupted, "interrupted");
   const Json json = try_parse_json(answer).value_or(Json());
   const auto text = [&](const char* key) {
     return json.is_object() && json.contains(key) && json.at(key).is_string() ? json.at(key).get<std::string>() : "";
@@ -59,4 +59,4 @@ Machine ask_machine(const Places& places) {
   return machine;
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

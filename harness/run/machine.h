@@ -2,10 +2,10 @@
 #pragma once
 #include <string>
 
-#include "harness/record/record.h"
-#include "harness/run/places.h"
+#include "harness/model/record.h"
+#include "harness/run/layout.h"
 
-namespace recapture {
+namespace recapture::run {
 
 struct Machine {
   int gpus = 0;
@@ -26,6 +26,6 @@ struct Machine {
 // Runs the canary: on each GPU one small kernel whose result is checked. Only a driver that says so makes a machine one
 // without a GPU; a canary that dies, hangs or makes no sense is a GPU that does not answer. Throws Stop(Interrupted)
 // where the user has interrupted.
-Machine ask_machine(const Places& places);
+Machine ask_machine(const Layout& places);
 
-}  // namespace recapture
+}  // namespace recapture::run

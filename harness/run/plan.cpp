@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "harness/judge/suggest.h"
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
+#include "harness/model/suggest.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace {
 
 // Fisher and Yates. std::shuffle gives another order with each standard library.
@@ -23,8 +23,8 @@ void mix(std::vector<T>& all, std::mt19937_64& random) {
 
 Shard read_shard(const std::string& text) {
   if (const auto shard = shard_of(text)) return *shard;
-  throw Stop(Exit::Usage,
-             fmt::format("--shard takes i/n with i from 1 to n, and n up to {}, not '{}'", kMostShards, text));
+  throw ExitError(Exit::Usage,
+                  fmt::format("--shard takes i/n with i from 1 to n, and n up to {}, not '{}'", kMostShards, text));
 }
 
 std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::vector<std::string>& filters,
@@ -82,9 +82,9 @@ std::vector<std::string> read_gpus(const std::string& text) {
     return !gpu.empty() && gpu.size() < 4 && gpu.find_first_not_of("0123456789") == std::string::npos;
   };
   if (!std::all_of(gpus.begin(), gpus.end(), is_number)) {
-    throw Stop(Exit::Usage, "--gpu takes numbers such as 0 or 0,1, not '" + text + "'");
+    throw ExitError(Exit::Usage, "--gpu takes numbers such as 0 or 0,1, not '" + text + "'");
   }
   return gpus;
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

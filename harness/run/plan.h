@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/shard.h"
 #include "harness/case/types.h"
-#include "harness/record/shard.h"
-#include "harness/run/catalog.h"
+#include "harness/run/case_binaries.h"
 
-namespace recapture {
+namespace recapture::run {
 
 // As shard_of() has it; throws Stop(Usage) where that is none.
 Shard read_shard(const std::string& text);
@@ -33,4 +33,4 @@ void shuffle(std::vector<PlannedCase>& plan, uint64_t seed);
 // "0,1" as a list of GPUs. Throws Stop(Usage) on anything else than numbers.
 std::vector<std::string> read_gpus(const std::string& text);
 
-}  // namespace recapture
+}  // namespace recapture::run

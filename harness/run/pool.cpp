@@ -16,7 +16,7 @@
 
 #include "harness/run/process.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -66,7 +66,7 @@ Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
     }
     workers_.push_back({pid, ends[0], "", std::nullopt});
   }
-  if (workers_.empty()) throw Stop(Exit::Infrastructure, "cannot start a process for the tests");
+  if (workers_.empty()) throw ExitError(Exit::Infrastructure, "cannot start a process for the tests");
 }
 
 Pool::~Pool() { end(false); }
@@ -95,7 +95,7 @@ void Pool::serve(size_t index, int connection) {
     try {
       work_(index, item, say);
       if (!interrupted()) say({{"done", item}});  // Else it is not, even if it is this worker alone that is to stop.
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       say({{"stop", stop.what()}, {"exit", static_cast<int>(stop.code)}});
     } catch (const std::exception& e) {
       say({{"stop", e.what()}, {"exit", static_cast<int>(Exit::Infrastructure)}});
@@ -210,4 +210,4 @@ void Pool::end(bool listening) {
   workers_.clear();
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/exit.h"
-#include "harness/record/record.h"
+#include "harness/base/exit.h"
+#include "harness/model/record.h"
 
-namespace recapture {
+namespace recapture::run {
 
 class Pool {
  public:
@@ -64,4 +64,4 @@ class Pool {
   std::vector<Worker> workers_;
 };
 
-}  // namespace recapture
+}  // namespace recapture::run

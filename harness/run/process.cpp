@@ -27,12 +27,12 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/base/exit.h"
 #include "harness/case/events.h"
-#include "harness/record/exit.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
 
-namespace recapture {
+namespace recapture::run {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -186,7 +186,7 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
     std::array<pollfd, 3> fds{{{open_output, POLLIN, 0}, {open_other, POLLIN, 0}, {watched.wake, POLLIN, 0}}};
     const int most_ms = watched.wake >= 0 ? kAsleep_ms : kLook_ms;
     poll(fds.data(), fds.size(), std::min(static_cast<int>(std::min(left, 1.0) * 1000) + 1, most_ms));
-    seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
+    seen.output_bytes += drain(output.read, seen.last_words, kOutputTail);
     said_bytes += drain(other.read, said, kMostEvents / 2);
     status = watched.ended();
     if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would be readable for ever.
@@ -195,10 +195,10 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   seen.seconds = since(start);
   if (!status) watched.give_up();
   seen.stuck = kill_children(status ? patience_s() : kLast_s, is_orphan);
-  seen.output_bytes += drain(output.read, seen.last_words, kLastWords);
+  seen.output_bytes += drain(output.read, seen.last_words, kOutputTail);
   said_bytes += drain(other.read, said, kMostEvents / 2);
   seen.events_lost = said_bytes > said.size();
-  if (seen.last_words.size() > kLastWords) seen.last_words.erase(0, seen.last_words.size() - kLastWords);
+  if (seen.last_words.size() > kOutputTail) seen.last_words.erase(0, seen.last_words.size() - kOutputTail);
   if (killed) {
     seen.ending = Observation::Ending::Deadline;
   } else if (status) {
@@ -224,7 +224,7 @@ namespace process {
 Pipe::Pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw Stop(Exit::Infrastructure, fmt::format("cannot make a pipe for a test: {}", std::strerror(errno)));
+    throw ExitError(Exit::Infrastructure, fmt::format("cannot make a pipe for a test: {}", std::strerror(errno)));
   }
   read = ends[0];
   write = ends[1];
@@ -349,7 +349,7 @@ std::vector<std::string> variables_kept_out() {
 
 bool interrupted() { return stop_requested != 0; }
 
-void own_the_processes() {
+void become_subreaper() {
   struct sigaction action {};
   action.sa_handler = [](int) { stop_requested = 1; };  // No SA_RESTART: a poll that waits must return.
   sigaction(SIGINT, &action, nullptr);
@@ -395,7 +395,7 @@ namespace {
     seen = child < 0 ? not_started(std::strerror(errno)) : watch_text(errors, answer, text, deadline_s, a_child(child));
     told = {
         {"ending", static_cast<int>(seen.ending)}, {"code", seen.code}, {"words", seen.last_words}, {"answer", text}};
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     told = {{"ending", static_cast<int>(Observation::Ending::NotStarted)},
             {"code", 0},
             {"words", stop.what()},
@@ -508,4 +508,4 @@ std::vector<Reply> ask(const std::vector<Program>& programs, size_t width, doubl
 
 Reply ask(const Program& program, double deadline_s) { return ask({program}, 1, deadline_s).front(); }
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -11,7 +11,7 @@
 
 #include "harness/run/scratch.h"
 
-namespace recapture {
+namespace recapture::run {
 
 // What a process did, without any judgement.
 struct Observation {
@@ -27,7 +27,7 @@ struct Observation {
   pid_t stuck = 0;      // A process of its that SIGKILL did not end, as it happens inside a driver.
 };
 
-constexpr size_t kLastWords = size_t{8} << 10;   // Bytes of output that are kept.
+constexpr size_t kOutputTail = size_t{8} << 10;  // Bytes of output that are kept.
 constexpr size_t kMostEvents = size_t{2} << 20;  // Bytes of events that are kept, if there are no more than that.
 
 // True once the user wants the run to stop (SIGINT or SIGTERM). What is running is killed.
@@ -35,7 +35,7 @@ bool interrupted();
 
 // Takes over SIGINT, SIGTERM and SIGHUP, undoes what was inherited of signals, and adopts the orphans that tests leave
 // so that they can be killed.
-void own_the_processes();
+void become_subreaper();
 
 // What a program started here knows of this process's variables are those on a short list, so that nothing changes
 // LibTorch's or CUDA's behaviour unseen. Its home, its temporary files and its caches are its own (scratch.h).
@@ -126,4 +126,4 @@ void kill_orphans_of_this_run();
 void stop_from_within();
 
 }  // namespace process
-}  // namespace recapture
+}  // namespace recapture::run

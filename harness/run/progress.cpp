@@ -6,9 +6,9 @@
 
 #include <utility>
 
-#include "harness/record/output.h"
+#include "harness/base/output.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace {
 
 std::string clock_words(double seconds) {
@@ -66,4 +66,4 @@ void Progress::renew() {
   flush_output();
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

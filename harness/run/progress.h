@@ -7,7 +7,7 @@
 
 #include "harness/run/estimate.h"
 
-namespace recapture {
+namespace recapture::run {
 
 class Progress {
  public:
@@ -32,4 +32,4 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -17,11 +17,11 @@
 #include <thread>
 #include <utility>
 
-#include "harness/judge/index.h"
-#include "harness/judge/version.h"
-#include "harness/record/output.h"
-#include "harness/run/catalog.h"
-#include "harness/run/context.h"
+#include "harness/base/output.h"
+#include "harness/model/release.h"
+#include "harness/report/text.h"
+#include "harness/run/case_binaries.h"
+#include "harness/run/context_cost.h"
 #include "harness/run/environment.h"
 #include "harness/run/estimate.h"
 #include "harness/run/line.h"
@@ -31,18 +31,18 @@
 #include "harness/run/progress.h"
 #include "harness/run/run_record.h"
 #include "harness/run/server.h"
-#include "harness/show/text.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kConfirmations = 2;
 
-std::string chosen_release(const Places& places, const std::string& wanted) {
+std::string chosen_release(const Layout& places, const std::string& wanted) {
   const auto built = built_releases(places);
   if (wanted.empty() && built.empty()) {
-    throw Stop(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
+    throw ExitError(Exit::Infrastructure, "no cases are built; `ci/suite` installs LibTorch and builds them");
   }
   if (wanted.empty()) return built.back();
   const auto builds = read_builds(places.root);
@@ -60,7 +60,7 @@ size_t best_jobs(const Machine& machine) {
 }
 
 void stop_if_interrupted() {
-  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted; nothing was run");
+  if (interrupted()) throw ExitError(Exit::Interrupted, "interrupted; nothing was run");
 }
 
 bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
@@ -68,7 +68,7 @@ bool is_built(const CaseBinary& binary) { return !binary.path.empty(); }
 // What the record says of a case is of the binary that has described itself.
 void require_unchanged(const CaseBinary& binary) {
   if (!is_built(binary) || stamp_of(binary.path) == binary.stamp) return;
-  throw Stop(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
+  throw ExitError(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
 }
 
 bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
@@ -88,16 +88,16 @@ double rounded(double seconds, double parts = 100) { return std::round(seconds *
 // the state as it was when they were forked.
 class Run {
  public:
-  Run(const Places& places, const RunOptions& options) : places_(places), options_(options), record_(options) {}
+  Run(const Layout& places, const RunOptions& options) : places_(places), options_(options), record_(options) {}
   Finished go();
 
  private:
   void make_plan();
-  void ask_around();
-  void put_in_order();
+  void probe_machine();
+  void schedule_tests();
   void run_all();
   void hear(size_t worker, const Json& message);
-  void end_of_all();
+  void finish();
   [[noreturn]] void end_interrupted();
   [[noreturn]] void fail(const Pool::Failure& failure);
   [[noreturn]] void cut_short(Exit code, const std::string& what);
@@ -114,19 +114,19 @@ class Run {
   void say(const Json& message) const { (*say_)(message); }
 
   // In either.
-  void see_gpus(const std::string& visible) const;
+  void see_gpus(const std::string& escape_control) const;
   Program program_of(const CaseBinary& binary) const;
   // Of the record that is resumed, the test's line; nullptr if there is none.
   const TestRecord* line_before(const CaseBinary& binary, const std::string& test) const {
     return record_.before() ? record_.before()->find(binary.info.id + "." + test) : nullptr;
   }
   size_t confirmations_before(const std::string& id) const;
-  Row judge_line(const CaseBinary& binary, const Json& line) const;
-  bool asks_for_confirmation(const Row& row, const TestRecord& line) const;
+  TestVerdict judge_line(const CaseBinary& binary, const Json& line) const;
+  bool asks_for_confirmation(const TestVerdict& row, const TestRecord& line) const;
   bool is_done(const CaseBinary& binary, const std::string& test) const;
   std::string why_not(const CaseBinary& binary, const std::string& test) const;
 
-  const Places& places_;
+  const Layout& places_;
   RunOptions options_;
   std::vector<PlannedCase> plan_;        // In the catalogue's order.
   std::vector<PlannedCase> whole_plan_;  // Of all shards, if there are several.
@@ -153,13 +153,13 @@ class Run {
 };
 
 // No effect without --gpu.
-void Run::see_gpus(const std::string& visible) const {
-  if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
+void Run::see_gpus(const std::string& escape_control) const {
+  if (!options_.gpus.empty()) setenv("CUDA_VISIBLE_DEVICES", escape_control.c_str(), 1);
 }
 
 Program Run::program_of(const CaseBinary& binary) const {
   Program program{
-      binary.path, {fmt::format("--break={}", word(options_.broken))}, variables_of_tests(options_, preload_)};
+      binary.path, {fmt::format("--break={}", to_string(options_.broken))}, variables_of_tests(options_, preload_)};
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While CUPTI's hearing is switched on and off, for some microseconds it can miss what another thread calls. What
@@ -181,49 +181,49 @@ void Run::make_plan() {
   }
   if (options_.shard.of > 1) whole_plan_ = plan_of(cases, options_.filters, options_.broken, Shard{});
   if (plan_.empty()) {
-    throw Stop(Exit::NothingRan,
-               options_.shard.of > 1
-                   ? "nothing to run: this shard is empty"
-                   : fmt::format("nothing to run: --break {} concerns none of these tests", word(options_.broken)));
+    throw ExitError(Exit::NothingRan, options_.shard.of > 1
+                                          ? "nothing to run: this shard is empty"
+                                          : fmt::format("nothing to run: --break {} concerns none of these tests",
+                                                        to_string(options_.broken)));
   }
 }
 
-void Run::ask_around() {
+void Run::probe_machine() {
   rules_ = rules_of(places_.root, options_.demands);
   record_.hold();
   see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   machine_ = ask_machine(places_);
   stop_if_interrupted();
   if (machine_.gpus > 0 && !machine_.answers()) {
-    throw Stop(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
+    throw ExitError(Exit::Infrastructure, "the GPU does not answer: " + machine_.health + "; nothing was run");
   }
   // CUDA sees none from the first on that is not there.
   if (static_cast<size_t>(machine_.gpus) < options_.gpus.size()) {
-    throw Stop(Exit::Infrastructure, fmt::format("GPU {}, which --gpu names, is not here; nothing was run",
-                                                 options_.gpus[static_cast<size_t>(machine_.gpus)]));
+    throw ExitError(Exit::Infrastructure, fmt::format("GPU {}, which --gpu names, is not here; nothing was run",
+                                                      options_.gpus[static_cast<size_t>(machine_.gpus)]));
   }
   if (!machine_.unlike.empty()) {
-    throw Stop(Exit::Usage, fmt::format("a record is of one kind of GPU, and here are {} and {}; --gpu or "
-                                        "CUDA_VISIBLE_DEVICES chooses, such as --gpu 0",
-                                        machine_.gpu, machine_.unlike));
+    throw ExitError(Exit::Usage, fmt::format("a record is of one kind of GPU, and here are {} and {}; --gpu or "
+                                             "CUDA_VISIBLE_DEVICES chooses, such as --gpu 0",
+                                             machine_.gpu, machine_.unlike));
   }
   if (rules_.demands.gpu && machine_.gpus == 0) {
-    throw Stop(Exit::Infrastructure, "a GPU is required, but there is none: " + machine_.reason);
+    throw ExitError(Exit::Infrastructure, "a GPU is required, but there is none: " + machine_.reason);
   }
   if (options_.jobs == 0) options_.jobs = best_jobs(machine_);
   const auto built = std::find_if(plan_.begin(), plan_.end(), [](const PlannedCase& p) { return is_built(p.binary); });
   if (built == plan_.end()) {
     const std::string& id = plan_.front().binary.info.id;
-    throw Stop(Exit::Infrastructure, fmt::format("{} is not built for LibTorch {}; `ci/suite {} -- {}` builds it", id,
-                                                 options_.release, options_.release, id));
+    throw ExitError(Exit::Infrastructure, fmt::format("{} is not built for LibTorch {}; `ci/suite {} -- {}` builds it",
+                                                      id, options_.release, options_.release, id));
   }
-  Surroundings surroundings = surroundings_of(places_, options_, machine_, built->binary.path);
+  ProbedEnvironment surroundings = surroundings_of(places_, options_, machine_, built->binary.path);
   stop_if_interrupted();
   environment_ = surroundings.environment;
   if (options_.demands.gpu || options_.demands.recorder) {  // Whoever reads the record must judge it as this run does.
     const Json last = environment_.at("volatile");
     environment_.erase("volatile");
-    environment_["require"] = words_of(options_.demands);
+    environment_["require"] = describe(options_.demands);
     environment_["volatile"] = last;
   }
   anonymous_ = surroundings.anonymous;
@@ -234,7 +234,7 @@ void Run::ask_around() {
 }
 
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
-void Run::put_in_order() {
+void Run::schedule_tests() {
   Estimate estimate(std::move(committed_), machine_.gpu, options_.release);
   for (const std::string& test : tests_of(plan_)) {
     if (!record_.before() || record_.before()->find(test) == nullptr) left_.insert(test);
@@ -287,7 +287,7 @@ Ran Run::ran(const CaseBinary& binary, const std::string& test, bool by_exec) {
   return {info.id + "." + test, by_exec ? "exec" : "fork", info.stopping, binary.path};
 }
 
-Row Run::judge_line(const CaseBinary& binary, const Json& line) const {
+TestVerdict Run::judge_line(const CaseBinary& binary, const Json& line) const {
   Record one;
   one.environment = environment_;
   one.cases[binary.info.id] = binary.info;
@@ -301,8 +301,8 @@ size_t Run::confirmations_before(const std::string& id) const {
   return found == record_.before()->confirmations.end() ? 0 : found->second.size();
 }
 
-// Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
-bool Run::asks_for_confirmation(const Row& row, const TestRecord& line) const {
+// JudgedRun by its line alone, so that a run which was cut before its confirmations asks for them again.
+bool Run::asks_for_confirmation(const TestVerdict& row, const TestRecord& line) const {
   if (options_.broken != Break::Nothing || line.ending() == Ending::NotStarted) return false;
   if (is_surprise(row.verdict)) return true;
   Record here;
@@ -331,8 +331,9 @@ void Run::check_gpu(const std::string& after) {
   if (say_ != nullptr) say({{"last", last}});
   if (say_ == nullptr) record_.keep(last);
   const std::string& why = now.reason.empty() ? now.health : now.reason;
-  throw Stop(Exit::Infrastructure, fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}",
-                                               after, why, record_.path()));
+  throw ExitError(
+      Exit::Infrastructure,
+      fmt::format("the GPU does not answer after {}: {}; the rest was not run, see {}", after, why, record_.path()));
 }
 
 void Run::write_line(const Json& line) {
@@ -347,8 +348,8 @@ void Run::write_line(const Json& line) {
 
 // Shows each test's verdict as it stands with all that the case has shown so far, and again if that changes it.
 void Run::show_case() {
-  for (const Row& row : judge_record(case_, rules_)) {
-    const std::string line = as_line(row);
+  for (const TestVerdict& row : judge_record(case_, rules_)) {
+    const std::string line = report::render_line(row);
     if (std::exchange(shown_[row.test], line) != line) say({{"shown", line}});
   }
 }
@@ -380,9 +381,10 @@ void Run::run_test(const CaseBinary& binary, const std::string& test) {
       check_gpu(id);
     write_line(line);
     if (seen.stuck != 0) {
-      throw Stop(Exit::Infrastructure,
-                 fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not run, {} runs it",
-                             id, seen.stuck, record_.how_to_resume()));
+      throw ExitError(
+          Exit::Infrastructure,
+          fmt::format("{}: process {} cannot be killed, and may hold the GPU; the rest was not run, {} runs it", id,
+                      seen.stuck, record_.how_to_resume()));
     }
   }
   const TestRecord& line = *case_.find(id);
@@ -409,7 +411,8 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
       case_.confirmations.insert(*again);
     }
   }
-  for (const Row& row : judge_record(case_, rules_)) shown_[row.test] = as_line(row);  // Before the run was cut.
+  for (const TestVerdict& row : judge_record(case_, rules_))
+    shown_[row.test] = report::render_line(row);  // Before the run was cut.
   if (binary.info.needs.ranks) {
     see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
   } else if (!options_.gpus.empty()) {
@@ -446,7 +449,7 @@ void Run::hear(size_t worker, const Json& message) {
 void Run::fail(const Pool::Failure& failure) {
   if (!last_.is_null()) {
     record_.keep(last_);
-    throw Stop(failure.code, failure.words);
+    throw ExitError(failure.code, failure.words);
   }
   const std::string test = progress_->run_by(failure.worker);
   cut_short(failure.code, failure.words + (test.empty() ? "" : " in " + test));
@@ -454,7 +457,7 @@ void Run::fail(const Pool::Failure& failure) {
 
 void Run::cut_short(Exit code, const std::string& what) {
   record_.keep({{"end", what}});
-  throw Stop(code, fmt::format("{}; the rest was not run, {} runs it", what, record_.how_to_resume()));
+  throw ExitError(code, fmt::format("{}; the rest was not run, {} runs it", what, record_.how_to_resume()));
 }
 
 void Run::run_all() {
@@ -481,11 +484,12 @@ void Run::run_all() {
 }
 
 void Run::end_interrupted() {
-  record_.keep({{"end", "interrupted"}}, Wait::ForNobody);  // Its user waits, and all that was finished is on the disk.
-  throw Stop(Exit::Interrupted, fmt::format("interrupted; {} runs the rest", record_.how_to_resume()));
+  record_.keep({{"end", "interrupted"}},
+               Durability::Buffered);  // Its user waits, and all that was finished is on the disk.
+  throw ExitError(Exit::Interrupted, fmt::format("interrupted; {} runs the rest", record_.how_to_resume()));
 }
 
-void Run::end_of_all() {
+void Run::finish() {
   if (machine_.gpus > 0) {
     std::vector<std::string> gpus = options_.gpus;
     if (gpus.empty()) gpus.emplace_back();
@@ -504,7 +508,8 @@ void Run::end_of_all() {
   if (pace_.context_s > 0) took["context_s"] = rounded(pace_.context_s, 10000);
   took["jobs"] = pace_.jobs;
   record_.keep({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
-  if (interrupted()) throw Stop(Exit::Interrupted, "interrupted, but all had run: " + record_.path() + " is complete");
+  if (interrupted())
+    throw ExitError(Exit::Interrupted, "interrupted, but all had run: " + record_.path() + " is complete");
 }
 
 Finished Run::go() {
@@ -516,16 +521,16 @@ Finished Run::go() {
     return {*record_.before(), judge_record(*record_.before(), rules_of(places_.root, options_.demands)), {}, true};
   }
   try {
-    ask_around();
-  } catch (const Stop&) {  // What was asked does not answer, if it is Ctrl-C that ended it.
+    probe_machine();
+  } catch (const ExitError&) {  // What was asked does not answer, if it is Ctrl-C that ended it.
     stop_if_interrupted();
     throw;
   }
   record_.begin({environment_, tests_of(plan_), tests_of(whole_plan_)}, places_);
   for (const std::string& note : notes_) print("note: {}\n", note);
-  put_in_order();
+  schedule_tests();
   run_all();
-  end_of_all();
+  finish();
   Finished finished{read_record(record_.path()), {}, pace_};
   finished.rows = judge_record(finished.record, rules_);
   return finished;
@@ -533,6 +538,6 @@ Finished Run::go() {
 
 }  // namespace
 
-Finished run(const Places& places, const RunOptions& options) { return Run(places, options).go(); }
+Finished run_cases(const Layout& places, const RunOptions& options) { return Run(places, options).go(); }
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/exit.h"
 #include "harness/case/types.h"
-#include "harness/judge/row.h"
-#include "harness/judge/rules.h"
-#include "harness/record/exit.h"
-#include "harness/run/places.h"
+#include "harness/run/layout.h"
 #include "harness/run/plan.h"
+#include "harness/verdict/rules.h"
+#include "harness/verdict/test_verdict.h"
 
-namespace recapture {
+namespace recapture::run {
 
 struct RunOptions {
   std::string release;               // Empty: the newest that is built.
@@ -27,7 +27,7 @@ struct RunOptions {
   std::map<std::string, std::string> libraries;  // Instead of LibTorch's own, by kReplaceable's key: 12.9, or 12.9.79.
   std::string revision;                          // Empty: asked of git.
   Break broken = Break::Nothing;
-  Demands demands;
+  Requirements demands;
   Shard shard;
   size_t jobs = 0;                // Tests at once; 0: what is best for the machine, which the run then puts here.
   std::optional<uint64_t> seed;   // Of a random order; nothing: the order that ends first.
@@ -47,12 +47,12 @@ struct Pace {
 // The record that a run wrote, read again and judged as every record is.
 struct Finished {
   Record record;
-  std::vector<Row> rows;
+  std::vector<TestVerdict> rows;
   Pace pace;
   bool before = false;  // It was complete before; nothing was run.
 };
 
 // Prints a line a test. Throws Stop where it does not come to its end.
-Finished run(const Places& places, const RunOptions& options);
+Finished run_cases(const Layout& places, const RunOptions& options);
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -10,11 +10,11 @@
 #include <set>
 #include <utility>
 
-#include "harness/judge/index.h"
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 #include "harness/run/environment.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
@@ -42,14 +42,14 @@ RunRecord::RunRecord(const RunOptions& options)
   if (go_on_ && writer_->is_blank()) return;
   before_ = read_record(path_);
   hold();
-  if (!go_on_ && was_complete()) throw Stop(Exit::Usage, path_ + " is complete; there is nothing to resume");
+  if (!go_on_ && was_complete()) throw ExitError(Exit::Usage, path_ + " is complete; there is nothing to resume");
   if (before_->plan.empty() && (!go_on_ || !before_->tests.empty())) {
-    throw Stop(Exit::Usage, path_ + " has no plan, so nobody knows what is left to run; start a new run");
+    throw ExitError(Exit::Usage, path_ + " has no plan, so nobody knows what is left to run; start a new run");
   }
 }
 
 void RunRecord::require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const {
-  const Json broken = word(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
+  const Json broken = to_string(options.broken), shard = fmt::format("{}/{}", options.shard.index, options.shard.of);
   for (const auto& [key, now] : {std::pair("release", Json(options.release)), {"break", broken}, {"shard", shard}}) {
     Json then = before_->environment.json().value(key, Json());
     if (key == std::string_view("release")) then = before_->environment.name_in_matrix();
@@ -59,37 +59,37 @@ void RunRecord::require_same_run(const RunOptions& options, const std::vector<Pl
   std::sort(then.begin(), then.end());
   std::sort(now.begin(), now.end());
   if (!then.empty() && then != now) {
-    throw Stop(Exit::Usage, fmt::format("{} is of a run of other tests{}", path_,
-                                        go_on_ ? "" : "; without names, --resume runs the rest of it"));
+    throw ExitError(Exit::Usage, fmt::format("{} is of a run of other tests{}", path_,
+                                             go_on_ ? "" : "; without names, --resume runs the rest of it"));
   }
   for (const PlannedCase& planned : plan) {
     const CaseInfo& info = planned.binary.info;
     const auto before = before_->cases.find(info.id);
     if (before == before_->cases.end() || before->second.hash == info.hash || was_complete()) continue;
-    throw Stop(Exit::Usage,
-               fmt::format("{}: {} has been built from other code since; start a new run", path_, info.id));
+    throw ExitError(Exit::Usage,
+                    fmt::format("{}: {} has been built from other code since; start a new run", path_, info.id));
   }
 }
 
 void RunRecord::require_told_the_same(const RunOptions& options) const {
-  const std::string demanded = words_of(options.demands);
+  const std::string demanded = describe(options.demands);
   const Json require = demanded.empty() ? Json() : Json(demanded);
   const Json env = options.env.empty() ? Json() : recorded(options.env);
   for (const auto& [key, now] : {std::pair("require", require), {"env", env}}) {
     const Json then = before_->environment.json().value(key, Json());
     if (then != now) throw of_another_run(fmt::format("--{}", key), then, now);
   }
-  for (const Replaceable& library : kReplaceable) {
+  for (const OverridableLibrary& library : kOverridableLibraries) {
     const auto chosen = options.libraries.find(library.key);
     const std::string now = chosen == options.libraries.end() ? "" : chosen->second;
-    const std::string then = before_->environment.machine.has_override(library) ? before_->where(library.key) : "";
+    const std::string then = before_->environment.machine.has_override(library) ? before_->env(library.key) : "";
     if (now.empty() == then.empty() && is_same_version(now, then)) continue;
     const auto words = [](const std::string& version) { return version.empty() ? Json() : Json(version); };
     throw of_another_run(library.option, words(then), words(now));
   }
 }
 
-Stop RunRecord::of_another_run(const std::string& what, const Json& then, const Json& now) const {
+ExitError RunRecord::of_another_run(const std::string& what, const Json& then, const Json& now) const {
   const auto words = [](const Json& json) {
     return json.is_null() ? "none" : json.dump(-1, ' ', false, Json::error_handler_t::replace);
   };
@@ -100,12 +100,12 @@ void RunRecord::require_same_environment(const Environment& environment) const {
   const std::set<std::string> differs = differences(environment, before_->environment);
   if (differs.empty()) return;
   const std::string or_say =
-      differs.count("revision") == 0 ? "" : fmt::format(", or say --revision {}", before_->where("revision"));
-  throw Stop(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run{}", path_,
-                                      fmt::join(differs, ", "), or_say));
+      differs.count("revision") == 0 ? "" : fmt::format(", or say --revision {}", before_->env("revision"));
+  throw ExitError(Exit::Usage, fmt::format("{} is of another environment, which differs in {}; start a new run{}",
+                                           path_, fmt::join(differs, ", "), or_say));
 }
 
-void RunRecord::begin(const Opening& opening, const Places& places) {
+void RunRecord::begin(const Opening& opening, const Layout& places) {
   Json plan{{"plan", opening.plan}};
   if (!opening.whole.empty()) plan["whole"] = opening.whole;
   if (before_) {
@@ -119,7 +119,7 @@ void RunRecord::begin(const Opening& opening, const Places& places) {
   writer_->write_all({lines.data(), lines.size()});
 }
 
-void RunRecord::make(const Environment& environment, const Places& places) {
+void RunRecord::make(const Environment& environment, const Layout& places) {
   if (!path_.empty()) {
     writer_.emplace(replace_ ? RecordWriter::replace(path_)
                              : RecordWriter::create(path_, "--resume goes on with it, --record takes another name"));
@@ -136,20 +136,20 @@ void RunRecord::make(const Environment& environment, const Places& places) {
     path_ = fmt::format("{}/records/{}{}-{}", places.build, when, n == 1 ? "" : fmt::format(".{}", n), name);
     try {
       writer_.emplace(RecordWriter::create(path_));
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       if (stop.code != Exit::Usage) throw;
     }
   }
 }
 
-void RunRecord::keep(const Json& line, Wait wait) {
+void RunRecord::keep(const Json& line, Durability wait) {
   try {
     writer_->write(line, wait);
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     if (!fs::exists(path_)) throw;
-    throw Stop(stop.code, fmt::format("{}; what ran before is recorded, `{}` runs the rest once it can be written",
-                                      stop.what(), how_to_resume()));
+    throw ExitError(stop.code, fmt::format("{}; what ran before is recorded, `{}` runs the rest once it can be written",
+                                           stop.what(), how_to_resume()));
   }
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

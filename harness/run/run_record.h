@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/record.h"
+#include "harness/model/record.h"
 #include "harness/record/writer.h"
-#include "harness/run/places.h"
+#include "harness/run/layout.h"
 #include "harness/run/plan.h"
 #include "harness/run/run.h"
 
-namespace recapture {
+namespace recapture::run {
 
 // What a run writes first: the environment, and the plan of this shard and, if there are several, of all.
 struct Opening {
@@ -45,15 +45,15 @@ class RunRecord {
 
   // Both lines at once: a record that lacks its plan could not be resumed. One that is gone on with must be of the same
   // environment, or Stop(Usage) is thrown.
-  void begin(const Opening& opening, const Places& places);
+  void begin(const Opening& opening, const Layout& places);
 
   // Adds a line. Throws Stop where it cannot be written, with how to go on once it can.
-  void keep(const Json& line, Wait wait = Wait::ForTheDisk);
+  void keep(const Json& line, Durability wait = Durability::Fsynced);
 
  private:
-  Stop of_another_run(const std::string& what, const Json& then, const Json& now) const;
+  ExitError of_another_run(const std::string& what, const Json& then, const Json& now) const;
   void require_same_environment(const Environment& environment) const;
-  void make(const Environment& environment, const Places& places);
+  void make(const Environment& environment, const Layout& places);
 
   std::string path_;  // "": of its own name, below the build folder, once it begins.
   std::string said_again_;
@@ -62,4 +62,4 @@ class RunRecord {
   std::optional<Record> before_;
 };
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -17,9 +17,9 @@
 #include <system_error>
 #include <utility>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 
-namespace recapture {
+namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
@@ -65,9 +65,10 @@ class RunFolder {
     std::error_code error;
     const fs::path parent = fs::temp_directory_path(error);
     const auto fail = [&](int code) {
-      throw Stop(Exit::Infrastructure,
-                 fmt::format("cannot make a folder for the tests' own files below {}: {}; TMPDIR names another place",
-                             error ? "TMPDIR" : parent.string(), std::strerror(code)));
+      throw ExitError(
+          Exit::Infrastructure,
+          fmt::format("cannot make a folder for the tests' own files below {}: {}; TMPDIR names another place",
+                      error ? "TMPDIR" : parent.string(), std::strerror(code)));
     };
     if (error) fail(error.value());
     remove_those_of_killed_runs(parent);
@@ -131,7 +132,7 @@ Scratch::Scratch() {
   for (const auto& [variable, below] : kVariables) {
     if (!error) fs::create_directory(fs::path(path_) / below, error);
   }
-  if (error) throw Stop(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, error.message()));
+  if (error) throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, error.message()));
 }
 
 Scratch::~Scratch() {
@@ -153,4 +154,4 @@ bool belongs_to_scratch(const std::string& variable) {
 
 std::string scratch_of_run() { return made == nullptr ? "" : made.load()->path(); }
 
-}  // namespace recapture
+}  // namespace recapture::run

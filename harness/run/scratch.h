@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-namespace recapture {
+namespace recapture::run {
 
 // A folder for one process and what it starts: home, temporary files and all caches lie in it. It is removed with this
 // object, whatever the process has left there.
@@ -31,4 +31,4 @@ bool belongs_to_scratch(const std::string& variable);
 // that made it removes it. Those of runs that were killed are removed on that occasion. "" before.
 std::string scratch_of_run();
 
-}  // namespace recapture
+}  // namespace recapture::run

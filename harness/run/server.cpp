@@ -17,7 +17,7 @@
 #include <fstream>
 #include <optional>
 
-namespace recapture {
+namespace recapture::run {
 namespace {
 
 constexpr double kReady_s = 120;   // A cold LibTorch is read from disk.
@@ -168,4 +168,4 @@ Observation Server::run(const std::string& test, double deadline_s) {
   return seen;
 }
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -7,7 +7,7 @@
 #include "harness/run/process.h"
 #include "harness/run/scratch.h"
 
-namespace recapture {
+namespace recapture::run {
 
 // A case binary that has loaded LibTorch, never touches CUDA, and forks once a test.
 class Server {
@@ -33,4 +33,4 @@ class Server {
   int connection_ = -1;
 };
 
-}  // namespace recapture
+}  // namespace recapture::run

@@ -1,5 +1,5 @@
 // Which release changed it: from records of every kind, and by running what they lack.
-#include "harness/compare/bisect.h"
+#include "harness/timeline/bisect.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 #include "harness/compare/sides.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -44,7 +45,7 @@ class Bisect : public FakeTree {
                  {"Reproduces", Kind::Reproduces, Effect::Raises, ""},
                  {"ReproducesAtRate", Kind::Reproduces, Effect::Raises, ""},
                  {"FixIt", Kind::Fix, {}, "Do it."}};
-    std::ofstream(folder + "/cases/catalogue.json") << as_text(Catalogue{one});
+    std::ofstream(folder + "/cases/catalogue.json") << render_text(Catalogue{one});
   }
 
   static Json line(const std::string& test, const Json& more) {
@@ -91,7 +92,7 @@ class Bisect : public FakeTree {
     file << Json{{"end", "complete"}} << "\n";
   }
   void change(const std::string& since, const std::string& where) const {
-    std::ofstream(folder + "/cases/changes.toml")
+    std::ofstream(folder + "/cases/expectations.toml")
         << "[[change]]\nwhat = 'it was mended'\nnumber = 'pytorch#1'\nsince = '" << since
         << "'\n[[change.expect]]\ntests = ['c.Reproduces']\nwhere = { release = '" << where
         << "' }\nresult = 'healthy'\nrecords = ['2.6.0/g.jsonl']\n";
@@ -101,12 +102,12 @@ class Bisect : public FakeTree {
   }
 };
 
-TEST_F(Bisect, NamesTheReleaseBetweenTwoNeighbours) {
+TEST_F(Bisect, RecordsOnBothSides_NameTheReleaseThatChangedIt) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});
   record("2.9.1", {saw(kHealthy)});
   change("2.6", ">=2.6");
-  const Said said = recapture("bisect c.Reproduces");
+  const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_EQ(said.out,
             "c.Reproduces: A title\n\n"
@@ -120,11 +121,11 @@ TEST_F(Bisect, NamesTheReleaseBetweenTwoNeighbours) {
             "  2.6.0 changed it\n");
 }
 
-TEST_F(Bisect, CallsAGuessWhatNoRecordBounds) {
+TEST_F(Bisect, GapInTheRecords_GivesARangeAndMarksTheKnownChangeAsAGuess) {
   record("2.5.1", {saw(kReproduced)});
   record("2.8.0", {saw(kHealthy)});
   change("2.6", ">=2.6");
-  const Said said = recapture("bisect c.Reproduces");
+  const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("    2.6 is a guess: the records say after 2.5.1 and not after 2.8.0\n"),
                               HasSubstr("    between lie 2.6.0, 2.7.1\n"),
@@ -132,7 +133,7 @@ TEST_F(Bisect, CallsAGuessWhatNoRecordBounds) {
   EXPECT_EQ(answer().at("machines")[0].at("changes")[0].at("between"), Json({"2.6.0", "2.7.1"}));
 }
 
-TEST_F(Bisect, SaysWhereTheRecordsContradictWhatIsExpected) {
+TEST_F(Bisect, WrongSinceOfAChange_IsContradictedByTheRecords) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kReproduced)});
   record("2.7.1", {saw(kHealthy)});
@@ -143,36 +144,36 @@ TEST_F(Bisect, SaysWhereTheRecordsContradictWhatIsExpected) {
   EXPECT_THAT(recapture("bisect c.Reproduces").out, HasSubstr("the records contradict 2.8: 2.7.1 has it already"));
 }
 
-TEST_F(Bisect, FindsWhatVanishedAndCameBack) {
+TEST_F(Bisect, FailureThatVanishesAndComesBack_GivesTwoChanges) {
   record("2.5.1", {saw(kReproduced), line("FixIt", {{"code", 1}, {"ended", "failed"}, {"assertions", {"x"}}})});
   record("2.6.0", {saw(kHealthy), line("FixIt", Json::object())});
   record("2.7.1", {saw("900 > invalidated > 901"), line("FixIt", {{"code", 1}, {"ended", "failed"}})});
-  const Said said = recapture("bisect c.Reproduces");
+  const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("raised D in 2.5.1; in 2.6.0 it works"),
                               HasSubstr("worked in 2.6.0; in 2.7.1 it raises CUDA error 900, invalidating the capture"),
                               HasSubstr("2.6.0 changed it; 2.7.1 changed it")));
-  const Said fix = recapture("bisect c.FixIt");
+  const ShellResult fix = recapture("bisect c.FixIt");
   EXPECT_EQ(fix.code, 0) << fix.out;
   EXPECT_THAT(fix.out, AllOf(HasSubstr("the fix \"Do it.\" failed in 2.5.1; in 2.6.0 it holds"),
                              HasSubstr("the fix \"Do it.\" held in 2.6.0; in 2.7.1 it fails")));
 }
 
-TEST_F(Bisect, AnotherResultIsAChangeThoughItHarmsNobody) {
+TEST_F(Bisect, HarmlessDifferentResult_IsAChange) {
   Catalogue catalogue = read_catalogue(folder);
   for (CatalogueTest& test : catalogue.front().tests) {
     if (test.name == "Reproduces") test.effect = Effect::Works;
   }
-  std::ofstream(folder + "/cases/catalogue.json") << as_text(catalogue);
+  std::ofstream(folder + "/cases/catalogue.json") << render_text(catalogue);
   record("2.5.1", {saw("E by another")});
   record("2.6.0", {saw("D")});
-  const Said said = recapture("bisect c.Reproduces");
+  const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("different in 2.5.1; in 2.6.0 it is reproduced"), HasSubstr("2.6.0 changed it")));
 }
 
-TEST_F(Bisect, TakesNothingUnclearForASide) {
+TEST_F(Bisect, UnavailableInconclusiveOrOtherCode_IsNotCompared) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {unavailable()});
   Json again = saw("other");
@@ -180,7 +181,7 @@ TEST_F(Bisect, TakesNothingUnclearForASide) {
   record("2.7.1", {saw(kHealthy), again});
   record("2.8.0", {saw(kHealthy)}, Json::object(), "other");
   record("2.9.1", {saw(kReproduced)});
-  const Said said = recapture("bisect c.Reproduces");
+  const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("  2.6.0: cannot run in 2.6.0: no Python\n"), HasSubstr("  2.7.1: inconclusive: "),
@@ -188,7 +189,7 @@ TEST_F(Bisect, TakesNothingUnclearForASide) {
                     HasSubstr("  no change from 2.5.1 to 2.9.1\n")));
 }
 
-TEST_F(Bisect, TakesWhatWasNotExpectedForWhatItIs) {
+TEST_F(Bisect, FalseExpectation_DoesNotHideTheChange) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});
   change("2.6", ">=2.5");  // Of 2.5.1 the entry is false, and of 2.9.1 a guess.
@@ -196,10 +197,10 @@ TEST_F(Bisect, TakesWhatWasNotExpectedForWhatItIs) {
   EXPECT_EQ(recapture("bisect c.Reproduces").code, 0);
 }
 
-TEST_F(Bisect, OfARaceNeedsAHitOrFiveRuns) {
+TEST_F(Bisect, RaceWithoutAHit_NeedsFiveRuns) {
   record("2.5.1", {rate(3, 10)});
   for (int i = 0; i < 4; ++i) record("2.6.0", {rate(0, 10)});
-  Said said = recapture("bisect c.ReproducesAtRate");
+  ShellResult said = recapture("bisect c.ReproducesAtRate");
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2.6.0: insufficient data: a race that did not occur in 4 runs, and 5 would be"));
   record("2.6.0", {rate(0, 10)});
@@ -208,15 +209,15 @@ TEST_F(Bisect, OfARaceNeedsAHitOrFiveRuns) {
   EXPECT_THAT(said.out, HasSubstr("was a race that occurred in 1 of 1 runs in 2.5.1; in 2.6.0 it occurs in 0 of 5"));
 }
 
-TEST_F(Bisect, TheNewestRunOfARaceTakesNothingBack) {
+TEST_F(Bisect, RaceWithoutAHitInTheNewestRun_StaysReproduced) {
   for (const char* release : {"2.5.1", "2.6.0"}) record(release, {rate(3, 10)});
   record("2.6.0", {rate(0, 10)});
-  const Said said = recapture("bisect c.ReproducesAtRate");
+  const ShellResult said = recapture("bisect c.ReproducesAtRate");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("  2.5.1, 2.6.0: reproduced  3 of 10 tries\n"));
 }
 
-TEST_F(Bisect, KeepsMachinesApartAndAChosenRuntimeToo) {
+TEST_F(Bisect, OtherGpuOrChosenRuntime_IsAnsweredSeparately) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});
   record("2.6.0", {saw(kReproduced)}, {{"cuda_runtime", "12.9"}, {"cuda_runtime_by", "preload"}});
@@ -241,14 +242,14 @@ TEST_F(Bisect, KeepsMachinesApartAndAChosenRuntimeToo) {
   EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
 }
 
-TEST_F(Bisect, AMachineThatShowsNothingElseIsNamedWithTheOneThatKnowsMore) {
+TEST_F(Bisect, AgreeingMachines_AreFoldedIntoTheOneWithTheNarrowestRange) {
   const Json other = {{"gpu", "A"}}, another = {{"gpu", "B"}, {"cuda_runtime", "12.9"}, {"cuda_runtime_by", "preload"}};
   for (const char* release : {"2.5.1", "2.6.0"}) record(release, {saw(kReproduced)});
   for (const char* release : {"2.7.1", "2.8.0"}) record(release, {saw(kHealthy)});
   record("2.5.1", {saw(kReproduced)}, other);
   record("2.8.0", {saw(kHealthy)}, other);
   record("2.6.0", {saw(kReproduced)}, another);
-  Said said = recapture("bisect c.Reproduces");
+  ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << "on A it is known to be after 2.5.1 and not after 2.8.0, and on G when" << said.out;
   EXPECT_THAT(said.out, HasSubstr("\n\nG, driver 1\n"));
   EXPECT_THAT(said.out, HasSubstr("  the same on A, driver 1: 2.5.1, 2.8.0\n"
@@ -266,7 +267,7 @@ TEST_F(Bisect, AMachineThatShowsNothingElseIsNamedWithTheOneThatKnowsMore) {
   EXPECT_EQ(said.code, 6) << said.out;
 }
 
-TEST_F(Bisect, BadInputIsALineAndACode) {
+TEST_F(Bisect, BadInput_IsOneLineWithItsExitCode) {
   record("2.5.1", {saw(kReproduced)});
   for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
            {"c.Reprodces", 2, "did you mean c.Reproduces?"},
@@ -276,13 +277,13 @@ TEST_F(Bisect, BadInputIsALineAndACode) {
            {"c.Reproduces --records /nowhere", 2, "/nowhere is no folder"},
            {"c.Reproduces --run", 7, "no GPU to run on: no driver"},
            {"c.Reproduces --gpu none --libtorch /nowhere", 2, "/nowhere has no torch/version.py"}}) {
-    const Said said = recapture("bisect " + arguments);
+    const ShellResult said = recapture("bisect " + arguments);
     EXPECT_EQ(said.code, code) << arguments << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << said.out;
   }
   std::ofstream(folder + "/reports/2.5.1/broken.jsonl") << "{\n";
-  const Said said = recapture("bisect c.Reproduces");
+  const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 6);
   EXPECT_THAT(said.out, AllOf(HasSubstr("broken.jsonl"), HasSubstr("nothing to compare 2.5.1 with")));
 }
@@ -294,7 +295,7 @@ class BisectRuns : public Bisect {
     Bisect::SetUp();
     fs::remove(cases + "/twofold");
     add_case("steady");
-    const Said made = recapture("dev catalogue --release 2.15.0");
+    const ShellResult made = recapture("dev catalogue --release 2.15.0");
     std::ofstream(folder + "/cases/catalogue.json") << made.out;
     for (const std::string& release : kMatrix) build(release, release < "2.8");
     fs::remove_all(folder + "/build/2.15.0");
@@ -316,13 +317,13 @@ class BisectRuns : public Bisect {
     for (const std::string& release : kMatrix) all.push_back(runs(release));
     return all;
   }
-  Said bisect(const std::string& more) const {
+  ShellResult bisect(const std::string& more) const {
     return shell(command("bisect steady.ReproducesInOldReleases --gpu none " + more + " 2>/dev/null"));
   }
 };
 
-TEST_F(BisectRuns, TheEndsAndThenTheMiddleAndNothingTwice) {
-  const Said said = bisect("--run");
+TEST_F(BisectRuns, MissingReleases_RunTheEndsThenTheMiddleAndOnlyOnce) {
+  const ShellResult said = bisect("--run");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("  2.8.0 changed it\n"), HasSubstr("  2.6.0: not on record\n")));
   EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1));
@@ -330,10 +331,10 @@ TEST_F(BisectRuns, TheEndsAndThenTheMiddleAndNothingTwice) {
   EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1)) << "what is on record was run again";
 }
 
-TEST_F(BisectRuns, WhatCannotRunIsNoSide) {
+TEST_F(BisectRuns, ReleaseThatCannotRunOrIsNotBuilt_IsNotCompared) {
   std::ofstream{binary("2.8.0") + ".away"};
   fs::remove_all(folder + "/build/2.7.1");
-  const Said said = bisect("--run");
+  const ShellResult said = bisect("--run");
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("it changed after 2.6.0 and not after 2.9.1"), HasSubstr("between lie 2.7.1, 2.8.0"),
@@ -342,20 +343,20 @@ TEST_F(BisectRuns, WhatCannotRunIsNoSide) {
   EXPECT_THAT(all_runs(), ElementsAre(1, 1, 0, 1, 1));
 }
 
-TEST_F(BisectRuns, AReleaseThatCannotSayWhatItIsStopsNoOther) {
+TEST_F(BisectRuns, ReleaseWithoutAnEnvironment_DoesNotStopTheOthers) {
   fs::remove(binary("2.8.0"));
   std::ofstream(binary("2.8.0")) << "#!/bin/sh\n"
                                     "[ \"$1\" = --describe ] && exec '" RECAPTURE_BUILD
                                     "/harness/tests/twofold' \"$@\"\n"
                                     "exit 5\n";
   fs::permissions(binary("2.8.0"), fs::perms::owner_all);
-  const Said said = bisect("--run");
+  const ShellResult said = bisect("--run");
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("it changed after 2.7.1 and not after 2.9.1"),
                               HasSubstr("cannot report its environment")));
 }
 
-TEST_F(BisectRuns, FoldersOfLibTorchInTheirOrder) {
+TEST_F(BisectRuns, FoldersOfNightlies_AreOrderedByVersionAndTheUnbuiltNamed) {
   std::string folders;
   for (const std::string nightly : {"2.16.0.dev20260103", "2.16.0.dev20260101+cu130", "2.16.0.dev20260102"}) {
     const std::string site = folder + "/" + nightly.substr(0, 18);
@@ -366,7 +367,7 @@ TEST_F(BisectRuns, FoldersOfLibTorchInTheirOrder) {
     if (nightly.back() != '2') build(nightly, nightly.back() == '3');
     folders += " " + site;
   }
-  const Said said = bisect("--libtorch" + folders);
+  const ShellResult said = bisect("--libtorch" + folders);
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("2.16.0.dev20260101+cu130 changed it"),
                               HasSubstr("2.16.0.dev20260102: its cases are not built; `ci/suite --build " + folder)));

@@ -1,5 +1,7 @@
 // Who broke which capture: what the recorder hears of a driver's log, what blame makes of it, and the whole way through
 // real processes, C++ and Python, whose driver is a stand-in.
+#include "harness/report/blame.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,14 +16,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/json.h"
 #include "harness/blame/report.h"
 #include "harness/blame/source.h"
-#include "harness/blame/words.h"
 #include "harness/case/events.h"
-#include "harness/record/json.h"
 #include "harness/recorder/driver_log.h"
 #include "harness/recorder/frames.h"
 #include "harness/recorder/python_text.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -37,7 +39,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-TEST(DriverLog, ItsLinesAreRead) {
+TEST(DriverLog, LineOfTheLog_GivesItsCallAndCodeOrItsSentence) {
   for (const char* before : {"", "[23:57:31.242][139912224974400][CUDA][E] ", "[22:21:32.099][25642][CUDA][E][cuX] "}) {
     for (const char* after : {"", "\n"}) {
       const std::string call =
@@ -56,7 +58,7 @@ TEST(DriverLog, ItsLinesAreRead) {
   }
 }
 
-TEST(DriverLog, NotEveryErrorBreaksACapture) {
+TEST(DriverLog, CallAndCode_GiveTheirPartInABrokenCapture) {
   EXPECT_EQ(part_of("cuMemAlloc_v2", 900), Part::Suspect);
   EXPECT_EQ(part_of("cuStreamWaitEvent", 905), Part::Suspect);
   EXPECT_EQ(part_of("cuModuleLoadData", 900), Part::Suspect);
@@ -79,7 +81,7 @@ TEST(DriverLog, NotEveryErrorBreaksACapture) {
   }
 }
 
-TEST(DriverLog, OneCallIsNamedUntilACaptureHasEndedBroken) {
+TEST(DriverLog, SecondSuspect_IsNotNamedBeforeABrokenCaptureEnds) {
   driver_log::Accuser accuser;
   EXPECT_FALSE(accuser.names(Part::Possible));
   EXPECT_TRUE(accuser.names(Part::Suspect));
@@ -94,7 +96,7 @@ TEST(DriverLog, OneCallIsNamedUntilACaptureHasEndedBroken) {
   EXPECT_TRUE(accuser.names(Part::EndedBy));
 }
 
-TEST(PythonText, OfFaulthandlerIsRead) {
+TEST(PythonText, FaulthandlerOutput_GivesThreadsAndTheirFrames) {
   const auto threads = python::read_threads(
       "Thread 0x00007f05f49ff6c0 (most recent call first):\n"
       "  File \"/a \"b\", line 2 in c/t.py\", line 12 in load\n"
@@ -124,7 +126,7 @@ TEST(PythonText, OfFaulthandlerIsRead) {
 }
 
 // Asked at thousands of places in every library that this process has.
-TEST(Places, AreThoseOfDladdr) {
+TEST(Places, AddressInALibrary_HasTheModuleAndSymbolOfDladdr) {
   std::vector<uintptr_t> addresses;
   dl_iterate_phdr(
       [](dl_phdr_info* module, size_t, void* all) {
@@ -157,7 +159,7 @@ TEST(Places, AreThoseOfDladdr) {
   EXPECT_GT(named, 100U) << "of " << addresses.size();
 }
 
-TEST(Places, AreTheProgramsOwnUnlessTheirNamesAreThoseOfLibraries) {
+TEST(Places, ModuleNamedLikeAKnownLibrary_IsNotTheProgramsOwn) {
   const auto is_own = [](const std::string& module) { return blame::native_frames({{"f", module, 1}}).front().own; };
   for (const char* own :
        {"/a/train", "/a/libcustom_ops.so", "/a/libcudagraphs_of_ours.so", "/a/libnvme_cache.so", "/a/libcurve.so.1",
@@ -214,7 +216,7 @@ std::vector<blame::Failure> failures(const std::string& text) {
   return processes.empty() ? std::vector<blame::Failure>() : processes[0].failures;
 }
 
-TEST(Judging, TheFirstThatBreaksIsTheCulpritAndTheRestAreVictims) {
+TEST(Judging, SeveralFailedCalls_FirstBreakingOneIsTheCulprit) {
   const auto all = failures(failed("cuMemcpyBatchAsync", 900) + failed("cuEventQuery", 900, 2) +
                             failed("cuStreamSynchronize", 901) + failed("cuStreamEndCapture", 901));
   ASSERT_THAT(all, SizeIs(1));
@@ -225,14 +227,14 @@ TEST(Judging, TheFirstThatBreaksIsTheCulpritAndTheRestAreVictims) {
   EXPECT_EQ(all[0].capturing()->id, 1);
 }
 
-TEST(Judging, EveryCaptureHasItsOwn) {
+TEST(Judging, TwoBrokenCaptures_EachHasItsOwnCulprit) {
   const auto all = failures(failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 901) +
                             failed("cuMemAlloc_v2", 900) + failed("cuStreamEndCapture", 901));
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_EQ(all[1].culprit->api, "cuMemAlloc_v2");
 }
 
-TEST(Judging, AnEndThatFailsByItselfSaysThatNothingBrokeItBefore) {
+TEST(Judging, EndThatFailsWith904_IsItsOwnCulprit) {
   const auto all = failures(failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 904));
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_EQ(all[0].culprit->api, "cuStreamEndCapture");
@@ -240,7 +242,7 @@ TEST(Judging, AnEndThatFailsByItselfSaysThatNothingBrokeItBefore) {
   EXPECT_FALSE(all[1].end) << "nobody knows what it broke";
 }
 
-TEST(Judging, OneCallBreaksTwoCaptures) {
+TEST(Judging, OneCallBreaksTwoCaptures_IsOneFailureWithTwoEnds) {
   const std::string once = failed("cuEventQuery", 900, 3) + failed("cuStreamEndCapture", 901, 1);
   auto all = failures(once + failed("cuStreamEndCapture", 901, 2));
   ASSERT_THAT(all, SizeIs(1));
@@ -253,7 +255,7 @@ TEST(Judging, OneCallBreaksTwoCaptures) {
   EXPECT_FALSE(all[1].culprit);
 }
 
-TEST(Judging, VictimsAloneHaveNoCulprit) {
+TEST(Judging, VictimBeforeAnySuspect_FailureHasNoCulprit) {
   const auto all = failures(failed("cuStreamSynchronize", 901) + failed("cuStreamEndCapture", 901));
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_FALSE(all[0].culprit);
@@ -266,25 +268,25 @@ TEST(Judging, VictimsAloneHaveNoCulprit) {
   ASSERT_THAT(killed, SizeIs(1)) << "901 says that a capture was broken";
   EXPECT_FALSE(killed[0].culprit);
   EXPECT_FALSE(killed[0].end);
-  EXPECT_THAT(blame::in_words(killed[0], "CUPTI"),
+  EXPECT_THAT(blame::render_text(killed[0], "CUPTI"),
               StartsWith("a capture was broken by a call that was not recorded\n"));
-  EXPECT_THAT(blame::in_words(killed[0], "the driver's log"), HasSubstr("; RECAPTURE_RECORDER=cupti hears more\n"));
+  EXPECT_THAT(blame::render_text(killed[0], "the driver's log"), HasSubstr("; RECAPTURE_RECORDER=cupti hears more\n"));
   const auto explained = failures(with(failed("cuEventQuery", 900, 3), kBeside) + failed("cuStreamEndCapture", 901, 1) +
                                   failed("cuStreamSynchronize", 901, 2));
   ASSERT_THAT(explained, SizeIs(1)) << "of a second capture that the same call has broken";
   EXPECT_THAT(explained[0].victims, SizeIs(1));
 }
 
-TEST(Judging, AnEndInTheWrongPlaceBreaksTheCaptureAndDoesNotEndIt) {
+TEST(Judging, EndThatFailsWith903_IsTheCulpritAndNotTheEnd) {
   const auto all = failures(failed("cuStreamEndCapture", 903) + failed("cuStreamEndCapture", 901));
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_EQ(all[0].culprit->code, 903);
   EXPECT_EQ(all[0].end->code, 901);
-  EXPECT_THAT(blame::in_words(all[0], ""),
+  EXPECT_THAT(blame::render_text(all[0], ""),
               ContainsRegex("^cuStreamEndCapture returned 903 [^\n]* and broke the capture"));
 }
 
-TEST(Judging, AThreadThatCapturesHasBrokenItsOwn) {
+TEST(Judging, TwoCapturingThreadsFail_EachIsCulpritOfItsOwnCapture) {
   const std::string one = with(failed("cuEventQuery", 900, 1), kOwn) + failed("cuLaunchKernel", 901, 1);
   const std::string other = with(failed("cuMemAlloc_v2", 900, 2), kOwn);
   const std::string its_end = failed("cuStreamEndCapture", 901, 1), others_end = failed("cuStreamEndCapture", 901, 2);
@@ -304,7 +306,7 @@ TEST(Judging, AThreadThatCapturesHasBrokenItsOwn) {
   EXPECT_EQ(order[0].culprit->api, "cuEventQuery");
 }
 
-TEST(Judging, WhatFailedBeforeACaptureBeganHasNotBrokenIt) {
+TEST(Judging, ErrorOfAnEarlierCapture_IsNotTheCulpritOfALaterOne) {
   const std::string abandoned = with(failed("cuStreamSynchronize", 900), in_capture(1, 1, "thread_local"));
   const std::string second = with(failed("cuMemAlloc_v2", 900), in_capture(2, 2, "thread_local"));
   const std::string end = with(failed("cuStreamEndCapture", 901), in_capture(2, 2, "thread_local"));
@@ -318,7 +320,7 @@ TEST(Judging, WhatFailedBeforeACaptureBeganHasNotBrokenIt) {
   EXPECT_FALSE(unknown[0].culprit);
 }
 
-TEST(Judging, ASecondCaptureIsOnlyOfTheSameCallIfThatCanReachIt) {
+TEST(Judging, SecondBrokenCapture_SharesTheCulpritOnlyIfTheCallReachesIt) {
   const std::string own = with(failed("cuEventQuery", 900, 1), kOwn) + failed("cuStreamEndCapture", 901, 1);
   const auto later = failures(own + failed("cuStreamEndCapture", 901, 2));
   ASSERT_THAT(later, SizeIs(2)) << "another thread's capture, later, and another cause";
@@ -339,7 +341,7 @@ TEST(Judging, ASecondCaptureIsOnlyOfTheSameCallIfThatCanReachIt) {
   EXPECT_EQ(nested[0].ends, 2U);
 }
 
-TEST(Judging, ACodeThatMaySayAnythingCountsWhereNothingElseDoes) {
+TEST(Judging, AmbiguousErrorCode_CountsOnlyWithoutAnotherSuspect) {
   const std::string wait = failed("cuStreamWaitEvent", 1), end = failed("cuStreamEndCapture", 901);
   EXPECT_THAT(failures(wait), IsEmpty());
   ASSERT_THAT(failures(wait + end), SizeIs(1));
@@ -351,7 +353,7 @@ TEST(Judging, ACodeThatMaySayAnythingCountsWhereNothingElseDoes) {
 }
 
 // Whoever hears; with CUPTI too it is not the first error that is named.
-TEST(Judging, AVictimIsNoCulprit) {
+TEST(Judging, VictimHeardByCupti_IsNotTheCulprit) {
   const std::string heard = R"({"event":"heard","pid":7,"by":"CUPTI","why_not":"","program":"a"})"
                             "\n";
   const auto broken = failures(heard + with(failed("cuStreamEndCapture", 901), in_capture(1, 1, "global")));
@@ -362,7 +364,7 @@ TEST(Judging, AVictimIsNoCulprit) {
   EXPECT_EQ(begin[0].culprit->code, 906);
 }
 
-TEST(Judging, AReportWhoseLineIsCutIsNotWhole) {
+TEST(Judging, TruncatedLine_MakesTheReportIncomplete) {
   const std::string line = failed("cuEventQuery", 900);
   EXPECT_TRUE(blame::is_whole(""));
   EXPECT_TRUE(blame::is_whole(line + line));
@@ -371,7 +373,7 @@ TEST(Judging, AReportWhoseLineIsCutIsNotWhole) {
   EXPECT_FALSE(blame::is_whole(line.substr(0, line.size() - 1)));
 }
 
-TEST(Judging, ProcessesAreToldApartAndWhatIsNoLineIsSkipped) {
+TEST(Judging, LinesOfTwoProcesses_AreSeparatedAndGarbageIsSkipped) {
   const std::string heard =
       R"({"event":"heard","pid":7,"by":"the driver's log","why_not":"","program":"a\u0000b\u0000"})"
       "\n";
@@ -411,9 +413,10 @@ class Blame : public ::testing::Test {
     return "'" RECAPTURE_BUILD "/recapture' blame " + arguments;
   }
   // What blame says of it; what the program prints is elsewhere.
-  Said blame(const std::string& program, const std::string& variables = "", const std::string& driver = "lib") const {
-    Said said = shell("cd '" + folder + "' && " + environment(driver) + variables + " " +
-                      command("--log '" + folder + "/log' -- " + program) + " >'" + folder + "/out'");
+  ShellResult blame(const std::string& program, const std::string& variables = "",
+                    const std::string& driver = "lib") const {
+    ShellResult said = shell("cd '" + folder + "' && " + environment(driver) + variables + " " +
+                             command("--log '" + folder + "/log' -- " + program) + " >'" + folder + "/out'");
     said.out = text_of(folder + "/log");
     return said;
   }
@@ -452,7 +455,7 @@ def start():
 )" + body);
   }
   static std::string python_library() {
-    const Said where = shell(
+    const ShellResult where = shell(
         "python3 -c \"import sysconfig; v = sysconfig.get_config_var; print(v('LIBDIR') + '/' + v('INSTSONAME'))\"");
     const std::string library = where.out.substr(0, where.out.find('\n'));
     if (library.find(".so") != library.npos) return library;
@@ -472,8 +475,8 @@ def start():
   const std::string source = RECAPTURE_ROOT "/harness/tests/breaker.cpp";
 };
 
-TEST_F(Blame, NamesCallThreadAndLine) {
-  const Said said = blame(breaker + "thread");
+TEST_F(Blame, BreakInAnotherThread_NamesCallThreadAndLine) {
+  const ShellResult said = blame(breaker + "thread");
   EXPECT_EQ(said.code, 3);
   EXPECT_THAT(said.out,
               HasSubstr("cuMemAlloc_v2 returned 900 (operation not permitted when stream is capturing) and broke"));
@@ -486,8 +489,8 @@ TEST_F(Blame, NamesCallThreadAndLine) {
   EXPECT_THAT(said.out, Not(HasSubstr("raw_malloc_in_capture")));
 }
 
-TEST_F(Blame, VictimsComeAfterTheCulprit) {
-  const Said said = blame(breaker + "sync");
+TEST_F(Blame, LaterErrors_AreListedAsVictimsAfterTheCulprit) {
+  const ShellResult said = blame(breaker + "sync");
   EXPECT_THAT(said.out,
               ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*step", line_with(source, "here step breaks it"))));
   EXPECT_THAT(said.out, HasSubstr("which captures\n"));
@@ -503,9 +506,9 @@ TEST_F(Blame, VictimsComeAfterTheCulprit) {
                                                      HasSubstr("(side_stream_not_joined)")));
 }
 
-TEST_F(Blame, IsQuietAboutWhatBreaksNothing) {
+TEST_F(Blame, BenignOrRefusedCalls_AreNotBlamed) {
   EXPECT_EQ(blame(breaker + "benign").out, "recapture blame: no capture has failed in the process that used CUDA\n");
-  const Said refused = blame(breaker + "refused");
+  const ShellResult refused = blame(breaker + "refused");
   EXPECT_THAT(refused.out, HasSubstr("cuMemcpyBatchAsync returned 900"));
   EXPECT_THAT(refused.out, HasSubstr("cuStreamBeginCapture_v2 returned 401"));
   EXPECT_EQ(count(refused.out, "it broke no capture"), 2U);
@@ -515,7 +518,7 @@ TEST_F(Blame, IsQuietAboutWhatBreaksNothing) {
   EXPECT_THAT(blame(breaker + "unlogged", "", "old").out, HasSubstr("by a call that was not recorded\n"));
 }
 
-TEST_F(Blame, WhatIsRefusedKeepsNoCulpritOut) {
+TEST_F(Blame, ManyRefusedCalls_DoNotHideTheCulprit) {
   const std::string script = python(R"(
 start()
 with capture():
@@ -525,7 +528,7 @@ with capture():
     cu.cuEventQuery(None)  # breaks it
 )");
   for (const char* driver : {"lib", "old"}) {
-    const Said said = blame("python3 " + script, "", driver);
+    const ShellResult said = blame("python3 " + script, "", driver);
     EXPECT_THAT(said.out, ContainsRegex("cuEventQuery returned 900 [^\n]* and broke the capture\n")) << driver;
     EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>"))) << driver;
     EXPECT_EQ(count(said.out, "it broke no capture, which goes on without it\n"), 10U) << driver;
@@ -534,7 +537,7 @@ with capture():
   }
 }
 
-TEST_F(Blame, EveryListSaysHowManyMoreThereAre) {
+TEST_F(Blame, LongLists_ShowTenAndCountTheRest) {
   const std::string script = python(R"(
 start()
 for i in range(12):
@@ -542,13 +545,13 @@ for i in range(12):
         cu.cuMemcpyBatchAsync()
         cu.cuEventQuery(None)
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(count(said.out, "and broke the capture"), 10U);
   EXPECT_EQ(count(said.out, "it broke no capture"), 10U);
   EXPECT_EQ(count(said.out, "and 2 more\n"), 2U);
 }
 
-TEST_F(Blame, WhatBreaksACaptureWithAnUnusualCode) {
+TEST_F(Blame, BreakWithCode903Or1_NamesCallAndLine) {
   const std::string body = R"(
 start()
 side = ctypes.c_void_p()
@@ -563,7 +566,7 @@ with capture():
         std::pair("cu.cuStreamWaitEvent(stream, ctypes.c_void_p(1), 0)", "cuStreamWaitEvent returned 1 ")}) {
     const std::string script = python(fmt::format(fmt::runtime(body), call));
     for (const char* driver : {"lib", "old"}) {
-      const Said said = blame("python3 " + script, "", driver);
+      const ShellResult said = blame("python3 " + script, "", driver);
       EXPECT_THAT(said.out, ContainsRegex(std::string(words) + "[^\n]* and broke the capture\n")) << driver;
       EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>"))) << driver;
       EXPECT_EQ(count(said.out, "recapture blame: process"), 1U) << said.out;
@@ -571,7 +574,7 @@ with capture():
   }
 }
 
-TEST_F(Blame, TwoThreadsThatCaptureAtOnceHaveACulpritEach) {
+TEST_F(Blame, TwoThreadsCaptureAtOnce_EachHasItsCulprit) {
   const std::string script = python(R"(
 start()
 turn = threading.Barrier(2)
@@ -596,7 +599,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 )");
   for (const char* driver : {"lib", "old"}) {
-    const Said said = blame("python3 " + script, "", driver);
+    const ShellResult said = blame("python3 " + script, "", driver);
     EXPECT_EQ(count(said.out, " and broke the capture\n"), 2U) << driver << said.out;
     EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "# breaks one", "one"))) << driver;
     EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "# breaks two", "two"))) << driver;
@@ -604,7 +607,7 @@ for thread in threads: thread.join()
   }
 }
 
-TEST_F(Blame, ABrokenCaptureIsReportedThoughItNeverEnds) {
+TEST_F(Blame, BrokenCaptureThatNeverEnds_IsReported) {
   const std::string script = python(R"(
 start()
 cu.cuStreamBeginCapture_v2(stream, 0)
@@ -612,17 +615,17 @@ cu.cuCtxSynchronize()
 cu.cuStreamSynchronize(stream)  # finds it broken
 os._exit(9)
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 9);
   EXPECT_THAT(said.out, HasSubstr("a capture was broken by a call that was not recorded"));
   EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "finds it broken", "<module>")));
   EXPECT_THAT(said.out, AllOf(HasSubstr("end      none was seen"), Not(HasSubstr("no capture has failed"))));
 }
 
-TEST_F(Blame, TheProgramIsAsItIsWithoutIt) {
+TEST_F(Blame, ProgramUnderBlame_KeepsItsOutputExitCodeAndArguments) {
   for (const char* what : {"sync", "benign", "without-cuda", "abort", "segv", "kill", "term"}) {
     const auto run = [&](const std::string& line) {
-      const Said said =
+      const ShellResult said =
           shell("ulimit -c 0; exec 2>'" + folder + "/err' >'" + folder + "/out'; " + environment() + line);
       return fmt::format("{} {}{}", said.code, text_of(folder + "/out"), text_of(folder + "/err"));
     };
@@ -638,10 +641,10 @@ TEST_F(Blame, TheProgramIsAsItIsWithoutIt) {
   EXPECT_EQ(count(text_of(shown), "\nRECAPTURE_"), 1U);
 }
 
-TEST_F(Blame, SurvivesWhateverEndsTheProgram) {
+TEST_F(Blame, KilledOrAbortedProgram_IsReported) {
   for (const auto& [what, code] : {std::pair("kill", 128 + SIGKILL), std::pair("abort", 128 + SIGABRT),
                                    std::pair("segv", 128 + SIGSEGV), std::pair("term", 128 + SIGTERM)}) {
-    const Said said = blame(breaker + what);
+    const ShellResult said = blame(breaker + what);
     EXPECT_EQ(said.code, code) << what;
     EXPECT_THAT(said.out, HasSubstr("cuStreamSynchronize returned 900")) << what;
     EXPECT_THAT(said.out, HasSubstr("end      none was seen")) << what;
@@ -649,7 +652,7 @@ TEST_F(Blame, SurvivesWhateverEndsTheProgram) {
   EXPECT_THAT(blame(breaker + "closed").out, HasSubstr("cuStreamSynchronize returned 900")) << "all descriptors closed";
 }
 
-TEST_F(Blame, SignalsReachTheProgram) {
+TEST_F(Blame, SignalToBlame_ReachesTheProgram) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     const std::string line = "exec 2>/dev/null; exec env " + environment() + command("-- " + breaker + "wait");
     std::array<int, 2> ends{};
@@ -675,8 +678,8 @@ TEST_F(Blame, SignalsReachTheProgram) {
   }
 }
 
-TEST_F(Blame, EveryProcessIsReportedAlone) {
-  Said said = blame(breaker + "fork");
+TEST_F(Blame, ForkExecAndRanks_AreReportedPerProcess) {
+  ShellResult said = blame(breaker + "fork");
   EXPECT_EQ(count(said.out, "recapture blame: process"), 2U);
   EXPECT_THAT(said.out, AllOf(HasSubstr("cuMemAlloc_v2 returned 900"), HasSubstr("cuStreamSynchronize returned 900")));
   said = blame(breaker + "exec");
@@ -687,7 +690,7 @@ TEST_F(Blame, EveryProcessIsReportedAlone) {
   EXPECT_THAT(said.out, AllOf(HasSubstr(", rank 0, local rank 0 ("), HasSubstr(", rank 1, local rank 1 (")));
 }
 
-TEST_F(Blame, PythonIsNamedToTheLine) {
+TEST_F(Blame, BreakInAPythonThread_NamesThePythonLine) {
   const std::string script = python(R"(
 def load():
     cu.cuEventQuery(None)  # breaks it
@@ -700,7 +703,7 @@ main()
 sys.exit(5)
 )");
   for (const char* gil : {"", " gil"}) {  // Whether the thread that initialises CUDA holds the GIL.
-    const Said said = blame("python3 " + script + gil);
+    const ShellResult said = blame("python3 " + script + gil);
     EXPECT_EQ(said.code, 5);
     EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "load") +
                                     "               cu.cuEventQuery(None)  # breaks it\n"));
@@ -710,7 +713,7 @@ sys.exit(5)
   }
 }
 
-TEST_F(Blame, AThreadWithoutPythonIsNamedByTheLineThatCalledIt) {
+TEST_F(Blame, BreakInANativeThread_NamesTheCallingPythonLine) {
   const std::string script = python(R"(
 start()
 def backward():
@@ -718,14 +721,14 @@ def backward():
 with capture():
     backward()
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_THAT(said.out, HasSubstr("cuEventQuery returned 900"));
   EXPECT_THAT(said.out, Not(HasSubstr("  python ")));
   EXPECT_THAT(said.out, HasSubstr("which stood at\n           " + at(script, "from here", "backward")));
 }
 
 // All of these are one call, cuStreamSynchronize: what to do depends on what made it, and on which thread.
-TEST_F(Blame, TheCauseIsWhatTheCallCameThrough) {
+TEST_F(Blame, SameCallFromOtherPlaces_HasOtherCauses) {
   const std::string body = R"(
 start()
 def helper(stream):
@@ -753,7 +756,7 @@ with capture():
   EXPECT_THAT(causes_of("nothing more is known", here), HasSubstr("(stream_synchronize_in_capture)"));
 }
 
-TEST_F(Blame, PythonThatForksAndSpawns) {
+TEST_F(Blame, PythonThatForksAndSpawns_IsReportedPerProcess) {
   const std::string script = python(R"(
 import multiprocessing
 def child(number):
@@ -773,7 +776,7 @@ if __name__ == "__main__":
         with capture(): cu.cuEventQuery(None)  # parent
     os.wait()
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
   EXPECT_EQ(count(said.out, at(script, "in a child", "child")), 2U) << said.out;
   EXPECT_EQ(count(said.out, at(script, "# forked", "<module>")), 10U);
@@ -781,7 +784,7 @@ if __name__ == "__main__":
   EXPECT_EQ(count(said.out, "and 10 more\n"), 2U);
 }
 
-TEST_F(Blame, ManyThreadsThatFailAtOnceStopNobody) {
+TEST_F(Blame, ManyThreadsFailAtOnce_DoNotDeadlock) {
   const std::string script = python(R"(
 start()
 def load():
@@ -791,13 +794,13 @@ with capture():
     for thread in threads: thread.start()
     for thread in threads: thread.join()
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
 }
 
 // faulthandler tells of the newest hundred.
-TEST_F(Blame, AnOldThreadAmongManyIsNamedToTheLine) {
+TEST_F(Blame, BreakInTheOldestOfManyThreads_NamesThePythonLine) {
   const std::string script = python(R"(
 start()
 go, done = threading.Event(), threading.Event()
@@ -811,13 +814,13 @@ with capture():
     for other in others: other.start()
     go.set(); oldest.join(); done.set()
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "load")));
 }
 
 // Who has the GIL waits for the driver, and the driver waits for us. Then the failing thread alone is asked.
-TEST_F(Blame, NobodyWaitsLongForTheGil) {
+TEST_F(Blame, GilHeldByAnotherThread_NamesTheLineOfTheFailingThreadAlone) {
   const std::string script = python(R"(
 start()
 def hold():
@@ -828,7 +831,7 @@ with capture():
     cu.fakeFailingWhileHeld()  # breaks it
     holder.join()
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "<module>")));
   EXPECT_THAT(said.out, Not(HasSubstr(" in hold\n")));
@@ -836,23 +839,23 @@ with capture():
 
 // Who loads a library holds the loader's lock, and may wait for the driver in the library's constructor, while the
 // driver waits for us.
-TEST_F(Blame, ALibraryThatCallsCudaAsItIsLoadedStopsNobody) {
+TEST_F(Blame, LibraryCallingCudaInItsConstructor_DoesNotDeadlock) {
   const std::string library = RECAPTURE_BUILD "/harness/tests/libchained.so";
-  const Said said = blame(breaker + "thread", "FAKE_LOADS='" + library + "'");
+  const ShellResult said = blame(breaker + "thread", "FAKE_LOADS='" + library + "'");
   EXPECT_EQ(said.code, 3);
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("cuMemAlloc_v2 returned 900"), HasSubstr("victims  cuEventQuery returned 900")));
 }
 
-TEST_F(Blame, AFileBelowTheFolderThatWeAreInIsNamedWithoutIt) {
+TEST_F(Blame, FileBelowTheWorkingDirectory_IsNamedByItsRelativePath) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   EXPECT_THAT(blame("python3 -B train.py").out, HasSubstr("  python   " + at(script, "breaks it", "<module>")));
   EXPECT_THAT(blame("sh -c 'cd / && exec python3 -B " + script + "'").out, HasSubstr("  python   train.py:"));
-  const Said elsewhere = shell("cd / && " + environment() + command("-- python3 -B " + script) + " 2>&1");
+  const ShellResult elsewhere = shell("cd / && " + environment() + command("-- python3 -B " + script) + " 2>&1");
   EXPECT_THAT(elsewhere.out, HasSubstr("  python   " + folder + "/" + at(script, "breaks it", "<module>")));
 }
 
-TEST_F(Blame, ALimitOnFilesEndsNothing) {
+TEST_F(Blame, FileSizeLimitOfZero_LeavesTheProgramsExitCode) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)\nsys.exit(6)\n");
   EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec python3 -B " + script + "'").code, 6);
   const std::string program = breaker.substr(1, breaker.size() - 3);
@@ -860,19 +863,19 @@ TEST_F(Blame, ALimitOnFilesEndsNothing) {
 }
 
 // What was not kept is no fact about the program.
-TEST_F(Blame, AReportThatIsLostIsSaidToBe) {
+TEST_F(Blame, TruncatedOrRemovedReport_IsReportedAsSuch) {
   const std::string program = breaker.substr(1, breaker.size() - 3);
-  const Said cut = blame("sh -c 'ulimit -f 1; exec " + program + " sync >/dev/null 2>&1'");
+  const ShellResult cut = blame("sh -c 'ulimit -f 1; exec " + program + " sync >/dev/null 2>&1'");
   EXPECT_THAT(cut.out,
               EndsWith("the report is not whole: a line of it is cut, as on a full disk or under ulimit -f\n"));
-  const Said gone = blame("sh -c '" + program + " sync; rm -f \"$TMPDIR\"/*'");
+  const ShellResult gone = blame("sh -c '" + program + " sync; rm -f \"$TMPDIR\"/*'");
   EXPECT_THAT(gone.out, EndsWith("is gone; the program has removed it\n"));
   EXPECT_THAT(cut.out + gone.out, Not(HasSubstr("no capture has failed")));
-  const Said none = blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'");
+  const ShellResult none = blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'");
   EXPECT_THAT(none.out, AllOf(HasSubstr("nothing was heard: "), HasSubstr("under ulimit -f")));
 }
 
-TEST_F(Blame, RanksThatEachRunBlameMayShareALog) {
+TEST_F(Blame, RanksUnderABlameEach_ShareALog) {
   const std::string program = breaker.substr(1, breaker.size() - 3);
   const auto rank = [&](const std::string& number, const std::string& words) {
     return environment() + "RANK=" + number + " " +
@@ -885,14 +888,14 @@ TEST_F(Blame, RanksThatEachRunBlameMayShareALog) {
   EXPECT_THAT(shared, AllOf(HasSubstr(", rank 1 ("), HasSubstr("cuMemAlloc_v2 returned 900")));
 }
 
-TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
+TEST_F(Blame, PythonStartedAfterCuda_NamesThePythonLine) {
   const std::string library = python_library();
   // Also where the call keeps the GIL.
   for (const char* library_of_calls : {"cu", "ctypes.PyDLL('libcuda.so.1')"}) {
     const std::string script = python(std::string("\nstart()\nwith capture():\n    ") + library_of_calls +
                                       ".cuEventQuery(None)  # breaks it\n");
     for (const char* when : {"embed ", "embed-late "}) {
-      const Said said = blame(breaker + when + library + " " + script);
+      const ShellResult said = blame(breaker + when + library + " " + script);
       if (said.code == 4) GTEST_SKIP() << "no " << library;
       EXPECT_EQ(said.code, 0);
       EXPECT_THAT(said.out, HasSubstr(at(script, "breaks it", "<module>"))) << when << library_of_calls;
@@ -902,7 +905,7 @@ TEST_F(Blame, PythonThatBeginsAfterCudaIsHeardToo) {
 
 // The thread that tells faulthandler of the signals runs Python code with the GIL, and that may give it to a thread
 // that waits for the driver with it, inside which the call has failed.
-TEST_F(Blame, AnImportHookThatGivesTheGilAwayStopsNobody) {
+TEST_F(Blame, ImportHookThatReleasesTheGil_DoesNotDeadlock) {
   const std::string script = python(R"(
 import time
 start()
@@ -926,31 +929,32 @@ asked.set()
 holder.join()
 print("done", flush=True)
 )");
-  const Said said = blame("timeout 60 " + breaker + "embed-late " + python_library() + " " + script);
+  const ShellResult said = blame("timeout 60 " + breaker + "embed-late " + python_library() + " " + script);
   if (said.code == 4) GTEST_SKIP() << "no " << python_library();
   EXPECT_EQ(said.code, 0) << "124 if it stands still";
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("done\n"));
   EXPECT_THAT(said.out, HasSubstr("cuEventQuery returned 900"));
 }
 
-TEST_F(Blame, AnInjectionThatIsThereAlreadyHasItsTurn) {
+TEST_F(Blame, InjectionLibraryAlreadySet_IsCalledToo) {
   const std::string called = folder + "/called", chained = RECAPTURE_BUILD "/harness/tests/libchained.so";
-  const Said said = blame(breaker + "sync", "CHAINED_FILE='" + called + "' CUDA_INJECTION64_PATH='" + chained + "'");
+  const ShellResult said =
+      blame(breaker + "sync", "CHAINED_FILE='" + called + "' CUDA_INJECTION64_PATH='" + chained + "'");
   EXPECT_EQ(text_of(called), "called\n");
   EXPECT_THAT(said.out, HasSubstr("cuStreamSynchronize returned 900"));
   EXPECT_THAT(blame(breaker + "sync", "CUDA_INJECTION64_PATH=/none.so").out,
               HasSubstr("cuStreamSynchronize returned 900"));
 }
 
-TEST_F(Blame, ADriverBeforeTheLogIsHeardThroughCupti) {
-  const Said said = blame(breaker + "thread", "", "old");
+TEST_F(Blame, DriverWithoutALog_IsHeardThroughCupti) {
+  const ShellResult said = blame(breaker + "thread", "", "old");
   EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
   EXPECT_THAT(said.out, HasSubstr("which does not capture; capture mode global\n"));
   EXPECT_THAT(blame(breaker + "thread", "RECAPTURE_RECORDER=log", "old").out,
               EndsWith("nothing was heard, this driver has no log that can be heard (since R575)\n"));
 }
 
-TEST_F(Blame, ProgramsWithoutCudaAndWithoutTheLibrary) {
+TEST_F(Blame, ProgramWithoutCuda_ReportsThatNothingWasHeard) {
   EXPECT_EQ(blame(breaker + "without-cuda").out,
             "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
             "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
@@ -963,7 +967,7 @@ TEST_F(Blame, ProgramsWithoutCudaAndWithoutTheLibrary) {
   EXPECT_THAT(text_of(report), HasSubstr(R"("api":"cuStreamSynchronize","code":900)"));
 }
 
-TEST_F(Blame, AsJson) {
+TEST_F(Blame, JsonReport_HasCulpritVictimsCausesAndCounts) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   shell(environment() + command("--json --log '" + folder + "/log' python3 " + script));
   const Json all = parse_json(text_of(folder + "/log"));
@@ -983,10 +987,10 @@ TEST_F(Blame, AsJson) {
 }
 
 // What the runner hears if it lets the recorder hear the log.
-TEST_F(Blame, TheRunnerHearsTheSameCulprit) {
+TEST_F(Blame, EventsForTheRunner_HaveTheSameCulprit) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   const std::string events = folder + "/events";
-  const Said said =
+  const ShellResult said =
       shell(environment() + "RECAPTURE_EVENTS=9 CUDA_INJECTION64_PATH='" RECAPTURE_BUILD "/librecorder.so' python3 " +
             script + " 9>'" + events + "'");
   EXPECT_EQ(said.out, "");
@@ -1001,7 +1005,7 @@ TEST_F(Blame, TheRunnerHearsTheSameCulprit) {
   EXPECT_EQ(culprit.at("python").at(0), fmt::format("{}:{} <module>", script, line_with(script, "breaks it")));
 }
 
-TEST_F(Blame, WhatIsWrongGetsOneLineAndItsExitCode) {
+TEST_F(Blame, BadInput_IsOneLineWithItsExitCode) {
   write("data", "");
   fs::permissions(folder + "/data", fs::perms::owner_read);
   for (const auto& [arguments, code, words] : {std::tuple<std::string, int, std::string>{"", 2, "no program"},
@@ -1013,22 +1017,23 @@ TEST_F(Blame, WhatIsWrongGetsOneLineAndItsExitCode) {
                                                {"--log '" + folder + "/none/log' -- true", 7, "cannot write it"},
                                                {"--release 0.1 -- true", 2, "0.1"},
                                                {"--root /nowhere -- true", 2, "no ci/matrix.toml"}}) {
-    const Said said = shell(environment() + command(arguments));
+    const ShellResult said = shell(environment() + command(arguments));
     EXPECT_EQ(said.code, code) << arguments << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << arguments << said.out;
   }
-  const Said unwritable = shell("TMPDIR='" + folder + "/none' " + command("-- true"));
+  const ShellResult unwritable = shell("TMPDIR='" + folder + "/none' " + command("-- true"));
   EXPECT_EQ(unwritable.code, 7);
   EXPECT_THAT(unwritable.out, HasSubstr("cannot make it"));
-  Said no_pipe;  // How many files are open already depends on who starts us.
+  ShellResult no_pipe;  // How many files are open already depends on who starts us.
   for (int most = 4; most < 100 && no_pipe.out.find("cannot make a pipe") == no_pipe.out.npos; ++most) {
     no_pipe = shell(fmt::format("ulimit -n {}; {}exec {}", most, environment(), command("-- true")));
   }
   EXPECT_EQ(no_pipe.code, 7);
   EXPECT_THAT(no_pipe.out, HasSubstr("cannot make a pipe: Too many open files"));
   fs::copy(RECAPTURE_BUILD "/recapture", folder + "/recapture");
-  const Said said = shell(environment() + "'" + folder + "/recapture' --root '" RECAPTURE_ROOT "' blame -- true");
+  const ShellResult said =
+      shell(environment() + "'" + folder + "/recapture' --root '" RECAPTURE_ROOT "' blame -- true");
   EXPECT_EQ(said.code, 7);
   EXPECT_THAT(said.out, HasSubstr("librecorder.so is not there"));
   EXPECT_TRUE(said.is_one_line()) << said.out;

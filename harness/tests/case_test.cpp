@@ -11,12 +11,13 @@
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
 #include "harness/case/types.h"
-#include "harness/record/record.h"
+#include "harness/model/record.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
 
-TEST(Pattern, StarStandsForAnyText) {
+TEST(Pattern, Star_MatchesAnyText) {
   EXPECT_TRUE(matches("900 > invalidated > 901", "900 > invalidated > 901"));
   EXPECT_TRUE(matches("check \"*offset*\" > active > ok", "check \"increase offset now\" > active > ok"));
   EXPECT_TRUE(matches("*", ""));
@@ -26,14 +27,14 @@ TEST(Pattern, StarStandsForAnyText) {
   EXPECT_FALSE(matches("", "x"));
 }
 
-TEST(Pattern, OutcomeIsThreeWayAndTellsAmbiguity) {
+TEST(Pattern, Outcome_IsReproducedHealthyDifferentOrAmbiguous) {
   EXPECT_STREQ(outcome("900", "900", "ok"), "reproduced");
   EXPECT_STREQ(outcome("ok", "900", "ok"), "healthy");
   EXPECT_STREQ(outcome("901", "900", "ok"), "different");
   EXPECT_STREQ(outcome("ok", "*", "ok"), "ambiguous");
 }
 
-TEST(Events, ALineComesBackAsItWasSaid) {
+TEST(Events, WrittenLine_ReadsBackAsTheSameEvent) {
   const std::string value = "two\nlines, a \\ and an = sign";
   const std::string line = event_line("seen", value);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
@@ -42,7 +43,7 @@ TEST(Events, ALineComesBackAsItWasSaid) {
   EXPECT_LE(event_line("k", std::string(100000, 'x')).size(), kLongestValue);
 }
 
-TEST(Events, EveryKeyHasItsRuleAndAllElseIsAFact) {
+TEST(Events, KnownKeys_HaveOneRuleAndOtherKeysAreFacts) {
   EXPECT_EQ(rule_of("seen").keep, Keep::Last);
   EXPECT_EQ(rule_of("code").record, "error");
   EXPECT_EQ(rule_of("probe.trim").record, "probes");
@@ -54,22 +55,22 @@ TEST(Events, EveryKeyHasItsRuleAndAllElseIsAFact) {
   for (const KeyRule& rule : kKeyRules) EXPECT_TRUE(known.insert(rule.event).second) << rule.event;
 }
 
-TEST(Words, AreReadAsTheyAreWritten) {
+TEST(Words, WrittenWord_ReadsBackAndAnUnknownOneGivesNothing) {
   for (const Break broken : {Break::Nothing, Break::Trigger, Break::Value, Break::Remedy}) {
-    EXPECT_EQ(break_of(word(broken)), broken);
+    EXPECT_EQ(break_of(to_string(broken)), broken);
   }
   EXPECT_EQ(break_of("luck"), std::nullopt);
   for (const Nature nature : {Nature::Constraint, Nature::Defect, Nature::Race}) {
-    EXPECT_EQ(nature_of(word(nature)), nature);
+    EXPECT_EQ(nature_of(to_string(nature)), nature);
   }
   EXPECT_EQ(nature_of("luck"), std::nullopt);
-  EXPECT_EQ(word(Nature::Race), "race");
-  EXPECT_EQ(word(Fidelity::Modelled), "modelled");
+  EXPECT_EQ(to_string(Nature::Race), "race");
+  EXPECT_EQ(to_string(Fidelity::Modelled), "modelled");
   EXPECT_EQ(kind_of("FixByLuck"), Kind::Fix);
   EXPECT_EQ(kind_of("Luck"), std::nullopt);
 }
 
-TEST(Needs, AreWords) {
+TEST(Needs, KnownWords_AreReadAndUnknownOnesRefused) {
   EXPECT_EQ(Needs::read("host")->gpus, 0);
   EXPECT_EQ(Needs::read("gpu python")->gpus, 1);
   EXPECT_TRUE(Needs::read("gpu python")->python);
@@ -80,7 +81,7 @@ TEST(Needs, AreWords) {
   EXPECT_FALSE(Needs::read("gpus").has_value());
 }
 
-TEST(Signature, IsReadAsItIsWritten) {
+TEST(Signature, WrittenSignature_ReadsBackAndMalformedTextIsRefused) {
   for (const char* text : {"900 > invalidated > 901", "ok > active > ok, cache kept",
                            "check \"a > b\" > error 906 > oom", "std::invalid_argument \"x\" > none > 908"}) {
     const auto signature = Signature::read(text);
@@ -96,7 +97,7 @@ TEST(Signature, IsReadAsItIsWritten) {
   EXPECT_EQ(code_of_failure("ok"), 0);
 }
 
-TEST(CudaErrors, AreFoundByTheirText) {
+TEST(CudaErrors, TextOfAnError_GivesItsCode) {
   EXPECT_EQ(cuda_error_of("operation not permitted when stream is capturing"), 900);
   EXPECT_EQ(cuda_error_of("device kernel image is invalid"), 200) << "the first of the two";
   EXPECT_EQ(cuda_error_of("no such text"), 0);
@@ -106,7 +107,7 @@ TEST(CudaErrors, AreFoundByTheirText) {
   EXPECT_FALSE(is_capture_error(911));
 }
 
-TEST(SourceHash, CountsCodeAndNotProse) {
+TEST(SourceHash, CommentsAndSpacing_DoNotChangeIt) {
   const std::string code = "int f() { return 1; }";
   EXPECT_EQ(source_hash(code), source_hash("// why\nint  f()\n{ /* what */ return 1; }"));
   EXPECT_NE(source_hash(code), source_hash("int f() { return 2; }"));
@@ -115,7 +116,7 @@ TEST(SourceHash, CountsCodeAndNotProse) {
   EXPECT_EQ(source_hash("x = 1'000; // c\ny"), source_hash("x = 1'000; y")) << "a digit separator opens nothing";
 }
 
-TEST(SourceHash, DoesNotCountPlacesAndTheDescription) {
+TEST(SourceHash, OwnIncludesAndTheDescription_DoNotChangeIt) {
   const std::string code = "#include <thread>\nint f() { return 1; }\n";
   EXPECT_EQ(source_hash(code), source_hash("#include \"fixtures/cuda/runtime.h\"\n" + code));
   EXPECT_EQ(source_hash(code), source_hash(code + "RECAPTURE_CASE = {\n    .title = \"A\",\n};\n"));
@@ -127,7 +128,7 @@ TEST(SourceHash, DoesNotCountPlacesAndTheDescription) {
   EXPECT_NE(source_hash(code), source_hash("int f() { return 1; }\n")) << "what is not ours counts";
 }
 
-TEST(CodeHash, CountsTheFixturesThatAreIncludedAndLinked) {
+TEST(CodeHash, ChangedFixture_CountsOnlyIfIncludedOrLinked) {
   std::map<std::string, std::string> files = {{"fixtures/a/x.h", "#include \"fixtures/a/y.h\"\nint x();\n"},
                                               {"fixtures/a/x.cpp", "int x() { return 1; }\n"},
                                               {"fixtures/a/y.h", "int y();\n"},

@@ -1,4 +1,4 @@
-#include "harness/judge/catalogue.h"
+#include "harness/model/catalogue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,9 @@
 #include <regex>
 #include <set>
 
-#include "harness/judge/tree.h"
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
+#include "harness/model/tree.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -66,7 +67,7 @@ void put(const fs::path& path, const std::string& text) {
 std::string stopped_by(const std::function<void()>& work) {
   try {
     work();
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
     EXPECT_EQ(std::string(stop.what()).find('\n'), std::string::npos) << "one line";
     return stop.what();
@@ -85,7 +86,7 @@ class Folder : public ::testing::Test {
   std::string folder;
 };
 
-TEST(CatalogueCaseOf, TakesEffectsOfReproducesAndSentencesOfFixes) {
+TEST(CatalogueCaseOf, DescribedCase_HasEffectsOfReproducesAndSentencesOfFixes) {
   const CatalogueCase one = catalogue_case(described(), kSource);
   EXPECT_EQ(one.id, "item_in_capture");
   EXPECT_EQ(one.why, "What fails.\n\nWhy it fails, in a sentence of two lines.");
@@ -120,7 +121,7 @@ TEST(CatalogueCaseOf, ABinaryWithTags_GivesThemAndTheReleasesOfFixes) {
   const CatalogueCase one = catalogue_case(described(), kSource);
   EXPECT_THAT(one.tags, ElementsAre("host reads", "pinned memory"));
   EXPECT_EQ(one.tests[3].releases, "<2.7");
-  const Json json = as_json(one);
+  const Json json = render_json(one);
   EXPECT_EQ(json.at("tags"), Json({"host reads", "pinned memory"}));
   EXPECT_EQ(json.at("tests")[3].at("releases"), "<2.7");
   EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "of a fix that is for all releases, or of none";
@@ -135,7 +136,7 @@ TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
 using CatalogueFile = Folder;
 
 TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
-  const Json known = Json::parse(as_text({catalogue_case(described(), kSource)}));
+  const Json known = Json::parse(render_text({catalogue_case(described(), kSource)}));
   const auto refused = [&](const Json& catalogue) {
     put(catalogue_path(folder), catalogue.dump());
     return stopped_by([&] { read_catalogue(folder); });
@@ -154,28 +155,28 @@ TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
   EXPECT_THAT(refused(wrong), HasSubstr("item_in_capture.Reproduces: 'burns' is no effect"));
 }
 
-TEST_F(CatalogueFile, IsReadAsItWasWritten) {
+TEST_F(CatalogueFile, WrittenCatalogue_ReadsBackUnchanged) {
   const Catalogue catalogue = {catalogue_case(described(), kSource)};
-  put(catalogue_path(folder), as_text(catalogue));
-  EXPECT_EQ(as_text(read_catalogue(folder)), as_text(catalogue));
+  put(catalogue_path(folder), render_text(catalogue));
+  EXPECT_EQ(render_text(read_catalogue(folder)), render_text(catalogue));
   EXPECT_EQ(first_difference(read_catalogue(folder), catalogue), "");
 }
 
-TEST_F(CatalogueFile, ThatIsNoneIsOneLine) {
+TEST_F(CatalogueFile, MissingOrMalformedFile_IsRefusedInOneLine) {
   EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("is not there"));
   for (const char* bad : {"", "{", "{}", "[{\"id\": 3}]", "[{\"id\": \"c\"}]", "[[]]"}) {
     put(catalogue_path(folder), bad);
     EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << bad;
   }
   for (const char* cell : {"document", "heading"}) {
-    Json all = {as_json(catalogue_case(described(), kSource))};
+    Json all = {render_json(catalogue_case(described(), kSource))};
     all[0]["sources"][0][cell] = 3;
     put(catalogue_path(folder), all.dump());
     EXPECT_THAT(stopped_by([&] { read_catalogue(folder); }), HasSubstr("not a catalogue")) << cell;
   }
 }
 
-TEST(CatalogueDifference, NamesTheFirstCase) {
+TEST(CatalogueDifference, DifferingCatalogues_NameTheFirstCaseAndItsKey) {
   Catalogue committed = {catalogue_case(described(), kSource)};
   Catalogue built = committed;
   built[0].tests[3].fix = "Another sentence.";
@@ -191,7 +192,7 @@ TEST(CatalogueDifference, NamesTheFirstCase) {
   EXPECT_EQ(first_difference(built, committed), "item_in_capture is not in the catalogue");
 }
 
-TEST(CatalogueSelection, TakesFamiliesCasesTestsAndPatterns) {
+TEST(CatalogueSelection, FamilyCaseTestOrPattern_SelectsWhatMatches) {
   CatalogueCase other = catalogue_case(described(), kSource);
   other.id = "item_in_python";
   other.family = "python";
@@ -213,7 +214,7 @@ TEST(CatalogueSelection, TakesFamiliesCasesTestsAndPatterns) {
   EXPECT_THAT(stopped_by([&] { selected(all, {"nothing*"}); }), HasSubstr("there is no family or case 'nothing*'"));
 }
 
-TEST(Suggest, TheNearestOfEachKind) {
+TEST(Suggest, MisspelledName_OffersTheNearestOfItsKind) {
   const Names names = {{"sync", "python"},
                        {"item_in_capture", "tolist_in_capture"},
                        {"item_in_capture.Control", "item_in_capture.FixLater"}};
@@ -233,27 +234,27 @@ TEST(Suggest, TheNearestOfEachKind) {
   EXPECT_THAT(near("in_capture", {"item_in_capture", "tolist_in_capture"}),
               ElementsAre("item_in_capture", "tolist_in_capture"));
   EXPECT_THAT(near("", {"a"}), IsEmpty());
-  EXPECT_EQ(no_such("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
-  EXPECT_EQ(no_such("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
+  EXPECT_EQ(unknown_name("verb", "xs", {"a", "b"}), "there is no verb 'xs'");
+  EXPECT_EQ(unknown_name("verb", "in_capture", {"a_in_capture", "b_in_capture", "c_in_capture"}),
             "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
   EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "30.99"); }),
               HasSubstr("there is no release '30.99'; ci/matrix.toml lists them"));
   EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "on record, and not in the matrix";
 }
 
-TEST(Names, AReleaseMayBeMeantByItsLineOrByItsBuild) {
+TEST(MeantRelease, LineOrBuild_GivesTheKnownRelease) {
   const std::vector<std::string> known = {"2.1.2", "2.10.0", "2.11.0", "2.11.0rc1", "2.6.0+cu118", "cuda13"};
-  EXPECT_EQ(meant_release("2.11", known), "2.11.0");
-  EXPECT_EQ(meant_release("2.10.0+cu128", known), "2.10.0");
-  EXPECT_EQ(meant_release("2.1", known), "2.1.2");
+  EXPECT_EQ(resolve_release("2.11", known), "2.11.0");
+  EXPECT_EQ(resolve_release("2.10.0+cu128", known), "2.10.0");
+  EXPECT_EQ(resolve_release("2.1", known), "2.1.2");
   for (const char* same : {"2.11.0rc1", "2.6.0+cu118", "cuda13", "2.9", "x"})
-    EXPECT_EQ(meant_release(same, known), same);
+    EXPECT_EQ(resolve_release(same, known), same);
   EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.11.0+cu130"), "2.11.0");
 }
 
 // The committed one against the sources: a case that is edited without making the catalogue again is found without a
 // build. `recapture dev catalogue --check` compares all with what is built.
-TEST(Catalogue, SaysWhatTheCasesSay) {
+TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
   const std::string root = RECAPTURE_ROOT;
   if (!fs::exists(catalogue_path(root))) GTEST_SKIP() << "this tree has no catalogue yet";
   const Catalogue catalogue = read_catalogue(root);
@@ -350,30 +351,30 @@ class Verbs : public Folder {
     put(folder + "/reports/" + path, text + Json{{"end", "complete"}}.dump() + "\n");
   }
 
-  Said shell(const std::string& line) const { return recapture::shell("cd '" + folder + "'; " + line); }
-  Said recapture(const std::string& arguments) const { return shell("build/recapture " + arguments); }
+  ShellResult shell(const std::string& line) const { return recapture::shell("cd '" + folder + "'; " + line); }
+  ShellResult recapture(const std::string& arguments) const { return shell("build/recapture " + arguments); }
   void commit_catalogue() const { ASSERT_EQ(shell("build/recapture dev catalogue > cases/catalogue.json").code, 0); }
 };
 
-TEST_F(Verbs, CatalogueIsMadeAndChecked) {
+TEST_F(Verbs, Catalogue_CaseDiffersFromTheFile_CheckFails) {
   EXPECT_EQ(recapture("dev catalogue --check").code, 2);
   commit_catalogue();
-  EXPECT_EQ(contents(folder + "/cases/catalogue.json"), as_text({catalogue_case(described(), kSource)}));
+  EXPECT_EQ(contents(folder + "/cases/catalogue.json"), render_text({catalogue_case(described(), kSource)}));
   EXPECT_EQ(recapture("dev catalogue --check").code, 0);
   Json other = described();
   other["title"] = "Another";
   binary(other);
-  const Said said = recapture("dev catalogue --check");
+  const ShellResult said = recapture("dev catalogue --check");
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.out, HasSubstr("item_in_capture differs from the catalogue in 'title'"));
 }
 
-TEST_F(Verbs, ListNeedsNoBuild) {
+TEST_F(Verbs, List_WithoutABuild_ReadsTheCatalogue) {
   commit_catalogue();
-  const Said built = recapture("list --built");
+  const ShellResult built = recapture("list --built");
   EXPECT_THAT(built.out, HasSubstr("1 case, 4 tests, built for LibTorch 2.15.0\n"));
   fs::remove_all(folder + "/build/2.15.0");
-  const Said said = recapture("list");
+  const ShellResult said = recapture("list");
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("item() fails\n1 case, 4 tests\n"));
   EXPECT_THAT(recapture("list --tests sync").out, HasSubstr("item_in_capture.FixLater: Call item() later.\n"));
@@ -399,7 +400,7 @@ TEST_F(Verbs, List_OfATag_NamesItsCases) {
 
 TEST_F(Verbs, List_OfAnUnknownWord_NamesTheNearestTag) {
   commit_catalogue();
-  const Said said = recapture("list DPD");
+  const ShellResult said = recapture("list DPD");
   EXPECT_EQ(said.code, 2);
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out,
@@ -408,28 +409,28 @@ TEST_F(Verbs, List_OfAnUnknownWord_NamesTheNearestTag) {
 
 TEST_F(Verbs, List_WithTags_CountsTheCasesOfEach) {
   commit_catalogue();
-  const Said said = recapture("list --tags");
+  const ShellResult said = recapture("list --tags");
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("\nhost reads             1  item(), nonzero(),"));
   EXPECT_THAT(said.out, HasSubstr("\nDDP                    0  DistributedDataParallel,"));
   EXPECT_EQ(recapture("list --tags sync").code, 2);
 }
 
-TEST_F(Verbs, ShowEndsInSurprisesAndOneLine) {
+TEST_F(Verbs, Show_NewestRecords_EndInTheNumberOfSurprises) {
   record("2.15.0/g.jsonl", "2026-01-01", "906");
   record("nightly/new.jsonl", "2026-01-02");
-  const Said newest = recapture("show");
+  const ShellResult newest = recapture("show");
   EXPECT_EQ(newest.code, 0) << newest.out;
   EXPECT_EQ(newest.out,
             "LibTorch 2.15.0, G, driver 1, CUDA runtime 13, 2026-01-02\n  4 as documented\n\n"
             "1 older record left out; --all shows all\n\n4 results on 1 machine, no surprises\n");
   record("nightly/newer.jsonl", "2026-01-03", "906");
-  const Said surprised = recapture("show");
+  const ShellResult surprised = recapture("show");
   EXPECT_EQ(surprised.code, 1);
   EXPECT_THAT(surprised.out, HasSubstr("surprises\nLibTorch 2.15.0, G\n  item_in_capture.Reproduces "));
   EXPECT_THAT(surprised.out, HasSubstr("changed        906 by cuStreamSynchronize on the capturing thread\n"));
   EXPECT_THAT(surprised.out, ::testing::EndsWith("\n4 results on 1 machine, 2 surprises: 2 changed\n"));
-  const Said all = recapture("show --all");
+  const ShellResult all = recapture("show --all");
   EXPECT_THAT(all.out, HasSubstr("nightly/newer.jsonl\nLibTorch 2.15.0"));
   EXPECT_THAT(all.out, ::testing::EndsWith("\n4 results on 1 machine, 2 surprises: 2 changed\n"));
   EXPECT_EQ(recapture("show reports/").out, surprised.out);
@@ -438,7 +439,7 @@ TEST_F(Verbs, ShowEndsInSurprisesAndOneLine) {
 }
 
 // Their folders may be called after nights.
-TEST_F(Verbs, ShowTakesEveryReleaseThatARecordIsOf) {
+TEST_F(Verbs, Show_ReleaseInAFolderOfAnotherName_FindsItsRecord) {
   commit_catalogue();
   record("2026-01-01/g.jsonl", "2026-01-01");
   const std::string path = folder + "/reports/2026-01-01/g.jsonl";
@@ -449,21 +450,21 @@ TEST_F(Verbs, ShowTakesEveryReleaseThatARecordIsOf) {
   for (const auto& [word, heading] : {std::pair("cuda12", "cuda12 without LibTorch, CUDA runtime 13, G"),
                                       {"2.15.0", "LibTorch 2.15.0, CUDA runtime 13, G"},
                                       {"2.15", "LibTorch 2.15.0, CUDA runtime 13, G"}}) {
-    const Said said = recapture(std::string("show ") + word);
+    const ShellResult said = recapture(std::string("show ") + word);
     EXPECT_EQ(said.code, 0) << said.out;
     EXPECT_THAT(said.out, ::testing::StartsWith(heading)) << word;
     EXPECT_THAT(said.out, HasSubstr("4 as documented\n")) << "the other release is not shown";
   }
 }
 
-TEST_F(Verbs, ShowOfACaseTellsAllThatIsOnFile) {
+TEST_F(Verbs, Show_OfACase_HasDescriptionResultsFixesAndExpectations) {
   commit_catalogue();
-  put(folder + "/cases/changes.toml",
+  put(folder + "/cases/expectations.toml",
       "[[change]]\nwhat = \"it differs\"\nnumber = \"pytorch#12\"\nsince = \"2.13\"\n[[change.expect]]\n"
       "tests = [\"item_in_capture.ReproducesCold\"]\nwhere = { release = \"<2.0\" }\nresult = \"healthy\"\n"
       "records = [\"2.15.0/g.jsonl\"]\n");
   record("2.15.0/g.jsonl", "2026-01-01");
-  const Said said = recapture("show item_in_capture");
+  const ShellResult said = recapture("show item_in_capture");
   EXPECT_EQ(said.code, 0) << said.out;
   for (const char* part :
        {"item_in_capture: item() fails\n\nWhat fails.\n\nWhy it fails, in a sentence of two lines.\n",
@@ -487,7 +488,7 @@ TEST_F(Verbs, ShowOfACaseTellsAllThatIsOnFile) {
   }
 }
 
-TEST(NoRecords, OfTheSameLine_AreOfferedFirst) {
+TEST(NoRecordsOf, ReleasesOfTheSameLine_AreOfferedFirst) {
   const std::set<std::string> matrix = {"2.1.0",  "2.1.2",  "2.2.2",  "2.3.1",  "2.4.1",  "2.5.1",
                                         "2.6.0",  "2.7.1",  "2.8.0",  "2.9.1",  "2.10.0", "2.11.0",
                                         "2.12.1", "2.13.0", "2.14.1", "2.15.0", "cuda12", "cuda13"};
@@ -506,7 +507,7 @@ TEST(NoRecords, OfTheSameLine_AreOfferedFirst) {
   EXPECT_EQ(no_records_of("2.9.0", "reports", {}), "there are no records of 2.9.0 below reports;" + suite);
 }
 
-TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
+TEST_F(Verbs, WrongWord_IsRefusedInOneLine) {
   commit_catalogue();
   record("2.15.0/g.jsonl", "2026-01-01");
   const std::pair<const char*, const char*> words[] = {
@@ -525,13 +526,13 @@ TEST_F(Verbs, WrongWordsAreNamedInOneLine) {
       {"show sync reports", "show takes cases, or records, or one folder, not some of each"},
   };
   for (const auto& [arguments, line] : words) {
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, 2) << arguments;
     EXPECT_EQ(said.out, std::string("recapture: ") + line + "\n") << arguments;
   }
 }
 
-TEST_F(Verbs, HelpAndVersionAnswer) {
+TEST_F(Verbs, HelpAndVersion_ExitWithZero) {
   EXPECT_THAT(recapture("help").out, HasSubstr("catalogue"));
   EXPECT_THAT(recapture("help show").out, HasSubstr("--all"));
   for (const char* verb : {"help", "help show", "--help", "--version", "dev tables"})
@@ -540,12 +541,12 @@ TEST_F(Verbs, HelpAndVersionAnswer) {
   EXPECT_THAT(contents(RECAPTURE_ROOT "/CMakeLists.txt"), HasSubstr("project(recapture VERSION 1.0 "));
 }
 
-TEST_F(Verbs, AReaderThatLeavesIsSilence) {
+TEST_F(Verbs, ClosedPipe_IsSilentAndAFullDeviceIsAnError) {
   commit_catalogue();
   record("2.15.0/g.jsonl", "2026-01-01");
   // The reader has closed before the first word; a full device is another matter.
   EXPECT_EQ(shell("{ sleep 0.2; build/recapture show 2.15.0; echo $? >code; } | true; cat code").out, "0\n");
-  const Said full = recapture("show >/dev/full");
+  const ShellResult full = recapture("show >/dev/full");
   EXPECT_EQ(full.code, 7);
   EXPECT_THAT(full.out, HasSubstr("No space left on device\n"));
   EXPECT_THAT(full.out, ::testing::Not(HasSubstr("please report")));

@@ -6,9 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/check/documents.h"
-#include "harness/check/sources.h"
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
+#include "harness/lint/documents.h"
+#include "harness/lint/sources.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -31,7 +32,7 @@ class Tree : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(root); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(root + "/cases/" + name) << text; }
   std::vector<std::string> documents(const std::string& lines) const {
-    write("documents.tsv", "document\tline\theading\tkind\tsays\tcovered\n" + lines);
+    write("coverage.tsv", "document\tline\theading\tkind\tsays\tcovered\n" + lines);
     return document_errors(root);
   }
   std::vector<std::string> sources(const std::string& entries) const {
@@ -44,9 +45,9 @@ class Tree : public ::testing::Test {
   const std::string number = "[[source]]\nid='pytorch#1'\nkind='upstream'\ntitle='t'\nurl='https://x'\n";
 };
 
-TEST_F(Tree, ADocumentsLineMustBeWhole) {
+TEST_F(Tree, DocumentLineWithABadCell_IsAnError) {
   EXPECT_THAT(documents(good), IsEmpty());
-  EXPECT_THAT(documents(good + good), ElementsAre(HasSubstr("documents.tsv:3: says this a second time")));
+  EXPECT_THAT(documents(good + good), ElementsAre(HasSubstr("coverage.tsv:3: says this a second time")));
   EXPECT_THAT(documents(good + "freeze race\t171\tDescription\titem\tand\ta.Reproduces\textra\n"),
               ElementsAre(HasSubstr(":3: needs six cells")));
   EXPECT_THAT(documents(good + "freeze rice\t1\tDescription\titem\tand\ta.Reproduces\n"),
@@ -57,7 +58,7 @@ TEST_F(Tree, ADocumentsLineMustBeWhole) {
               ElementsAre(HasSubstr("a.Fix is no test")));
 }
 
-TEST_F(Tree, ADocumentsLineSaysWhatATestShowsOfIt) {
+TEST_F(Tree, UnknownWordAfterATest_IsAnError) {
   const auto line = [&](const std::string& test) { return good + "freeze race\t171\tDescription\titem\tand\t" + test; };
   for (const char* word : {"fails", "against", "any"}) {
     EXPECT_THAT(documents(line("a.Reproduces:") + word + "\n"), IsEmpty()) << word;
@@ -67,7 +68,7 @@ TEST_F(Tree, ADocumentsLineSaysWhatATestShowsOfIt) {
   }
 }
 
-TEST_F(Tree, ADocumentsLineLeavesItToTheRecordsWhichReleasesAreOnRecord) {
+TEST_F(Tree, DocumentLineAboutReleasesOnRecord_IsAnError) {
   const std::string cell = "freeze race\t171\tDescription\titem\t";
   for (const char* covered : {"not covered: no record is older\n", "not covered: the records have 2.11.0 alone\n",
                               "not covered: no record with DDP is newer than 2.11\n"}) {
@@ -78,7 +79,7 @@ TEST_F(Tree, ADocumentsLineLeavesItToTheRecordsWhichReleasesAreOnRecord) {
   EXPECT_THAT(documents(good + cell + "and\tnot covered: no record has this GPU\n"), IsEmpty());
 }
 
-TEST_F(Tree, WhatIsNotCoveredHasAReason) {
+TEST_F(Tree, NotCoveredWithoutAReason_IsAnError) {
   const std::string line = good + "freeze race\t171\tDescription\titem\tand\t";
   EXPECT_THAT(documents(line + "not covered: a conjecture\n"), IsEmpty());
   EXPECT_THAT(documents(line + "not covered: \n"), Not(IsEmpty()));
@@ -86,7 +87,7 @@ TEST_F(Tree, WhatIsNotCoveredHasAReason) {
   EXPECT_THAT(documents(good + "freeze race\t171\tNCCL\titem\tand\tnot yet\n"), IsEmpty());
 }
 
-TEST_F(Tree, ClaimsStandInTheOrderOfTheirDocumentAndLeaveNothingOut) {
+TEST_F(Tree, GapOrWrongOrderOfDocumentLines_IsAnError) {
   const auto at = [](const std::string& lines, const std::string& says) {
     return "freeze race\t" + lines + "\tDescription\titem\t" + says + "\ta.Reproduces\n";
   };
@@ -100,7 +101,7 @@ TEST_F(Tree, ClaimsStandInTheOrderOfTheirDocumentAndLeaveNothingOut) {
   }
 }
 
-TEST_F(Tree, ADocumentOfPagesHasNoLines) {
+TEST_F(Tree, LineNumberOfADocumentOfPages_IsAnError) {
   const auto at = [](const std::string& lines) {
     return "CUDA graph guide\t" + lines + "\tMemory Issues\titem\tit grows\ta.Reproduces\n";
   };
@@ -108,14 +109,14 @@ TEST_F(Tree, ADocumentOfPagesHasNoLines) {
   EXPECT_THAT(documents(good + at("1")), ElementsAre(HasSubstr(":3: its document has no lines; write '-'")));
 }
 
-TEST_F(Tree, ACaseMustStandAtALineOfItsDocument) {
+TEST_F(Tree, CaseAtNoLineOfItsDocument_IsAnError) {
   EXPECT_THAT(documents("freeze race\t1-170\tDescription\titem\tit fails\tnot covered: why\n"),
               ElementsAre(HasSubstr("a stands at no line")));
   EXPECT_THAT(documents("freeze race\t1-170\tElsewhere\titem\tit fails\ta.Reproduces\n"),
               ElementsAre(HasSubstr("a: cites 'freeze race' under 'Description'")));
 }
 
-TEST_F(Tree, WhatIsCitedMustBeASourceAndASourceMustBeCited) {
+TEST_F(Tree, UnknownOrUncitedSource_IsAnError) {
   EXPECT_THAT(sources(document + number), IsEmpty());
   EXPECT_THAT(sources(document), ElementsAre(HasSubstr("cites pytorch#1, which cases/sources.toml lacks")));
   EXPECT_THAT(sources(document + number + "[[source]]\nid='pytorch#2'\nkind='upstream'\ntitle='t'\nurl='https://x'\n"),
@@ -137,7 +138,7 @@ class Dates : public Tree {
   std::vector<std::string> dates(const std::string& date, const std::string& since,
                                  const std::string& numbers = "pytorch#1") const {
     write("sources.toml", document + number + (date.empty() ? "" : "date=" + date + "\n"));
-    write("changes.toml", "\n[[change]]\nwhat='w'\nnumber='" + numbers + "'\n" +
+    write("expectations.toml", "\n[[change]]\nwhat='w'\nnumber='" + numbers + "'\n" +
                               (since.empty() ? "" : "since='" + since + "'\n") +
                               "[[change.expect]]\ntests=['a.Reproduces']\nwhere={}\nresult='healthy'\nrecords=['r']\n");
     return date_errors(root);
@@ -152,7 +153,7 @@ TEST_F(Dates, NumberOlderThanTheRelease_IsFine) {
 }
 
 TEST_F(Dates, NumberYoungerThanTheRelease_IsNamedWithItsLine) {
-  const std::string place = root + "/cases/changes.toml:2: ";
+  const std::string place = root + "/cases/expectations.toml:2: ";
   EXPECT_THAT(dates("2026-07-17", "2.13"),
               ElementsAre(place + "pytorch#1 is of 2026-07-17, and cannot be in 2.13, which came out on 2026-07-08"));
   EXPECT_THAT(dates("2026-07-08", "2.13"), ElementsAre(HasSubstr("cannot be in 2.13")));
@@ -169,15 +170,15 @@ TEST_F(Dates, LineOfSeveralReleases_IsHeldToItsFirstOne) {
 TEST_F(Dates, MissingDate_IsNamedWhereItIsNeeded) {
   EXPECT_THAT(dates("", ""), IsEmpty());
   EXPECT_THAT(dates("", "2.13"), ElementsAre(AllOf(HasSubstr("sources.toml:6: needs 'date'"),
-                                                   HasSubstr("changes.toml:2 cites pytorch#1"))));
+                                                   HasSubstr("expectations.toml:2 cites pytorch#1"))));
   EXPECT_THAT(dates("2026-07-07", "2.14"),
-              ElementsAre(HasSubstr("changes.toml:2: since 2.14, which is newer than all")));
-  EXPECT_THROW(dates("'2026-07-07'", "2.13"), Stop) << "no text";
-  EXPECT_THROW(dates("2026-02-30", "2.13"), Stop) << "no day";
+              ElementsAre(HasSubstr("expectations.toml:2: since 2.14, which is newer than all")));
+  EXPECT_THROW(dates("'2026-07-07'", "2.13"), ExitError) << "no text";
+  EXPECT_THROW(dates("2026-02-30", "2.13"), ExitError) << "no day";
   matrix("{ version = '2.13.0' }");
-  EXPECT_THROW(dates("2026-07-07", "2.13"), Stop);
+  EXPECT_THROW(dates("2026-07-07", "2.13"), ExitError);
   matrix("{ version = '2.13.1', date = 2026-08-08 }");
-  EXPECT_THROW(dates("2026-07-07", "2.13"), Stop) << "without the day of 2.13.0";
+  EXPECT_THROW(dates("2026-07-07", "2.13"), ExitError) << "without the day of 2.13.0";
 }
 
 }  // namespace

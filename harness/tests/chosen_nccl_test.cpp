@@ -1,8 +1,9 @@
 // Another NCCL in the place of the one that comes with LibTorch, as `run --nccl` has it.
-#include "harness/judge/board.h"
-#include "harness/judge/changes.h"
+#include "harness/model/expectations.h"
 #include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
+#include "harness/verdict/result_matrix.h"
 
 namespace recapture {
 namespace {
@@ -40,37 +41,37 @@ case "$1$LD_PRELOAD" in
 esac
 )" + of_its_environment);
   }
-  Said chosen(const std::string& options) const {
+  ShellResult chosen(const std::string& options) const {
     std::filesystem::remove(record());
     return with_cache("run rude.ControlNamesItsEnvironment --record " + record() + " " + options);
   }
-  Said with_cache(const std::string& arguments) const {
+  ShellResult with_cache(const std::string& arguments) const {
     return shell("RECAPTURE_CACHE='" + folder + "/cache' " + command(arguments));
   }
   std::string preloaded() const { return fact_of("rude.ControlNamesItsEnvironment", "env.LD_PRELOAD"); }
 };
 
-TEST_F(ChosenNccl, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
+TEST_F(ChosenNccl, ChosenVersion_IsPreloadedAndAMachineOfItsOwn) {
   for (const char* how : {"", " --exec"}) {
-    const Said said = chosen(std::string("--nccl 2.30") + how);
+    const ShellResult said = chosen(std::string("--nccl 2.30") + how);
     EXPECT_EQ(said.code, 0) << said.out;
     EXPECT_THAT(said.out, HasSubstr(", NCCL 2.30.7"));
     EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));  // The newest of 2.30.
     const Record run = read_record(record());
-    EXPECT_EQ(run.where("nccl"), "2.30.7");
-    EXPECT_EQ(run.where("nccl_by"), "preload");
+    EXPECT_EQ(run.env("nccl"), "2.30.7");
+    EXPECT_EQ(run.env("nccl_by"), "preload");
     EXPECT_EQ(run.machine(), "2.15.0, no GPU, NCCL 2.30.7");
     EXPECT_EQ(report_path(run.environment), "2.15.0/host.nccl-2.30.7.jsonl");
   }
   EXPECT_EQ(chosen("").code, 0);
   const Record own = read_record(record());
-  EXPECT_EQ(own.where("nccl"), "2.28.9");
+  EXPECT_EQ(own.env("nccl"), "2.28.9");
   EXPECT_FALSE(own.environment.json().contains("nccl_by"));
   EXPECT_EQ(own.machine(), "2.15.0, no GPU");
 }
 
-TEST_F(ChosenNccl, StandsBesideAChosenCudaRuntime) {
-  const Said said = chosen("--nccl 2.30.7 --cuda-runtime 13.0 --env A=1");
+TEST_F(ChosenNccl, WithAChosenCudaRuntime_BothArePreloaded) {
+  const ShellResult said = chosen("--nccl 2.30.7 --cuda-runtime 13.0 --env A=1");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(preloaded(), HasSubstr("cuda-runtime/13.0.96/libcudart.so.13:"));
   EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));
@@ -80,7 +81,7 @@ TEST_F(ChosenNccl, StandsBesideAChosenCudaRuntime) {
               ::testing::MatchesRegex("2.15.0/host.A-1-....\\.cuda-13.0.nccl-2.30.7.jsonl"));
 }
 
-TEST_F(ChosenNccl, IsThatOfTheRunThatIsResumed) {
+TEST_F(ChosenNccl, ResumedRun_KeepsTheChosenVersion) {
   ASSERT_EQ(with_cache("run rude.ControlNamesItsEnvironment rude.ControlHolds --nccl 2.30.7 --record " + record()).code,
             0);
   std::istringstream whole(text_of(record()));
@@ -93,34 +94,34 @@ TEST_F(ChosenNccl, IsThatOfTheRunThatIsResumed) {
   }
   std::ofstream(record()) << cut;
   ASSERT_TRUE(line_of("rude.ControlNamesItsEnvironment").empty());
-  const Said said = with_cache("run --resume " + record());
+  const ShellResult said = with_cache("run --resume " + record());
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(preloaded(), HasSubstr("nccl-cuda13/2.30.7/libnccl.so.2"));
 }
 
-TEST_F(ChosenNccl, ThatCannotBeLoadedIsUnavailableWithTheMissingSymbol) {
-  const Said said = chosen("--nccl 2.27.7");
+TEST_F(ChosenNccl, VersionThatLacksASymbol_IsUnavailableAndNamesIt) {
+  const ShellResult said = chosen("--nccl 2.27.7");
   EXPECT_EQ(said.code, 4) << said.out;
   EXPECT_THAT(said.out, HasSubstr("NCCL has no ncclNew, which LibTorch 2.15.0 needs"));
   EXPECT_EQ(line_of("rude.ControlNamesItsEnvironment").value("ending", ""), "not started");
-  EXPECT_EQ(read_record(record()).where("nccl"), "2.27.7");
+  EXPECT_EQ(read_record(record()).env("nccl"), "2.27.7");
 }
 
-TEST_F(ChosenNccl, ThatIsWrongIsOneClearLine) {
+TEST_F(ChosenNccl, WrongOrAbsentVersion_IsOneLineWithItsExitCode) {
   for (const auto& [version, code, words] :
-       {std::tuple{"2.31.2", 7, "nccl-cuda13; `ci/libtorch 2.15.0 --nccl 2.31.2` gets it"},
+       {std::tuple{"2.31.2", 7, "nccl-cuda13; `tools/libtorch 2.15.0 --nccl 2.31.2` gets it"},
         {"2.21.5", 7, "NCCL 2.21.5 is not in "},  // There for CUDA 12, which this LibTorch does not use.
         {"2.29.2", 7, "LibTorch 2.15.0 does not use NCCL 2.29.2: it loaded 2.28.9"},
         {"2", 2, "--nccl takes a version such as 2.30.7, not '2'"},
         {"newest", 2, "not 'newest'"}}) {
-    const Said said = chosen(std::string("--nccl ") + version);
+    const ShellResult said = chosen(std::string("--nccl ") + version);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_FALSE(std::filesystem::exists(record()));
   }
   says(R"(echo '{"libtorch":"2.15.0","cuda_runtime":"13.0"}')");
-  const Said none = chosen("--nccl 2.30.7");
+  const ShellResult none = chosen("--nccl 2.30.7");
   EXPECT_EQ(none.code, 7);
   EXPECT_THAT(none.out, HasSubstr("LibTorch 2.15.0 does not use NCCL 2.30.7: it has none"));
 }
@@ -132,16 +133,16 @@ Record run_with(const Json& more) {
   return run;
 }
 
-TEST(NcclOfARecord, ThatWasChosenIsAnotherKindOfMachineWhateverElseIsOnRecord) {
+TEST(NcclOfARecord, ChosenVersion_IsAnotherMachineAndTheOwnOneIsNot) {
   const Record old = run_with(Json::object()), own = run_with({{"nccl", "2.28.9"}}),
                newer = run_with({{"nccl", "2.30.7"}, {"nccl_by", "preload"}});
-  const Board board({old, own, newer}, {});
+  const ResultMatrix board({old, own, newer}, {});
   EXPECT_EQ(board.machine_of(old), "2.15.0, G");
   EXPECT_EQ(board.machine_of(own), "2.15.0, G") << "older records lack a release's own NCCL";
   EXPECT_EQ(board.machine_of(newer), "2.15.0, G, NCCL 2.30.7");
 }
 
-TEST(NcclOfARecord, IsARangeOfAnExpectation) {
+TEST(NcclOfARecord, RangeOfAnExpectation_CoversOnlyVersionsInIt) {
   Where where;
   where.nccl = ">=2.23, <2.28";
   EXPECT_TRUE(where.covers(run_with({{"nccl", "2.27.7"}})));
@@ -150,7 +151,7 @@ TEST(NcclOfARecord, IsARangeOfAnExpectation) {
 }
 
 // Two releases, one of them with another NCCL too.
-TEST_F(ChosenNccl, IsComparedWhereItIsAskedFor) {
+TEST_F(ChosenNccl, Compare_UsesTheOwnVersionUnlessAnotherIsAskedFor) {
   const auto write = [&](const std::string& name, const std::string& seen, const Json& more) {
     std::filesystem::create_directories(std::filesystem::path(folder + "/reports/" + name).parent_path());
     std::ofstream file(folder + "/reports/" + name);
@@ -176,12 +177,12 @@ TEST_F(ChosenNccl, IsComparedWhereItIsAskedFor) {
   write("2.15.0/g.nccl-2.27.7.jsonl", "D",
         {{"nccl", "2.27.7"}, {"nccl_by", "preload"}, {"volatile", {{"started", "2026-01-02T00:00:00Z"}}}});
   const std::string line = "compare 2.6.0 2.15.0 --records " + folder + "/reports";
-  const Said own = recapture(line);
+  const ShellResult own = recapture(line);
   EXPECT_THAT(own.out, HasSubstr("2.15.0 also ran with another NCCL than its own; --nccl chooses of 2.27.7, its own"));
   EXPECT_THAT(own.out, Not(HasSubstr("1 new errors")));
-  const Said other = recapture(line + " --nccl 2.27.7");
+  const ShellResult other = recapture(line + " --nccl 2.27.7");
   EXPECT_THAT(other.out, HasSubstr("1 new errors"));
-  const Said none = recapture(line + " --nccl 2.31.2");
+  const ShellResult none = recapture(line + " --nccl 2.31.2");
   EXPECT_EQ(none.code, 4);
   EXPECT_THAT(none.out, HasSubstr("neither side ran with NCCL 2.31.2"));
 }

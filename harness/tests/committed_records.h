@@ -9,12 +9,13 @@
 
 #include "harness/compare/compare.h"
 #include "harness/compare/sides.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 
 // Every release on record on each machine, read once for all tests of a process.
 struct CommittedRecords {
-  Background background = background_of(RECAPTURE_ROOT);
+  CompareContext background = read_compare_context(RECAPTURE_ROOT);
   std::vector<MachineSides> machines;
 
   CommittedRecords() {
@@ -39,7 +40,7 @@ struct CommittedRecords {
       };
       const auto before = side(from), after = side(to);
       if (before == machine.releases.end() || after == machine.releases.end()) continue;
-      Comparison comparison = compare(*before, *after, background);
+      Comparison comparison = compare_sides(*before, *after, background);
       if (comparison.tests.size() > 500) return comparison;
     }
     ADD_FAILURE() << "no records of " << from << " and " << to;
@@ -52,7 +53,7 @@ struct CommittedRecords {
     for (const MachineSides& machine : machines) {
       for (const Side& from : machine.releases) {
         for (const Side& to : machine.releases) {
-          if (&from != &to) check(from, to, compare(from, to, background));
+          if (&from != &to) check(from, to, compare_sides(from, to, background));
         }
       }
     }

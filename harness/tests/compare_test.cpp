@@ -7,9 +7,10 @@
 
 #include <pugixml.hpp>
 
-#include "harness/compare/format.h"
 #include "harness/compare/policy.h"
+#include "harness/report/comparison.h"
 #include "harness/tests/fake_run.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -23,8 +24,8 @@ using ::testing::StartsWith;
 
 const std::string kRaised = "900 > invalidated > 901";
 
-Background background() {
-  Background background;
+CompareContext background() {
+  CompareContext background;
   CatalogueCase one;
   one.id = "c";
   one.family = "f";
@@ -40,14 +41,14 @@ Background background() {
 }
 
 Comparison compared(const std::vector<FakeRun>& from, const std::vector<FakeRun>& to,
-                    const Background& with = background()) {
+                    const CompareContext& with = background()) {
   Side before{"2.6.0", {}}, now{"2.15.0", {}};
   for (const FakeRun& run : from) before.runs.push_back(run.judged());
   for (FakeRun run : to) {
     run.release = "2.15.0";
     now.runs.push_back(run.judged());
   }
-  return compare(before, now, with);
+  return compare_sides(before, now, with);
 }
 
 const ComparedTest& test_of(const Comparison& comparison, const std::string& name = "Reproduces") {
@@ -88,7 +89,8 @@ TEST(Compare, ResultsOfBothSides_GiveTheConsequenceOfTheTable) {
       {"works", kOk, "D", C::Same},
   };
   for (const auto& [effect, before, now, expected] : table) {
-    EXPECT_EQ(word(consequence(effect, before, now)), word(expected)) << effect << ", " << before << ", " << now;
+    EXPECT_EQ(to_string(consequence(effect, before, now)), to_string(expected))
+        << effect << ", " << before << ", " << now;
   }
 }
 
@@ -117,7 +119,7 @@ TEST(Compare, FixOrControlThatHoldsAgain_IsNotTheSame) {
 }
 
 TEST(Compare, FixForOlderReleasesByItsOwnWords_DoesNotStopHolding) {
-  Background with = background();
+  CompareContext with = background();
   for (CatalogueTest& test : with.catalogue.front().tests) {
     if (test.name == "FixIt") test.releases = "<2.7";
   }
@@ -129,7 +131,7 @@ TEST(Compare, FixForOlderReleasesByItsOwnWords_DoesNotStopHolding) {
       << "it is there, and fails";
 }
 
-TEST(Compare, SaysWhatAChangeMeansAndWhatToDo) {
+TEST(Compare, ChangedResult_HasASentenceAndTheFixToApply) {
   FakeRun one, other;
   one.effect = other.effect = "silently wrong";
   const Comparison comparison = compared({one.saw(kRaised).passed("FixIt")}, {other.saw("D").passed("FixIt")});
@@ -144,7 +146,7 @@ TEST(Compare, SaysWhatAChangeMeansAndWhatToDo) {
   EXPECT_EQ(comparison.unknown(), 0U);
 }
 
-TEST(Compare, ARemedyThatNoLongerHoldsIsGone) {
+TEST(Compare, FixThatFailsOrIsGone_StoppedHolding) {
   const Comparison fails = compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw("D").passed("FixIt", false)});
   EXPECT_EQ(test_of(fails, "FixIt").consequence, Consequence::StoppedHolding);
   EXPECT_THAT(test_of(fails, "FixIt").sentence, HasSubstr("the fix \"Do it.\" held in 2.6.0; in 2.15.0 it fails"));
@@ -159,9 +161,9 @@ TEST(Compare, ARemedyThatNoLongerHoldsIsGone) {
 }
 
 // That a call no longer fails does not mean that it does its work.
-TEST(Compare, ARemedyMayBeDeletedWhereARunWithoutItSaysSo) {
+TEST(Compare, HealedFailure_AdvisesToDeleteAFixOnlyIfARunWithoutItPassed) {
   const auto advice = [](const std::vector<std::pair<const char*, bool>>& runs) {
-    Background with = background();
+    CompareContext with = background();
     for (const auto& [release, failed] : runs) {
       FakeRun run;
       run.release = release;
@@ -179,18 +181,18 @@ TEST(Compare, ARemedyMayBeDeletedWhereARunWithoutItSaysSo) {
   EXPECT_EQ(advice({{"2.15.0", false}, {"2.16.0", true}}), Advice::Keep);
   EXPECT_EQ(advice({{"2.16.0", false}}), Advice::Try) << "another release says nothing of this one";
   EXPECT_EQ(advice({{"2.10.0", false}}), Advice::Try);
-  Background with = background();
+  CompareContext with = background();
   with.learn_from(FakeRun().passed("FixIt").judged().record);
   EXPECT_TRUE(with.without_remedy.empty()) << "a run with its remedies says nothing of them";
 }
 
-TEST(Compare, ATestThatACaseNoLongerHasIsNotCounted) {
+TEST(Compare, TestNotInTheCatalogue_IsNotCounted) {
   const FakeRun run = FakeRun().saw("D").saw("D", "ReproducesNoMore");
   EXPECT_EQ(compared({run}, {run}).tests.size(), 2U);
   EXPECT_EQ(compared({run}, {run}, {}).tests.size(), 3U) << "without a catalogue nobody knows";
 }
 
-TEST(Compare, SaysRaisesOfErrorsAlone) {
+TEST(Compare, SignatureThatIsNoError_IsShownAndNotRaised) {
   const auto sentence = [](const std::string& seen) {
     return test_of(compared({FakeRun().saw(kOk)}, {FakeRun().saw(seen)})).sentence;
   };
@@ -209,7 +211,7 @@ TEST(Compare, ControlThatFails_StoppedHoldingAndLeavesItsCaseUnknown) {
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("a control of its case does not hold"));
 }
 
-TEST(Compare, NamesOfCallsCountWithoutTheirVersion) {
+TEST(Compare, CallsThatDifferOnlyInTheirVersion_AreTheSame) {
   const auto by = [](const char* call, const char* type) {
     return FakeRun().saw(kRaised, "Reproduces",
                          {{"culprit", {{"api", call}, {"thread", "capturing"}}}, {"exception", type}});
@@ -225,7 +227,7 @@ TEST(Compare, NamesOfCallsCountWithoutTheirVersion) {
               HasSubstr("the same error was a c10::Error in 2.6.0; in 2.15.0 it is a c10::AcceleratorError"));
 }
 
-TEST(Compare, TheLineOfASourceIsNoneOfAnError) {
+TEST(Compare, OtherSourceLineInAnError_IsTheSame) {
   const auto said = [](const char* line, const std::string& words) {
     return FakeRun().saw(fmt::format("assert \"lost count at \"/p/a/Graph.cpp\":{}, {}\" > active > ok", line, words));
   };
@@ -236,7 +238,7 @@ TEST(Compare, TheLineOfASourceIsNoneOfAnError) {
   EXPECT_THAT(another.sentence, AllOf(HasSubstr("x one"), HasSubstr("x two"))) << "cut where they differ";
 }
 
-TEST(Compare, TheFolderThatPyTorchWasBuiltInIsNoneOfAnError) {
+TEST(Compare, OtherBuildFolderInAnError_IsTheSame) {
   const auto consequence = [](const std::string& before, const std::string& now) {
     const auto said = [](const std::string& path) {
       return FakeRun().saw("RuntimeError: none left INTERNAL ASSERT FAILED at \"" + path + "\":12, please report > ok");
@@ -250,9 +252,9 @@ TEST(Compare, TheFolderThatPyTorchWasBuiltInIsNoneOfAnError) {
   EXPECT_EQ(consequence("../c10/A.cpp", "/home/c11/A.cpp"), Consequence::ErrorChanged);
 }
 
-TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
+TEST(Compare, UpstreamChange_ExplainsOnlyTheEndOfARangeItMade) {
   const auto numbers = [](const char* since, const char* range) {
-    Background with = background();
+    CompareContext with = background();
     Expectation e;
     e.test = "c.Reproduces";
     e.where.release = range;
@@ -273,8 +275,8 @@ TEST(Compare, AChangeUpstreamExplainsTheEndOfARangeThatItMade) {
   EXPECT_EQ(numbers("2.17", ">=2.10, <2.20"), "") << "nor begun";
 }
 
-TEST(Compare, WhereTheCaseIsAtFaultNothingIsSaidOfTheRelease) {
-  Background with = background();
+TEST(Compare, CaseAtFaultOnOneSide_IsUnknown) {
+  CompareContext with = background();
   Expectation e;
   e.test = "c.Reproduces";
   e.where.release = "<2.7";
@@ -284,8 +286,8 @@ TEST(Compare, WhereTheCaseIsAtFaultNothingIsSaidOfTheRelease) {
   EXPECT_THAT(test.sentence, StartsWith("cannot tell in 2.6.0: there the case itself is at fault"));
 }
 
-TEST(Compare, WhatIsExpectedOfNeighboursAloneIsClearAllTheSame) {
-  Background with = background();
+TEST(Compare, ExpectationOnRecordForAnotherRelease_IsAsExpected) {
+  CompareContext with = background();
   Expectation e;
   e.test = "c.Reproduces";
   e.result = Result::Healthy;
@@ -295,11 +297,11 @@ TEST(Compare, WhatIsExpectedOfNeighboursAloneIsClearAllTheSame) {
   FakeRun newer;
   newer.release = "2.16.0";
   newer.saw(kOk).write(::testing::TempDir() + "/newer.jsonl");
-  const Judged judged = judged_by_its_own_code(read_record(::testing::TempDir() + "/newer.jsonl"), with);
+  const JudgedRun judged = judge_without_staleness(read_record(::testing::TempDir() + "/newer.jsonl"), with);
   EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << judged.rows.back().seen;
 }
 
-TEST(Compare, ASignThatGoesAndLeavesTheDamageBreaksHandlers) {
+TEST(Compare, ErrorGoneAndDamageKept_BreaksHandlers) {
   FakeRun before, now;
   before.effect = now.effect = "leaks";
   before.saw(kRaised).saw("D", "ReproducesMemoryKept");
@@ -308,7 +310,7 @@ TEST(Compare, ASignThatGoesAndLeavesTheDamageBreaksHandlers) {
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("shows nothing of it, and still leaks"));
 }
 
-TEST(Compare, ARaceThatIsGoneAndATestThatDoesNotApplyAreNoOtherForm) {
+TEST(Compare, HealedRaceAndInapplicableTest_LeaveNoOtherForms) {
   std::vector<FakeRun> before, now;
   for (int run = 0; run < 5; ++run) {
     before.push_back(FakeRun().rate(3, 9));
@@ -320,21 +322,21 @@ TEST(Compare, ARaceThatIsGoneAndATestThatDoesNotApplyAreNoOtherForm) {
   EXPECT_THAT(gone.sentence, Not(HasSubstr("other forms")));
 }
 
-TEST(Compare, ARaceThatCrashesBreaksHandlers) {
+TEST(Compare, RaceThatNowCrashes_BreaksHandlers) {
   FakeRun now;
   now.line({{"test", "c.ReproducesAtRate"}, {"ending", "signal"}, {"code", 11}});
   EXPECT_EQ(test_of(compared({FakeRun().rate(3, 9)}, {now}), "ReproducesAtRate").consequence,
             Consequence::BrokenHandlers);
 }
 
-TEST(Compare, WhileAnotherFormRemainsItSaysSo) {
+TEST(Compare, HealedWhileAnotherFormRemains_MentionsIt) {
   const Comparison comparison = compared({FakeRun().saw("D").saw("D", "ReproducesElsewhere")},
                                          {FakeRun().saw(kOk).saw("D", "ReproducesElsewhere")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Healed);
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("other forms of this failure remain"));
 }
 
-TEST(Compare, ARaceThatNeverOccurredAndNowDoesIsNewAndAllElseNeedsFiveRuns) {
+TEST(Compare, NewOrHealedRace_NeedsFiveRunsWithoutAHit) {
   const auto runs = [](std::initializer_list<int> hits) {
     std::vector<FakeRun> all;
     for (const int n : hits) all.push_back(FakeRun().rate(n, 100));
@@ -353,7 +355,7 @@ TEST(Compare, ARaceThatNeverOccurredAndNowDoesIsNewAndAllElseNeedsFiveRuns) {
   }
 }
 
-TEST(Compare, CountsARunOfARaceOnceHoweverOftenItIsOnFile) {
+TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
   FakeRun never = FakeRun().rate(0, 100);
   never.id = "one";
   const auto of = [&](const std::vector<FakeRun>& before) {
@@ -362,8 +364,8 @@ TEST(Compare, CountsARunOfARaceOnceHoweverOftenItIsOnFile) {
   EXPECT_THAT(of({never, never, never, never, never}), StartsWith("insufficient data: not seen in 1 run of 2.6.0"));
 }
 
-TEST(Compare, OnlyTheSameCodeIsCompared) {
-  Background background;
+TEST(Compare, DifferentCodeOfACase_IsUnknown) {
+  CompareContext background;
   FakeRun now;
   now.hash = "new";
   const Comparison other = compared({FakeRun().saw("D")}, {now.saw(kOk)});
@@ -386,7 +388,7 @@ TEST(Compare, OnlyTheSameCodeIsCompared) {
   EXPECT_EQ(test_of(compared({old}, {now}, background)).consequence, Consequence::Unknown);
 }
 
-TEST(Compare, WhatOneSideDoesNotSayIsUnknownWithItsReason) {
+TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   const std::vector<std::tuple<FakeRun, FakeRun, std::string>> table = {
       {FakeRun().not_there("Reproduces", "skipped"), FakeRun().saw("D"), "cannot run in 2.6.0: why not"},
       {FakeRun().saw("D"), FakeRun().not_there("Reproduces", "inapplicable"), "not applicable in 2.15.0: why not"},
@@ -402,7 +404,7 @@ TEST(Compare, WhatOneSideDoesNotSayIsUnknownWithItsReason) {
   }
 }
 
-TEST(Compare, HasAnExitCodeForEachOutcome) {
+TEST(Compare, EachOutcome_HasItsExitCode) {
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw("D")})), Exit::AsExpected);
   EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")})), Exit::Changed);
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)})), Exit::NewlyFixed);
@@ -533,7 +535,7 @@ TEST(Gate, Policy_BlocksByConsequenceAndNeverForWhatIsBetter) {
   EXPECT_EQ(decided(strict, worse).exit, Exit::AsExpected);
   EXPECT_EQ(decided(blind, compared({FakeRun().saw("D")}, {FakeRun().saw("D").saw("D", "ReproducesTwo")})).exit,
             Exit::AsExpected);
-  EXPECT_EQ(decided(standard, restricted(better, {})).exit, Exit::Inconclusive) << "nothing was judged";
+  EXPECT_EQ(decided(standard, filter_cases(better, {})).exit, Exit::Inconclusive) << "nothing was judged";
 }
 
 TEST(Gate, NewDamage_BlocksOutOfScopeAndWithoutBeingAskedFor) {
@@ -577,7 +579,7 @@ TEST(Gate, Waiver_LetsNamedTestsPassUntilItsEnd) {
   EXPECT_EQ(with("c.Control", "").exit, Exit::Changed);
   EXPECT_EQ(to_string(with("c.Control", "").waivers.front()),
             "waiver without effect: c.Control (we never reset a graph)");
-  EXPECT_THROW(with("nothing_like_it", ""), Stop);
+  EXPECT_THROW(with("nothing_like_it", ""), ExitError);
 }
 
 TEST(Gate, TestsInScopeThatNeverRan_AreUnknown) {
@@ -612,10 +614,10 @@ TEST(Gate, JUnit_FailsForWhatBlocksAlone) {
 }
 
 // What real records say, change by change. Sentences may become better; what they are about may not change unseen.
-TEST(Compare, OfCommittedRecordsSaysWhatUpstreamChanged) {
-  const Said said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
-                                          "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT
-                                          "/reports/2.15.0/nvidia-h200.jsonl.gz");
+TEST(Compare, CommittedRecords_GiveTheChangesOnFile) {
+  const ShellResult said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
+                                                 "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT
+                                                 "/reports/2.15.0/nvidia-h200.jsonl.gz");
   ASSERT_EQ(said.code, 1) << said.out;
   const Json json = Json::parse(said.out);
   std::string lines =

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/tests/fake_run.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -78,13 +79,13 @@ TEST(Consequence, WordAndMeaning_AreThereForEachAndReadBack) {
   std::set<std::string_view> words;
   for (size_t i = 0; i < kConsequenceCount; ++i) {
     const auto consequence = static_cast<Consequence>(i);
-    EXPECT_TRUE(words.insert(word(consequence)).second) << word(consequence);
+    EXPECT_TRUE(words.insert(to_string(consequence)).second) << to_string(consequence);
     EXPECT_FALSE(meaning(consequence).empty());
-    EXPECT_EQ(consequence_from(word(consequence)), consequence);
+    EXPECT_EQ(consequence_from(to_string(consequence)), consequence);
   }
   EXPECT_EQ(consequence_from("silent now"), std::nullopt);
-  EXPECT_TRUE(hurts(Consequence::StoppedHolding));
-  EXPECT_FALSE(hurts(Consequence::ErrorChanged));
+  EXPECT_TRUE(is_regression(Consequence::StoppedHolding));
+  EXPECT_FALSE(is_regression(Consequence::ErrorChanged));
 }
 
 State state_of_broken_fix(const std::string& effect, const Json& more) {
@@ -92,8 +93,8 @@ State state_of_broken_fix(const std::string& effect, const Json& more) {
   run.effect = effect;
   run.passed("FixIt", false);
   run.tests.back().update(more);
-  const Judged judged = run.judged();
-  for (const Row& row : judged.rows) {
+  const JudgedRun judged = run.judged();
+  for (const TestVerdict& row : judged.rows) {
     if (row.name == "FixIt") return state_of(row, judged.record);
   }
   return State::Absent;

@@ -7,10 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/judge/board.h"
-#include "harness/record/exit.h"
-#include "harness/show/markdown.h"
-#include "harness/show/overview.h"
+#include "harness/base/exit.h"
+#include "harness/report/markdown.h"
+#include "harness/report/overview.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/result_matrix.h"
 
 namespace recapture {
 namespace {
@@ -49,9 +50,11 @@ Json with(Json one, const Json& more) {
   return one;
 }
 
-Row row_of(const std::string& test, const Json& line) { return judge_record(record_of({{test, line}}), {}).front(); }
+TestVerdict row_of(const std::string& test, const Json& line) {
+  return judge_record(record_of({{test, line}}), {}).front();
+}
 
-TEST(Contradiction, IsInconclusiveInWords) {
+TEST(Contradiction, ContradictoryLine_IsInconclusiveWithItsReason) {
   const Json failed = {{"ended", "failed"}, {"code", 1}};
   const std::vector<std::tuple<std::string, Json, std::string>> table = {
       {"FixIt", {{"code", 1}}, "it said that it passed, and its process exited with 1"},
@@ -94,14 +97,14 @@ TEST(Contradiction, IsInconclusiveInWords) {
        "it said what it saw, and was not started"},
   };
   for (const auto& [test, line, words] : table) {
-    const Row row = row_of(test, line);
+    const TestVerdict row = row_of(test, line);
     EXPECT_EQ(row.result, Result::Invalid) << test << " " << line;
     EXPECT_EQ(row.verdict, Verdict::Inconclusive) << test << " " << line;
-    EXPECT_THAT(row.seen, HasSubstr(words)) << test << " " << line;
+    EXPECT_THAT(row.observed, HasSubstr(words)) << test << " " << line;
   }
 }
 
-TEST(Contradiction, IsNotWhatAgrees) {
+TEST(Contradiction, ConsistentLine_HasNone) {
   const std::vector<std::pair<std::string, Json>> table = {
       {"FixIt", Json::object()},
       {"FixIt", {{"ended", "failed"}, {"code", 1}, {"assertions", {"a", "b"}}}},
@@ -119,15 +122,15 @@ TEST(Contradiction, IsNotWhatAgrees) {
   }
 }
 
-TEST(Contradiction, AFailedAssertionBesideTheDocumentedFailureIsNamed) {
-  const Row row =
+TEST(Contradiction, FailedAssertionBesideTheFailure_IsInconclusiveAndNamed) {
+  const TestVerdict row =
       row_of("Reproduces", with(kReproduced, {{"ended", "failed"}, {"code", 1}, {"assertions", {"x.cpp:7: 1 != 2"}}}));
   EXPECT_EQ(row.verdict, Verdict::Inconclusive);
-  EXPECT_THAT(row.seen, HasSubstr("x.cpp:7: 1 != 2"));
+  EXPECT_THAT(row.observed, HasSubstr("x.cpp:7: 1 != 2"));
 }
 
 // The other tests of a case mean something only if its controls hold.
-TEST(Control, ThatDoesNotHoldForWhateverReasonLeavesNothingGreen) {
+TEST(Control, NoControlHolds_OtherTestsAreInconclusive) {
   const std::vector<Json> controls = {
       {{"ended", "failed"}, {"code", 1}},
       {{"ended", "skipped"}, {"code", 77}, {"skipped", "no package"}},
@@ -142,10 +145,10 @@ TEST(Control, ThatDoesNotHoldForWhateverReasonLeavesNothingGreen) {
     const auto rows = judge_record(record, {});
     for (size_t i : {1, 2}) {
       EXPECT_EQ(rows[i].verdict, Verdict::Inconclusive) << control << rows[i].test;
-      EXPECT_THAT(render_seen(rows[i]), HasSubstr("control of its case")) << control;
+      EXPECT_THAT(render_observed(rows[i]), HasSubstr("control of its case")) << control;
     }
     EXPECT_NE(exit_for(verdicts_of(rows)), Exit::AsExpected) << control;
-    EXPECT_EQ(as_markdown(Board({record}, {})).find("| A title | reproduced"), std::string::npos) << control;
+    EXPECT_EQ(render_markdown(ResultMatrix({record}, {})).find("| A title | reproduced"), std::string::npos) << control;
   }
   const Json skipped = {{"ended", "skipped"}, {"code", 77}, {"skipped", "no package"}};
   const Record one_of_two =
@@ -153,7 +156,7 @@ TEST(Control, ThatDoesNotHoldForWhateverReasonLeavesNothingGreen) {
   EXPECT_EQ(judge_record(one_of_two, {})[2].verdict, Verdict::AsDocumented) << "the other control holds";
 }
 
-TEST(Confirmation, ThatDisagreesOrIsMissingForAnOpenQuestionIsInconclusive) {
+TEST(Confirmation, MissingOrDifferentForAnOpenQuestion_IsInconclusive) {
   Record record = record_of({{"Reproduces", kHealthy}});
   Rules rules;
   Expectation e;
@@ -168,10 +171,10 @@ TEST(Confirmation, ThatDisagreesOrIsMissingForAnOpenQuestionIsInconclusive) {
   EXPECT_EQ(verdict(), Verdict::AsExpected);
   record.confirmations["c.Reproduces"][1].line["seen"] = "906";
   EXPECT_EQ(verdict(), Verdict::Inconclusive);
-  EXPECT_EQ(as_markdown(Board({record}, rules)).find("| A title | healthy"), std::string::npos);
+  EXPECT_EQ(render_markdown(ResultMatrix({record}, rules)).find("| A title | healthy"), std::string::npos);
 }
 
-TEST(Broken, OnPurposeMustFailAsItHasTo) {
+TEST(JudgeBroken, OtherFailureThanIntended_IsNotAsExpected) {
   const auto verdict = [](const char* how, const std::string& test, const Json& line) {
     Record record = record_of({{test, line}});
     record.environment = record.environment.with("break", how);
@@ -207,7 +210,7 @@ class Read : public ::testing::Test {
     file.close();
     return read_record(folder + "/r.jsonl");
   }
-  Exit exit_of(const std::vector<Json>& lines) { return exit_for(Board({read(lines)}, {}).verdicts()); }
+  Exit exit_of(const std::vector<Json>& lines) { return exit_for(ResultMatrix({read(lines)}, {}).verdicts()); }
   static Json environment(const std::string& shard = "1/1") {
     return {{"recapture", 2}, {"release", "2.15.0"}, {"gpu", "G"}, {"break", "nothing"}, {"shard", shard}};
   }
@@ -223,7 +226,7 @@ class Read : public ::testing::Test {
   const std::string folder = ::testing::TempDir() + "recapture-read-" + std::to_string(getpid());
 };
 
-TEST_F(Read, ARunThatIsNotWholeIsNeverGreen) {
+TEST_F(Read, IncompleteRun_IsInconclusive) {
   EXPECT_EQ(exit_of({environment(), plan, info(), test, end}), Exit::AsExpected);
   EXPECT_EQ(exit_of({environment(), plan, info(), test}), Exit::Inconclusive) << "no end";
   EXPECT_EQ(exit_of({environment(), info(), test, end}), Exit::Inconclusive) << "no plan";
@@ -233,12 +236,12 @@ TEST_F(Read, ARunThatIsNotWholeIsNeverGreen) {
   const Json resumed = {{"resumed", Json::object()}};
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed, end}), Exit::AsExpected);
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed}), Exit::Inconclusive);
-  const Board cut({read({environment(), plan, info(), test})}, {});
+  const ResultMatrix truncated({read({environment(), plan, info(), test})}, {});
   EXPECT_THAT(last_line(latest(cut)), HasSubstr("no surprises; 1 run is not whole"));
   EXPECT_EQ(exit_for(verdicts_of(latest(cut))), Exit::Inconclusive);
 }
 
-TEST_F(Read, OneShardOfSeveralIsNeverGreenAndSaysWhatIsMissing) {
+TEST_F(Read, OneShardOfSeveral_IsInconclusiveAndNamesAMissingTest) {
   const Json part = {{"plan", {"c.Control"}}, {"whole", {"c.Control", "d.Control", "e.Control"}}};
   EXPECT_EQ(exit_of({environment("1/3"), part, info(), test, end}), Exit::Inconclusive);
   EXPECT_THAT(read({environment("1/3"), part, info(), test, end}).notes.front(),

@@ -1,5 +1,5 @@
 // What silently is not in a graph: what the recorder hears of it, what `recapture blame --deep` makes of it, and the
-// whole way through real processes on a driver and a CUPTI that are stand-ins. And ci/blame and ci/prices on the same.
+// whole way through real processes on a driver and a CUPTI that are stand-ins. And tools/blame and tools/prices on the same.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,14 @@
 #include <sstream>
 #include <string>
 
+#include "harness/base/json.h"
 #include "harness/blame/report.h"
-#include "harness/blame/words.h"
 #include "harness/case/events.h"
-#include "harness/record/json.h"
 #include "harness/recorder/calls.h"
 #include "harness/recorder/captures.h"
+#include "harness/report/blame.h"
 #include "harness/run/line.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -31,7 +32,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-TEST(DeepCalls, ThatQueueWorkHaveTheirStreamSomewhere) {
+TEST(DeepCalls, CallThatQueuesWork_HasTheOffsetOfItsStream) {
   // As generated_cuda_meta.h has them.
   struct KernelParameters {
     void* function;
@@ -56,7 +57,7 @@ TEST(DeepCalls, ThatQueueWorkHaveTheirStreamSomewhere) {
   EXPECT_EQ(call_of("cuLaunchKernel_ptsz").stream, offsetof(KernelParameters, stream));
   EXPECT_EQ(call_of("cuMemcpyPeerAsync").stream, offsetof(PeerParameters, stream));
   EXPECT_EQ(call_of("cuMemsetD2D16Async").stream, offsetof(Memset2DParameters, stream));
-  EXPECT_EQ(call_of("cuLaunchKernelEx").stream, Call::kInConfig);
+  EXPECT_EQ(call_of("cuLaunchKernelEx").stream, recapture::Call::kInConfig);
   for (const char* api : {"cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync_v2_ptsz", "cuMemsetD32Async", "cuGraphLaunch"}) {
     EXPECT_EQ(call_of(api).kind, CallKind::Work) << api;
   }
@@ -65,7 +66,7 @@ TEST(DeepCalls, ThatQueueWorkHaveTheirStreamSomewhere) {
   }
 }
 
-TEST(DeepCaptures, HaveNumbersAndTheLatestOfAThreadIsItsOwn) {
+TEST(DeepCaptures, SeveralOfAThread_LatestOpenOneIsItsOwn) {
   Captures captures;
   EXPECT_EQ(captures.begun(16, CaptureMode::Global, 100), 1U);
   EXPECT_EQ(captures.begun(17, CaptureMode::Relaxed, 100), 2U);
@@ -82,7 +83,7 @@ std::string silent(const std::string& api, int offset, int capture = 1) {
                      api, capture, offset);
 }
 
-TEST(DeepJudging, ALoopIsOneAndAnotherLineAnother) {
+TEST(DeepJudging, SameCallAtTheSameLine_IsCountedInOneEntry) {
   const auto all = blame::read_report(silent("cuLaunchKernel", 1) + silent("cuLaunchKernel", 1, 2) +
                                       silent("cuLaunchKernel", 2) + silent("cuMemsetD8Async", 1));
   ASSERT_THAT(all, SizeIs(1));
@@ -91,7 +92,7 @@ TEST(DeepJudging, ALoopIsOneAndAnotherLineAnother) {
   EXPECT_FALSE(all[0].silent[0].begun);
 }
 
-TEST(DeepJudging, AFailureKnowsHowItsCaptureBegan) {
+TEST(DeepJudging, FailedCapture_HasTheModeAndStreamItBeganWith) {
   const std::string begun =
       R"({"event":"begun","pid":7,"capture":2,"stream":16,"mode":"relaxed","thread":{"id":1,"handle":5}})"
       "\n";
@@ -104,7 +105,7 @@ TEST(DeepJudging, AFailureKnowsHowItsCaptureBegan) {
   ASSERT_THAT(all[0].failures, SizeIs(1));
   ASSERT_TRUE(all[0].failures[0].begun);
   EXPECT_EQ(all[0].failures[0].begun->mode, "relaxed");
-  EXPECT_THAT(blame::in_words(all[0].failures[0], ""), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
+  EXPECT_THAT(blame::render_text(all[0].failures[0], ""), HasSubstr("begun    on stream 0x10, capture mode relaxed"));
 }
 
 class Deep : public ::testing::Test {
@@ -132,10 +133,11 @@ class Deep : public ::testing::Test {
   std::string environment(const std::string& driver) const {
     return "TMPDIR='" + folder + "/tmp' LD_LIBRARY_PATH='" + folder + "/" + driver + "' ";
   }
-  Said blame(const std::string& program, const std::string& driver = "deep", const std::string& variables = "") const {
-    Said said = shell("cd '" + folder + "' && " + environment(driver) + variables +
-                      " '" RECAPTURE_BUILD "/recapture' blame --deep --log '" + folder + "/log' -- " + program +
-                      " >/dev/null 2>&1");
+  ShellResult blame(const std::string& program, const std::string& driver = "deep",
+                    const std::string& variables = "") const {
+    ShellResult said = shell("cd '" + folder + "' && " + environment(driver) + variables +
+                             " '" RECAPTURE_BUILD "/recapture' blame --deep --log '" + folder + "/log' -- " + program +
+                             " >/dev/null 2>&1");
     said.out = text_of(folder + "/log");
     return said;
   }
@@ -186,10 +188,10 @@ def memset(on):
 
   const std::string folder = ::testing::TempDir() + "recapture-deep-" + std::to_string(getpid());
   const std::string failures = "'" RECAPTURE_BUILD "/harness/tests/failures' ";
-  const std::string source = RECAPTURE_ROOT "/blame/failures.cpp";
+  const std::string source = RECAPTURE_ROOT "/examples/blame/failures.cpp";
 };
 
-TEST_F(Deep, NamesWorkThatIsNotInTheGraphToTheLine) {
+TEST_F(Deep, WorkOutsideTheGraph_NamesCallStreamAndLine) {
   const std::string script = python(R"(
 def step():
     for i in range(3):
@@ -200,7 +202,7 @@ with capture():  # begins
     step()
 launch(None)
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out,
               HasSubstr("cuLaunchKernel was done at once and is in no graph, though a capture was open; 3 times\n"
@@ -214,7 +216,7 @@ launch(None)
 }
 
 // Their stream is in the struct that the first parameter points to.
-TEST_F(Deep, ExtendedLaunchesAreToldByTheirOwnStream) {
+TEST_F(Deep, ExtendedLaunch_IsJudgedByTheStreamInItsConfig) {
   const std::string script = python(R"(
 class Config(ctypes.Structure):
     _fields_ = [("sizes", ctypes.c_uint * 7), ("stream", ctypes.c_void_p)]
@@ -231,7 +233,7 @@ with capture():
   EXPECT_EQ(process.at("silent").at(1).at("stream"), "0x0");
 }
 
-TEST_F(Deep, IsQuietWhereAllWorkIsInTheGraph) {
+TEST_F(Deep, AllWorkInTheGraph_ReportsNothing) {
   for (const char* driver : {"deep", "old"}) {
     EXPECT_EQ(blame(failures + "nothing", driver).out,
               "recapture blame: no capture has failed in the process that used CUDA\n");
@@ -240,7 +242,7 @@ TEST_F(Deep, IsQuietWhereAllWorkIsInTheGraph) {
   EXPECT_THAT(blame("python3 " + script).out, Not(HasSubstr("is in no graph")));
 }
 
-TEST_F(Deep, AThreadThatTheCapturingOneWaitsFor) {
+TEST_F(Deep, WorkOfAThreadThatTheCaptureWaitsFor_IsReported) {
   // It works once the capturing thread waits for it.
   const std::string script = python(R"(
 main, its = threading.get_native_id(), threading.get_ident()
@@ -255,7 +257,7 @@ with capture():
     helper = threading.Thread(target=prepare, name="helper")
     helper.start(); helper.join()  # waits
 )");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in prepare\n", line_with(script, "# prepared"))));
   EXPECT_THAT(said.out, HasSubstr("which does not capture\n"));
   EXPECT_THAT(said.out, HasSubstr("the main one, which stood still at\n"));
@@ -265,7 +267,7 @@ with capture():
 }
 
 // Autograd's thread does what the capturing one asked for: that is no capture of another's that stands in its way.
-TEST_F(Deep, AThreadOnTheCapturingStreamIsNotBesideTheCapture) {
+TEST_F(Deep, OtherThreadOnTheCapturingStream_IsPartOfTheCapture) {
   const auto causes_of = [&](const std::string& its, const char* driver, const char* how) {
     return blame("python3 " + python(fmt::format(fmt::runtime(R"(
 def helper(its):
@@ -290,7 +292,7 @@ with capture():
   }
 }
 
-TEST_F(Deep, ACaptureThatRecordedNothing) {
+TEST_F(Deep, CaptureThatRecordedNothing_IsReportedAsAnEmptyGraph) {
   const Json process = blame_json(failures + "empty_graph");
   ASSERT_THAT(process.at("silent"), SizeIs(1));
   EXPECT_EQ(process.at("silent").at(0).at("what"), "empty graph");
@@ -299,7 +301,7 @@ TEST_F(Deep, ACaptureThatRecordedNothing) {
   EXPECT_THAT(blame(failures + "empty_graph").out, HasSubstr("recorded nothing: its graph is empty\n"));
 }
 
-TEST_F(Deep, ARefusedCopyIsLostAndLeavesTheCulpritToCome) {
+TEST_F(Deep, RefusedCopy_IsReportedAndIsNotTheCulprit) {
   for (const char* driver : {"deep", "old"}) {
     const Json process = blame_json(failures + "refused_copy", driver);
     EXPECT_EQ(process.at("refused").at(0).at("api"), "cuMemcpyBatchAsync") << driver;
@@ -311,7 +313,7 @@ TEST_F(Deep, ARefusedCopyIsLostAndLeavesTheCulpritToCome) {
 }
 
 // Also where the log tells of an end when the capture is no longer there, as on a GPU.
-TEST_F(Deep, ACaptureThatWasAbandonedHasItsOwnCulprit) {
+TEST_F(Deep, AbandonedCapture_HasItsOwnCulprit) {
   const std::string script = python(R"(
 cu.cuStreamBeginCapture_v2(stream, 1)
 cu.cuStreamSynchronize(stream)  # breaks the first
@@ -320,7 +322,7 @@ cu.cuStreamSynchronize(side)  # breaks the second
 cu.cuStreamEndCapture(side, ctypes.byref(graph))
 )");
   for (const char* order : {"", "FAKE_LOG_LAST=1 "}) {
-    const Said said = blame("python3 " + script, "deep", order);
+    const ShellResult said = blame("python3 " + script, "deep", order);
     const size_t ended = said.out.find(" and broke the capture\n"), first = said.out.find("# breaks the first\n"),
                  second = said.out.find("# breaks the second\n");
     ASSERT_NE(first, said.out.npos) << order << said.out;
@@ -332,10 +334,10 @@ cu.cuStreamEndCapture(side, ctypes.byref(graph))
   }
 }
 
-TEST_F(Deep, SaysHowManyMoreThereAre) {
+TEST_F(Deep, LongLists_ShowTenAndCountTheRest) {
   std::string places = "with capture():\n    launch(stream)\n";
   for (int i = 0; i < 15; ++i) places += "    launch(None)\n";
-  const Said said = blame("python3 " + python(places));
+  const ShellResult said = blame("python3 " + python(places));
   EXPECT_EQ(count(said.out, "was done at once"), 10U);
   EXPECT_THAT(said.out, HasSubstr("and 5 more\n"));
 
@@ -347,7 +349,7 @@ TEST_F(Deep, SaysHowManyMoreThereAre) {
   EXPECT_EQ(blame_json(loop).at("cut").at("silent"), 64);
 }
 
-TEST_F(Deep, TellsModeStreamAndBeginningOfACaptureThatFails) {
+TEST_F(Deep, FailedCapture_HasItsModeAndTheLineItBeganAt) {
   for (const char* driver : {"deep", "old"}) {
     const Json failure = blame_json(failures + "malloc_in_thread", driver).at("failures").at(0);
     EXPECT_EQ(failure.at("culprit").at("mode"), "global") << driver;
@@ -360,7 +362,7 @@ TEST_F(Deep, TellsModeStreamAndBeginningOfACaptureThatFails) {
 }
 
 // What the suite's own runs keep of the call that broke a capture.
-TEST_F(Deep, ATestsLineHasTheCallsLineAndTheDriversWords) {
+TEST_F(Deep, LineOfATest_HasTheCulpritsLineAndTheDriversText) {
   const std::string program = RECAPTURE_BUILD "/harness/tests/case_of_failures";
   const auto culprit = [&](const std::string& command, const std::string& driver, const std::string& recorder,
                            const std::string& first = "") {
@@ -376,7 +378,7 @@ TEST_F(Deep, ATestsLineHasTheCallsLineAndTheDriversWords) {
   EXPECT_EQ(told.value("api", ""), "cuMemAlloc_v2");
   EXPECT_EQ(told.value("mode", ""), "global");
   EXPECT_EQ(told.value("thread", ""), "capturing");
-  EXPECT_EQ(told.value("file", ""), "cases/blame/failures.cpp");
+  EXPECT_EQ(told.value("file", ""), "cases/examples/blame/failures.cpp");
   EXPECT_EQ(told.value("line", 0), line_with(source, "CULPRIT malloc"));
   EXPECT_EQ(told.value("log", ""),
             "API call conflicts with a stream capture sequence initiated from the calling thread");
@@ -390,16 +392,16 @@ TEST_F(Deep, ATestsLineHasTheCallsLineAndTheDriversWords) {
   EXPECT_FALSE(culprit("python3 " + script, "deep", "aloof").contains("python")) << "it would take part in a race";
 }
 
-TEST_F(Deep, SurvivesAKill) {
+TEST_F(Deep, KilledProgram_IsReported) {
   const std::string script =
       python("with capture():\n    launch(None)  # outside\n    os.kill(os.getpid(), signal.SIGKILL)\n");
-  const Said said = blame("python3 " + script);
+  const ShellResult said = blame("python3 " + script);
   EXPECT_EQ(said.code, 128 + SIGKILL);
   EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in ", line_with(script, "def launch") + 1)));
 }
 
-TEST_F(Deep, WithoutCuptiItSaysWhatToDoAndReportsFailures) {
-  const Said said = blame(failures + "malloc", "without");
+TEST_F(Deep, WithoutCupti_NamesThePackageAndReportsFailures) {
+  const ShellResult said = blame(failures + "malloc", "without");
   EXPECT_THAT(
       said.out,
       ContainsRegex("process [^\n]*: --deep told nothing: CUPTI is not to be found; install nvidia-cuda-cupti"));
@@ -410,10 +412,10 @@ TEST_F(Deep, WithoutCuptiItSaysWhatToDoAndReportsFailures) {
                     HasSubstr("cuMemAlloc_v2 returned 900")));
 }
 
-TEST_F(Deep, CiBlameJudgesToTheLine) {
-  const std::string judge = environment("deep") + "'" RECAPTURE_ROOT "/ci/blame' --failures " + failures +
+TEST_F(Deep, CiBlame_ExpectedReportPassesAndAMissingCulpritFails) {
+  const std::string judge = environment("deep") + "'" RECAPTURE_ROOT "/tools/blame' --failures " + failures +
                             "--recapture '" RECAPTURE_BUILD "/recapture' --jobs 1 ";
-  Said said = shell(judge + "--deep --output '" + folder + "/r' cpp/malloc cpp/silent_memset cpp/nothing");
+  ShellResult said = shell(judge + "--deep --output '" + folder + "/r' cpp/malloc cpp/silent_memset cpp/nothing");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("4 of 4 as they should be")) << "malloc_in_thread too";
   EXPECT_THAT(text_of(folder + "/r.txt"), HasSubstr("cuMemAlloc_v2 returned 900"));
@@ -427,7 +429,7 @@ TEST_F(Deep, CiBlameJudgesToTheLine) {
 }
 
 // Under blame another program runs than the one that is judged.
-TEST_F(Deep, CiBlameSeesWhatIsWrong) {
+TEST_F(Deep, CiBlame_WrongLineCallOrCauseFails) {
   const std::string swapped = folder + "/recapture";
   std::ofstream(swapped)
       << "#!/bin/sh\nfor word; do shift; [ \"$word\" = \"$FROM\" ] && word=$TO; set -- \"$@\" \"$word\"; "
@@ -441,19 +443,19 @@ TEST_F(Deep, CiBlameSeesWhatIsWrong) {
         std::tuple("silent_memset", "silent_in_thread", "silent: [('cuMemsetD8Async', "),
         std::tuple("silent_memset", "nothing", "silent: [], not cuMemsetD8Async at line"),
         std::tuple("nothing", "silent_memset", "silent: cuMemsetD8Async, though nothing is")}) {
-    const Said said =
-        shell(environment("deep") + "FROM=" + from + " TO=" + to + " '" RECAPTURE_ROOT "/ci/blame' --failures " +
+    const ShellResult said =
+        shell(environment("deep") + "FROM=" + from + " TO=" + to + " '" RECAPTURE_ROOT "/tools/blame' --failures " +
               failures + " --deep --jobs 1 --recapture '" + swapped + "' cpp/" + from);
     EXPECT_EQ(said.code, 1) << from << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << from << " " << to;
   }
 }
 
-// What ci/prices makes of pairs: of each a replay, an eager launch and a capture.
+// What tools/prices makes of pairs: of each a replay, an eager launch and a capture.
 class Prices : public Deep {
  protected:
   // As many pairs with these ratios, and a spread of that much around them.
-  Said table(size_t pairs, double replay, double eager, double capture, double spread) const {
+  ShellResult table(size_t pairs, double replay, double eager, double capture, double spread) const {
     Json all = Json::array();
     for (size_t i = 0; i < pairs; ++i) {
       const double by = i % 2 == 0 ? 1 + spread : 1 / (1 + spread);
@@ -461,11 +463,11 @@ class Prices : public Deep {
     }
     const Json way = {{"program", "C++"}, {"pairs", all}, {"why_not", ""}};
     std::ofstream(folder + "/p.json") << Json{{"machine", "M"}, {"ways", {{"recapture blame", way}}}};
-    return shell("'" RECAPTURE_ROOT "/ci/prices' '" + folder + "/p.json'");
+    return shell("'" RECAPTURE_ROOT "/tools/prices' '" + folder + "/p.json'");
   }
 };
 
-TEST_F(Prices, ThePromiseIsJudgedByTheIntervals) {
+TEST_F(Prices, Intervals_DecideWhetherThePromiseHolds) {
   EXPECT_EQ(table(24, 1.001, 1.0, 1.0, 0.005).code, 0);
   EXPECT_EQ(table(24, 0.9, 0.9, 0.9, 0.005).code, 0) << "faster";
   EXPECT_EQ(table(24, 1.14, 1.0, 1.0, 0.005).code, 1);
@@ -476,7 +478,7 @@ TEST_F(Prices, ThePromiseIsJudgedByTheIntervals) {
   EXPECT_EQ(table(1, 1.0, 1.0, 1.0, 0.005).code, 7);
 }
 
-TEST_F(Prices, TheIntervalIsStudents) {
+TEST_F(Prices, RatiosOfPairs_GiveStudentsInterval) {
   // Of 25 pairs that are 1.02 and 1/1.02 in turn: the mean of 13 logarithms up and 12 down, and 2.064 standard errors.
   EXPECT_THAT(table(25, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| recapture blame | 25 | 1.001 [0.992, 1.009] |"));
   EXPECT_THAT(table(20, 1.0, 1.0, 1.0, 0.02).out, HasSubstr("| 20 | 1.000 [0.991, 1.010] |")) << "2.093";
@@ -484,7 +486,7 @@ TEST_F(Prices, TheIntervalIsStudents) {
 
 // A process draws its speed: in pairs of one each that is all that can be seen, in the least of six it is no more
 // there.
-TEST_F(Prices, TheLeastOfSeveralProcessesCountWhereThereAreEnough) {
+TEST_F(Prices, EnoughPairs_CompareTheLeastOfEachSix) {
   const auto drawn = [&](size_t pairs) {
     Json all = Json::array();
     for (size_t i = 0; i < pairs; ++i) {
@@ -493,32 +495,32 @@ TEST_F(Prices, TheLeastOfSeveralProcessesCountWhereThereAreEnough) {
     }
     const Json way = {{"program", "C++"}, {"pairs", all}, {"why_not", ""}};
     std::ofstream(folder + "/p.json") << Json{{"machine", "M"}, {"ways", {{"recapture blame", way}}}};
-    return shell("'" RECAPTURE_ROOT "/ci/prices' '" + folder + "/p.json'");
+    return shell("'" RECAPTURE_ROOT "/tools/prices' '" + folder + "/p.json'");
   };
   EXPECT_EQ(drawn(59).code, 1) << "59 are too few for groups";
-  const Said enough = drawn(120);
+  const ShellResult enough = drawn(120);
   EXPECT_EQ(enough.code, 0) << enough.out;
   EXPECT_THAT(enough.out, HasSubstr("| recapture blame | 120, the least of each 6 | 1.001 [1.001, 1.001] |"));
 }
 
-TEST_F(Prices, AreMeasuredInPairsOfProcesses) {
+TEST_F(Prices, MeasuredSlowdown_BreaksThePromise) {
   const std::string prices = environment("deep") +
-                             "'" RECAPTURE_ROOT "/ci/prices' --blame --recapture '" RECAPTURE_BUILD
+                             "'" RECAPTURE_ROOT "/tools/prices' --blame --recapture '" RECAPTURE_BUILD
                              "/recapture' --python false --pairs 4 --output '" +
                              folder + "/p.json'";
   // The stand-in's calls take longer where a library is injected.
-  const Said said = shell("FAKE_COST=5000 " + prices);
+  const ShellResult said = shell("FAKE_COST=5000 " + prices);
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, HasSubstr("The promise is broken: a replay, an eager launch, a capture.\n"));
   EXPECT_THAT(said.out, HasSubstr("| recapture blame --deep | 4 | "));
   EXPECT_THAT(said.out, HasSubstr("| torch.profiler | not measured: "));
   const Json report = parse_json(text_of(folder + "/p.json"));
   EXPECT_THAT(report.at("ways").at("CUDA_LOG_FILE").at("pairs"), SizeIs(4));
-  const Said one = shell(prices + " --ways CUDA_LOG --pairs 1");
+  const ShellResult one = shell(prices + " --ways CUDA_LOG --pairs 1");
   EXPECT_EQ(one.code, 7) << one.out;
   EXPECT_THAT(one.out, HasSubstr("| CUDA_LOG_FILE | not measured")) << "one pair has no interval";
   EXPECT_THAT(one.out, Not(HasSubstr("| recapture blame")));
-  const Said without = shell("FAKE_INIT=100 " + prices);
+  const ShellResult without = shell("FAKE_INIT=100 " + prices);
   EXPECT_EQ(without.code, 7) << without.out;
 }
 

@@ -14,10 +14,11 @@
 #include <fstream>
 #include <regex>
 
+#include "harness/base/exit.h"
+#include "harness/base/letter_case.h"
 #include "harness/case/cuda_errors.h"
-#include "harness/explain/words.h"
-#include "harness/record/exit.h"
-#include "harness/record/spelling.h"
+#include "harness/report/explanation.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -36,9 +37,9 @@ const Catalogue& catalogue() {
   return kAll;
 }
 
-Explanation explained(const std::string& text, const std::vector<Row>& rows = {}) {
+Explanation explained(const std::string& text, const std::vector<TestVerdict>& rows = {}) {
   static const std::vector<Cause> kCauses = read_causes(kRoot, catalogue());
-  return explain(read_pasted(text), kCauses, catalogue(), rows);
+  return diagnose(parse_error_text(text), kCauses, catalogue(), rows);
 }
 
 std::vector<std::string> ids(const Explanation& explanation, std::optional<Role> role = {}) {
@@ -50,7 +51,7 @@ std::vector<std::string> ids(const Explanation& explanation, std::optional<Role>
 }
 
 // reports/2.11.0/nvidia-h200.blame.txt: what blame heard on an H200, as the driver's log alone would say it.
-TEST(Explain, TheDriversLogTellsACauseOfEveryFailureThatBlameHeard) {
+TEST(Explain, DriverLogOfEachBlamedFailure_IsACaptureFailure) {
   static const std::regex kCulprit(R"((\w+) returned (\d+) \(.*\) and broke the capture)");
   std::ifstream file(kRoot + "/reports/2.11.0/nvidia-h200.blame.txt");
   int failures = 0;
@@ -84,7 +85,7 @@ TEST(Explain, TheDriversLogTellsACauseOfEveryFailureThatBlameHeard) {
   EXPECT_GT(failures, 40);
 }
 
-TEST(Explain, ALibrarysOwnSynchronizationIsNoCompilationOfIts) {
+TEST(Explain, SynchronizationInsideALibrary_IsNotItsCompilation) {
   const Explanation explanation = explained(
       "[CUDA][E] Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuCtxSynchronize\n"
       "  File \"site-packages/numba_cuda/numba/cuda/cudadrv/driver.py\", line 9, in synchronize\n");
@@ -92,13 +93,13 @@ TEST(Explain, ALibrarysOwnSynchronizationIsNoCompilationOfIts) {
 }
 
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
-TEST(Explain, TellsTheCausesOfRealThreads) {
+TEST(Explain, RealThreads_GiveTheEstablishedCauses) {
   std::ifstream file(kRoot + "/harness/tests/data/threads.jsonl");
   int threads = 0;
   for (std::string line; std::getline(file, line); ++threads) {
     const Json thread = Json::parse(line);
     const Explanation explanation = explained(thread.at("text"));
-    EXPECT_EQ(word(explanation.answer), thread.at("answer").get<std::string>()) << thread.at("url");
+    EXPECT_EQ(to_string(explanation.answer), thread.at("answer").get<std::string>()) << thread.at("url");
     auto first = ids(explanation);
     if (first.size() > 3) first.resize(3);
     const std::string cause = thread.at("cause");
@@ -109,7 +110,7 @@ TEST(Explain, TellsTheCausesOfRealThreads) {
   EXPECT_EQ(threads, 24);
 }
 
-TEST(Explain, ErrorsOfAnotherKindAreNoCaptureFailures) {
+TEST(Explain, ErrorsOfAnotherKind_AreNoCaptureFailures) {
   for (const char* text :
        {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB; 30 GiB in private pools (e.g., CUDA "
         "Graphs)",
@@ -121,7 +122,7 @@ TEST(Explain, ErrorsOfAnotherKindAreNoCaptureFailures) {
   }
 }
 
-TEST(Explain, WhatNamesNoCallCannotBeTold) {
+TEST(Explain, ErrorWithoutACall_CannotBeExplained) {
   const Explanation explanation = explained(
       "RuntimeError: CUDA error: operation not permitted when stream is capturing\n"
       "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n");
@@ -131,7 +132,7 @@ TEST(Explain, WhatNamesNoCallCannotBeTold) {
   EXPECT_THAT(explanation.summary, HasSubstr("recapture blame"));
 }
 
-TEST(Explain, TheFirstCallOfTheDriversLogCountsAndNotItsVictims) {
+TEST(Explain, DriverLogWithVictims_FirstCallIsTheCause) {
   const Explanation explanation = explained(
       "[CUDA][E] Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuEventSynchronize\n"
       "[CUDA][E] Returning 901 (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) from cuMemcpyDtoHAsync_v2\n"
@@ -142,7 +143,7 @@ TEST(Explain, TheFirstCallOfTheDriversLogCountsAndNotItsVictims) {
   EXPECT_THAT(ids(explanation, Role::Victim), ElementsAre("e901_invalidated"));
 }
 
-TEST(Explain, AnExceptionInTheCaptureIsTheCauseOfIts904) {
+TEST(Explain, ExceptionInTheCapture_IsTheCauseOfThe904) {
   const Explanation explanation = explained(
       "  File \"model.py\", line 12, in forward\nKeyError: 'mask'\n\n"
       "During handling of the above exception, another exception occurred:\n\n"
@@ -153,11 +154,11 @@ TEST(Explain, AnExceptionInTheCaptureIsTheCauseOfIts904) {
   EXPECT_THAT(ids(explanation, Role::Victim), ElementsAre("e904_unjoined"));
 }
 
-TEST(Explain, ThreadLocalModeDoesNotCureThe906) {
+TEST(Explain, Error906_ListsThreadLocalModeAsUseless) {
   const Explanation explanation = explained(
       "loss.backward()\nCUDA error: operation would make the legacy stream depend on a capturing blocking stream");
   const auto useless = std::find_if(explanation.remedies.begin(), explanation.remedies.end(),
-                                    [](const RemedyFor& remedy) { return remedy.useless; });
+                                    [](const FixAdvice& remedy) { return remedy.useless; });
   ASSERT_NE(useless, explanation.remedies.end());
   EXPECT_THAT(useless->text, HasSubstr("thread_local"));
   EXPECT_EQ(useless->holds, false);
@@ -165,7 +166,7 @@ TEST(Explain, ThreadLocalModeDoesNotCureThe906) {
 
 const std::string kRefused = "RuntimeError: CUDA error: operation not permitted when stream is capturing\n";
 
-TEST(Explain, WhatIsInstalledOrSaidAtTheStartBrokeNoCapture) {
+TEST(Explain, PackageListsAndStartupMessages_AreNoCause) {
   for (const std::string text :
        {"[pip3] numba-cuda==0.19\n[conda] torch.fft 1.0\ntorch.linalg==2.1\nrmm    25.2.0\n",
         "[Thread debugging using libthread_db enabled]\n[New Thread 0x7f00 (LWP 7)]\n",
@@ -177,7 +178,7 @@ TEST(Explain, WhatIsInstalledOrSaidAtTheStartBrokeNoCapture) {
   }
 }
 
-TEST(Explain, NamesCountNearTheErrorOnly) {
+TEST(Explain, NameFarFromTheError_IsIgnored) {
   const std::string name = "  y = x.cpu()\n", log = [] {
     std::string lines;
     for (int i = 0; i < 300; ++i) lines += "a line\n";
@@ -188,14 +189,14 @@ TEST(Explain, NamesCountNearTheErrorOnly) {
   EXPECT_THAT(ids(explained(kRefused + log + name + kRefused + log)), ElementsAre("cpu_copy_in_capture"));
 }
 
-TEST(Explain, HintsAloneNameNoCause) {
+TEST(Explain, HintsAlone_GiveNoCause) {
   EXPECT_THAT(ids(explained("driver 535, a thread, a destructor, warmup\n" + kRefused)), IsEmpty());
   EXPECT_THAT(
       ids(explained("CUDA error: operation would make the legacy stream depend on a capturing blocking stream")),
       ElementsAre("default_stream_work_beside_blocking_capture"));
 }
 
-TEST(Explain, WhatEvery906SaysComesAfterWhatThisOneSays) {
+TEST(Explain, GeneralCauseOf906_ComesAfterSpecificOnes) {
   const Explanation explanation = explained(
       "  Variable._execution_engine.run_backward(\n"
       "CUDA error: operation would make the legacy stream depend on a capturing blocking stream\n"
@@ -205,7 +206,7 @@ TEST(Explain, WhatEvery906SaysComesAfterWhatThisOneSays) {
                           "default_stream_work_beside_blocking_capture"));
 }
 
-TEST(Explain, AdviceIsNoEvidence) {
+TEST(Explain, AdviceInAMessage_IsNoEvidence) {
   EXPECT_THAT(
       ids(explained(kRefused + "Possible solutions:\n1. disable torch compile by not using --enable-torch-compile\n"
                                "2. disable cuda graph by --disable-cuda-graph\n"),
@@ -219,7 +220,7 @@ TEST(Explain, AdviceIsNoEvidence) {
               ElementsAre("tensor_literal_in_capture", "pageable_copy_in_capture"));
 }
 
-TEST(Explain, OnlyTheCompilationOfAFunctionIsItsFirstCall) {
+TEST(Explain, CompiledFunction_IsACauseOnlyWhileItCompiles) {
   const std::string call = "  File \"torch/_dynamo/eval_frame.py\", line 832, in compile_wrapper\n";
   EXPECT_THAT(ids(explained(call + kRefused)), IsEmpty());
   EXPECT_THAT(
@@ -229,7 +230,7 @@ TEST(Explain, OnlyTheCompilationOfAFunctionIsItsFirstCall) {
               ElementsAre("compiled_function_in_python_capture"));
 }
 
-TEST(Explain, AnExceptionIsTheCauseOfWhatFollowsFromIt) {
+TEST(Explain, ChainedException_IsTheCauseOfTheErrorThatFollows) {
   const std::string missing = "ModuleNotFoundError: No module named 'x'\n",
                     trace = "Traceback (most recent call last):\n",
                     chain = "\nDuring handling of the above exception, another exception occurred:\n\n", far(20, '\n');
@@ -242,7 +243,7 @@ TEST(Explain, AnExceptionIsTheCauseOfWhatFollowsFromIt) {
               IsEmpty());
 }
 
-TEST(Explain, AnExceptionThatAFrameworkPassesOnIsTheCause) {
+TEST(Explain, ExceptionWrappedByAFramework_IsTheCause) {
   const std::string failed = "Exception: Capture cuda graph failed: ";
   EXPECT_THAT(ids(explained("ValueError: no head_dim 96\n" + failed + "no head_dim 96")),
               ElementsAre("exception_in_capture"));
@@ -251,7 +252,7 @@ TEST(Explain, AnExceptionThatAFrameworkPassesOnIsTheCause) {
   EXPECT_THAT(ids(explained(failed + "CUDA out of memory.")), ElementsAre("out_of_memory"));
 }
 
-TEST(Explain, WhatFollowsFromACaptureErrorIsItsVictim) {
+TEST(Explain, ErrorAfterACaptureError_IsItsVictim) {
   const std::string reset =
       "[W CUDAGraph.cpp:197] Warning: CUDA warning: operation not permitted when stream is capturing (function "
       "reset)\n";
@@ -265,7 +266,7 @@ TEST(Explain, WhatFollowsFromACaptureErrorIsItsVictim) {
   EXPECT_THAT(ids(offset), ElementsAre("random_numbers_after_failed_capture"));
 }
 
-TEST(Explain, ACallCountsWhereItIsRefused) {
+TEST(Explain, CallMentionedWithoutAnError_IsOnlyPossible) {
   const auto culprits = [](const std::string& text) { return ids(explained(text), Role::Culprit); };
   const Explanation mentioned = explained("cuMemAlloc requested 20480 bytes\ncuMemAlloc: 0x7f\n\n" + kRefused);
   EXPECT_THAT(ids(mentioned, Role::Possible), ElementsAre("raw_malloc_in_capture"));
@@ -282,7 +283,7 @@ TEST(Explain, ACallCountsWhereItIsRefused) {
 
 const std::string kInvalidated = "RuntimeError: CUDA error: operation failed due to a previous error during capture\n";
 
-TEST(Explain, WhatReturnsA901ThatStandsAloneIsItsVictim) {
+TEST(Explain, CallThatReturnsALone901_IsItsVictim) {
   const std::string trace = "Traceback (most recent call last):\n", call = "    dist.all_reduce(x)\n",
                     file = "  File \"x.py\", line 3, in f\n", pid = "(Worker pid=7) ERROR 07-15 core.py:9] ",
                     failure = "Cuda failure 901 'operation failed due to a previous error during capture'\n";
@@ -306,7 +307,7 @@ TEST(Explain, WhatReturnsA901ThatStandsAloneIsItsVictim) {
   }
 }
 
-TEST(Explain, WhatStandsApartFromA901MayHaveBrokenTheCapture) {
+TEST(Explain, CallApartFromThe901_IsTheCulprit) {
   const std::string trace = "Traceback (most recent call last):\n    dist.all_reduce(x)\n" + kInvalidated;
   const auto culprits = [](const std::string& text) { return ids(explained(text), Role::Culprit); };
   EXPECT_THAT(culprits("y = loss.item()\n\n" + trace), ElementsAre("item_in_capture"));
@@ -321,7 +322,7 @@ TEST(Explain, WhatStandsApartFromA901MayHaveBrokenTheCapture) {
   EXPECT_THAT(culprits(kRefused + trace), ElementsAre("nccl_call_in_capture")) << "the 901 does not stand alone";
 }
 
-TEST(Explain, WhatOnlyFollowsFromAnErrorComesLast) {
+TEST(Explain, ConsequenceOfAnError_ComesLast) {
   const std::string assertion =
       "RuntimeError: captures_underway.empty() INTERNAL ASSERT FAILED at \"CUDACachingAllocator.cpp\":2939\n";
   EXPECT_THAT(ids(explained("    torch.cuda.empty_cache()\n" + assertion)),
@@ -329,7 +330,7 @@ TEST(Explain, WhatOnlyFollowsFromAnErrorComesLast) {
   EXPECT_THAT(ids(explained(assertion)), ElementsAre("empty_cache_after_failed_capture"));
 }
 
-TEST(Explain, ANumberThatMayBeCudasIsNotDenied) {
+TEST(Explain, NumberThatMayBeACudaError_IsNotRuledOut) {
   for (const std::string text :
        {"error 901", "error 904\n", "code 901", "status=905", "RuntimeError: error 901", "my program: error code: 906.",
         "901", "Traceback (most recent call last):\n\n\n\n\n\n\n  File \"torch/_ops.py\"\nRuntimeError: error 901"}) {
@@ -346,7 +347,7 @@ TEST(Explain, ANumberThatMayBeCudasIsNotDenied) {
               ElementsAre("item_in_capture"));
 }
 
-TEST(Explain, ANumberOfSomethingElseIsNoCaptureFailure) {
+TEST(Explain, NumberOfSomethingElse_IsNoCaptureFailure) {
   const std::string log(20, '\n');
   for (const std::string& text :
        {std::string("HTTP status 900"), std::string("HTTPError: 907"), std::string("mysql: error code 907: locked"),
@@ -358,20 +359,20 @@ TEST(Explain, ANumberOfSomethingElseIsNoCaptureFailure) {
   }
 }
 
-TEST(Explain, AnyPrintIsNoPrintOfATensor) {
+TEST(Explain, PrintWithoutATensor_IsNoCause) {
   EXPECT_THAT(ids(explained("print(\"step\", step)\n" + kRefused)), IsEmpty());
   EXPECT_THAT(ids(explained("  File \"torch/_tensor_str.py\", line 138, in __init__\n" + kRefused)),
               ElementsAre("print_in_capture"));
 }
 
-TEST(Explain, WhatRaisesAnotherErrorIsNoCause) {
+TEST(Explain, CallThatRaisesAnotherError_IsNoCause) {
   const Explanation explanation = explained("loss.backward()\nx.item()\n" + kRefused);
   EXPECT_THAT(ids(explanation), ElementsAre("item_in_capture"));
   EXPECT_THAT(explanation.remedies, Not(IsEmpty()));
-  for (const RemedyFor& remedy : explanation.remedies) EXPECT_THAT(remedy.text, Not(HasSubstr("906")));
+  for (const FixAdvice& remedy : explanation.remedies) EXPECT_THAT(remedy.text, Not(HasSubstr("906")));
 }
 
-TEST(Explain, ErrorsThatAreNoCaptureFailuresAreNamedByTheirNumber) {
+TEST(Explain, OtherCudaErrors_AreNamedByNumberOrCause) {
   const Explanation launch = explained("CUDA error: unspecified launch failure"),
                     memory = explained("NCCL WARN Cuda failure 'out of memory'");
   EXPECT_THAT(launch.summary, HasSubstr("719"));
@@ -379,7 +380,7 @@ TEST(Explain, ErrorsThatAreNoCaptureFailuresAreNamedByTheirNumber) {
   EXPECT_THAT(memory.remedies, Not(IsEmpty()));
 }
 
-TEST(Explain, AMarkedLineCountsAndItsNeighboursDoNot) {
+TEST(Explain, MarkedLine_CountsAndItsNeighboursDoNot) {
   EXPECT_THAT(ids(explained("      9 y = x.cpu()\n---> 10 f1 = Tensor.item(t0)\n     11 y = x.nonzero()\n" + kRefused)),
               ElementsAre("item_in_capture"));
   EXPECT_THAT(ids(explained("  File \"a.py\", line 5, in forward\n      y = x.cpu()\n      n = torch.ops.aten.item(x)\n"
@@ -388,7 +389,7 @@ TEST(Explain, AMarkedLineCountsAndItsNeighboursDoNot) {
               ElementsAre("item_in_capture"));
 }
 
-TEST(Explain, FailuresThatSayWhatTheyAre) {
+TEST(Explain, SpecificMessage_GivesItsCause) {
   for (const auto& [text, cause] : std::vector<std::pair<std::string, std::string>>{
            {"unique_by_key: failed to synchronize: " + kRefused, "library_that_synchronises_in_capture"},
            {kRefused + "  DeviceSegmentedSort::SortPairs(a, b)\n", "library_that_synchronises_in_capture"},
@@ -403,7 +404,7 @@ TEST(Explain, FailuresThatSayWhatTheyAre) {
 }
 
 // Calls that few expect in a driver's log, each with an error of its own.
-TEST(Explain, ACallInTheDriversLogSpeaksForItsCause) {
+TEST(Explain, RareCallInTheDriverLog_GivesItsCause) {
   for (const auto& [line, cause] : std::vector<std::pair<std::string, std::string>>{
            {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuStreamGetId", "callback_in_capture"},
            {"Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuGraphUpload", "graph_used_in_capture"},
@@ -419,23 +420,23 @@ TEST(Explain, ACallInTheDriversLogSpeaksForItsCause) {
   }
 }
 
-TEST(Explain, NoCaptureModeHelpsAgainstADestroyedCublasHandle) {
+TEST(Explain, DestroyedCublasHandle_AdvisesNoOtherCaptureMode) {
   const Explanation explanation = explained(
       "cublasDestroy(handle) in a worker thread\nCUDA error: operation not permitted when stream is capturing");
   ASSERT_THAT(explanation.causes, Not(IsEmpty()));
   EXPECT_EQ(explanation.causes.front().id, "cublas_handle_destroyed_in_other_thread");
-  EXPECT_TRUE(std::any_of(explanation.remedies.begin(), explanation.remedies.end(), [](const RemedyFor& remedy) {
+  EXPECT_TRUE(std::any_of(explanation.remedies.begin(), explanation.remedies.end(), [](const FixAdvice& remedy) {
     return remedy.useless && remedy.text.find("Another capture mode") == 0;
   }));
-  for (const RemedyFor& remedy : explanation.remedies) {
+  for (const FixAdvice& remedy : explanation.remedies) {
     if (remedy.cause == "cublas_handle_destroyed_in_other_thread" && !remedy.useless) {
       EXPECT_THAT(remedy.text, Not(HasSubstr("thread_local")));
     }
   }
 }
 
-Row fix_that_holds() {
-  Row row;
+TestVerdict fix_that_holds() {
+  TestVerdict row;
   row.test = "item_in_capture.FixReadAfterReplay";
   row.case_id = "item_in_capture";
   row.kind = Kind::Fix;
@@ -443,49 +444,49 @@ Row fix_that_holds() {
   return row;
 }
 
-TEST(Explain, ARemedyHoldsWhereTheRecordsShowIt) {
-  const Row fix = fix_that_holds();
+TEST(Explain, RemedyOnRecord_IsMarkedAsHolding) {
+  const TestVerdict fix = fix_that_holds();
   const std::string text = "loss.item()\nCUDA error: operation not permitted when stream is capturing";
   const Explanation explanation = explained(text, {fix});
   ASSERT_THAT(explanation.remedies, SizeIs(2));
   EXPECT_EQ(explanation.remedies[0].holds, true);
   EXPECT_EQ(explanation.remedies[1].holds, std::nullopt);
-  Row healthy = fix;
+  TestVerdict healthy = fix;
   healthy.test = "item_in_capture.Reproduces";
   healthy.kind = Kind::Reproduces;
   healthy.result = Result::Healthy;
   EXPECT_TRUE(explained(text, {healthy}).causes.front().healthy_here);
 }
 
-TEST(Explain, ItSaysWhereNoRecordHasTheRemedies) {
-  const Row fix = fix_that_holds();
+TEST(Explain, NoRecordWithTheRemedies_IsNoted) {
+  const TestVerdict fix = fix_that_holds();
   const std::string text = "loss.item()\n" + kRefused, note = "no record of 2.8.0 has these remedies";
-  EXPECT_THAT(in_words(explained(text), "2.8.0"), HasSubstr("  " + note + "\n  try: Call item()"));
-  EXPECT_THAT(in_words(explained(text, {fix}), "2.8.0"), Not(HasSubstr(note)));
-  EXPECT_THAT(in_words(explained(text), ""), Not(HasSubstr("no record")));
+  EXPECT_THAT(render_text(explained(text), "2.8.0"), HasSubstr("  " + note + "\n  try: Call item()"));
+  EXPECT_THAT(render_text(explained(text, {fix}), "2.8.0"), Not(HasSubstr(note)));
+  EXPECT_THAT(render_text(explained(text), ""), Not(HasSubstr("no record")));
 }
 
-TEST(Explain, ARemedyThatFailsOnOneMachineDoesNotHold) {
-  Row holds;
+TEST(Explain, RemedyThatFailsOnOneMachine_DoesNotHold) {
+  TestVerdict holds;
   holds.test = "item_in_capture.FixReadAfterReplay";
   holds.case_id = "item_in_capture";
   holds.kind = Kind::Fix;
   holds.result = Result::Holds;
-  Row broken = holds;
+  TestVerdict broken = holds;
   broken.result = Result::Broken;
   const std::string text = "loss.item()\nCUDA error: operation not permitted when stream is capturing";
   EXPECT_EQ(explained(text, {holds, broken}).remedies.front().holds, false);
   EXPECT_EQ(explained(text, {broken, holds}).remedies.front().holds, false);
 }
 
-TEST(Explain, WhatIsShownOfALogCannotSteerATerminal) {
+TEST(Explain, ControlCharactersInALog_AreEscaped) {
   const Explanation explanation =
       explained("\x1b]52;c;x\x07 loss.item()\nCUDA error: operation not permitted when stream is capturing");
   EXPECT_THAT(explanation.causes.front().evidence, HasSubstr("\\x1b"));
   EXPECT_THAT(explanation.causes.front().evidence, Not(HasSubstr("\x1b")));
 }
 
-TEST(Explain, TheProgramsExitCodeSaysWhetherItCouldTell) {
+TEST(Explain, EachAnswerAndBadInput_HasItsExitCode) {
   const std::string program = "'" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' explain ";
   const std::tuple<std::string, int, std::string> table[] = {
       {"printf 'loss.item()\\nCUDA error: operation not permitted when stream is capturing\\n' | " + program, 0,
@@ -501,13 +502,13 @@ TEST(Explain, TheProgramsExitCodeSaysWhetherItCouldTell) {
       {program + "/nowhere/log", 2, "cannot read it"},
   };
   for (const auto& [line, code, words] : table) {
-    const Said said = shell(line);
+    const ShellResult said = shell(line);
     EXPECT_EQ(said.code, code) << line << "\n" << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << line;
   }
 }
 
-TEST(Explain, InterruptedWhileItReadsItEndsWith130) {
+TEST(Explain, InterruptedWhileReading_ExitsWith130) {
   const std::string number = ::testing::TempDir() + "recapture-explain-" + std::to_string(getpid());
   FILE* program = popen(
       ("echo $$ >'" + number + "'; exec '" RECAPTURE_BUILD "/recapture' --root '" + kRoot + "' explain 2>/dev/null")
@@ -525,7 +526,7 @@ TEST(Explain, InterruptedWhileItReadsItEndsWith130) {
   EXPECT_EQ(WEXITSTATUS(status), 130);
 }
 
-TEST(Explain, ALogOfThousandsOfLinesIsRead) {
+TEST(Explain, LogOfThousandsOfLines_IsExplained) {
   std::string log;
   for (int i = 0; i < 20000; ++i) log += "INFO step " + std::to_string(i) + " loss 0.901 in 900 ms\n";
   log += std::string(1 << 20, 'x') + "\n";
@@ -533,10 +534,10 @@ TEST(Explain, ALogOfThousandsOfLinesIsRead) {
   EXPECT_EQ(explained(log).causes.front().id, "cpu_copy_in_capture");
 }
 
-TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
+TEST(Pasted, ErrorInAText_IsFoundByNumberNameOrMessage) {
   const auto codes = [](const std::string& text) {
     std::vector<int> all;
-    for (const NamedError& error : read_pasted(text).errors) all.push_back(error.code);
+    for (const NamedError& error : parse_error_text(text).errors) all.push_back(error.code);
     return all;
   };
   EXPECT_THAT(codes("CUDA_ERROR_UNKNOWN (code: 901) in a graph capture"), ElementsAre(999, 901));
@@ -551,16 +552,16 @@ TEST(Pasted, ErrorsAreFoundByNumberNameAndText) {
   EXPECT_THAT(codes(std::string("\0\xff\n\n901", 6)), IsEmpty());
 }
 
-TEST(Pasted, ACueIsAWordUnlessItSaysThatTheWordGoesOn) {
-  const Pasted text = read_pasted("one\ncapturing\ncudaMallocHost\n");
-  EXPECT_EQ(find_cue(text, "captur"), 0U);
-  EXPECT_EQ(find_cue(text, "captur*"), 2U);
-  EXPECT_EQ(find_cue(text, "cudaMalloc"), 0U);
-  EXPECT_EQ(find_cue(text, "cudaMalloc* + captur*"), 3U);
-  EXPECT_EQ(find_cue(text, "*"), 0U);
+TEST(Pasted, CueWithoutAStar_MatchesFullWordsOnly) {
+  const ErrorText text = parse_error_text("one\ncapturing\ncudaMallocHost\n");
+  EXPECT_EQ(find_evidence(text, "captur"), 0U);
+  EXPECT_EQ(find_evidence(text, "captur*"), 2U);
+  EXPECT_EQ(find_evidence(text, "cudaMalloc"), 0U);
+  EXPECT_EQ(find_evidence(text, "cudaMalloc* + captur*"), 3U);
+  EXPECT_EQ(find_evidence(text, "*"), 0U);
 }
 
-TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
+TEST(Causes, MalformedOrUselessEntry_IsRefused) {
   const std::string root = ::testing::TempDir() + "recapture-causes-" + std::to_string(getpid());
   std::filesystem::create_directories(root + "/cases");
   const std::string cause = "[[cause]]\nid='c'\ntitle='t'\nfixes=['f']\n";
@@ -576,11 +577,11 @@ TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
       {cause + "codes=[906]\nsays=['s']\nhints=['legacy stream']\n", "stands in the text of error 906 itself"},
   };
   for (const auto& [text, words] : table) {
-    std::ofstream(root + "/cases/causes.toml") << text;
+    std::ofstream(root + "/cases/diagnoses.toml") << text;
     try {
       read_causes(root, catalogue());
       ADD_FAILURE() << text;
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage) << text;
       EXPECT_THAT(stop.what(), HasSubstr(words));
     }
@@ -588,13 +589,13 @@ TEST(Causes, AreRefusedWhereAnEntryCouldTellNothing) {
   std::filesystem::remove_all(root);
 }
 
-TEST(Causes, EveryCueIsFoundInItsOwnText) {
+TEST(Causes, EachCue_IsFoundInItsOwnText) {
   for (const Cause& cause : read_causes(kRoot, catalogue())) {
     for (const auto* cues : {&cause.says, &cause.calls, &cause.names, &cause.hints}) {
       for (const std::string& cue : *cues) {
         std::string text = cue;
         for (size_t at = text.find(" + "); at != std::string::npos; at = text.find(" + ")) text.replace(at, 3, "\n");
-        EXPECT_NE(find_cue(read_pasted(text), cue), 0U) << cause.id << ": " << cue;
+        EXPECT_NE(find_evidence(parse_error_text(text), cue), 0U) << cause.id << ": " << cue;
       }
     }
   }

@@ -1,6 +1,7 @@
 // The first lines of a record that a test makes up.
 #pragma once
-#include "harness/record/json.h"
+#include "harness/base/json.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 

@@ -12,6 +12,7 @@
 
 #include "harness/compare/compare.h"
 #include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 
@@ -85,11 +86,11 @@ struct FakeRun {
     std::ofstream file(path);
     for (const Json& line : lines()) file << line.dump() << "\n";
   }
-  Judged judged() const {
+  JudgedRun judged() const {
     static int number = 0;
     const std::string path = fmt::format("{}/compare-{}-{}.jsonl", ::testing::TempDir(), getpid(), ++number);
     write(path);
-    Judged judged = judged_by_its_own_code(read_record(path), {});
+    JudgedRun judged = judge_without_staleness(read_record(path), {});
     std::filesystem::remove(path);
     return judged;
   }

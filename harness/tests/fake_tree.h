@@ -15,8 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/judge/row.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 
@@ -38,7 +39,7 @@ class FakeTree : public ::testing::Test {
     std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/twofold", cases + "/" + name);
   }
   std::string command(const std::string& arguments) const { return "'" + folder + "/build/recapture' " + arguments; }
-  Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
+  ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
   std::string record() const { return folder + "/r.jsonl"; }
 
   static std::string text_of(const std::string& path) {
@@ -49,11 +50,11 @@ class FakeTree : public ::testing::Test {
   static std::vector<std::string> verdicts(const std::string& path) {
     const Record record = read_record(path);
     std::vector<std::string> all{record.end};
-    for (const Row& row : judge_record(record, {})) {
+    for (const TestVerdict& row : judge_record(record, {})) {
       const auto again = record.confirmations.find(row.test);
       const size_t times = again == record.confirmations.end() ? 0 : again->second.size();
-      all.push_back(row.test + ": " + std::string(word(row.result)) + ", " + std::string(word(row.verdict)) + ", " +
-                    std::to_string(times));
+      all.push_back(row.test + ": " + std::string(to_string(row.result)) + ", " + std::string(to_string(row.verdict)) +
+                    ", " + std::to_string(times));
     }
     return all;
   }

@@ -1,5 +1,6 @@
 // A test finds only what it brings: its own folders, and of its runner's variables those that it may have.
 #include "harness/run/process.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
 
 namespace recapture {
@@ -18,18 +19,18 @@ class Hermetic : public StandIn {
     return fact_of("rude.ControlNamesItsEnvironment", "env." + variable);
   }
   // With these variables, a test that names its own.
-  Said with(const std::string& variables, const std::string& options = "") {
+  ShellResult with(const std::string& variables, const std::string& options = "") {
     std::filesystem::remove(record());
     return shell(variables + " " + command("run rude.ControlNamesItsEnvironment --record " + record() + " " + options));
   }
 };
 
-TEST_F(Hermetic, ATestFindsNothingThatAnotherLeft) {
+TEST_F(Hermetic, FilesOfAnotherTest_AreNotFound) {
   for (const char* how : {"", "--exec"}) {
     for (int night = 0; night < 2; ++night) {
       std::filesystem::remove(record());
-      const Said said = recapture("run rude.ControlWritesEverywhere rude.ControlWritesEverywhereAgain --record " +
-                                  record() + " " + how);
+      const ShellResult said = recapture(
+          "run rude.ControlWritesEverywhere rude.ControlWritesEverywhereAgain --record " + record() + " " + how);
       EXPECT_EQ(said.code, 0) << said.out;
       EXPECT_EQ(fact_of("rude.ControlWritesEverywhere", "found"), "") << how;
       EXPECT_EQ(fact_of("rude.ControlWritesEverywhere", "wrote"), "in (scratch)/tmp/left") << how;
@@ -39,12 +40,12 @@ TEST_F(Hermetic, ATestFindsNothingThatAnotherLeft) {
   EXPECT_FALSE(std::filesystem::exists("left"));
 }
 
-TEST_F(Hermetic, AFolderGoesWithATestThatIsKilled) {
+TEST_F(Hermetic, KilledTest_LeavesNoFolder) {
   recapture("run rude.ReproducesAndCrashes rude.FixMovesToAnotherGroup --record " + record());
   EXPECT_THAT(files_left(), IsEmpty());
 }
 
-TEST_F(Hermetic, WhatAKilledRunLeavesIsRemovedByTheNext) {
+TEST_F(Hermetic, FolderOfAKilledRun_IsRemovedByTheNextRun) {
   const pid_t runner = start("run rude.ReproducesAndHangs --record " + record());
   ASSERT_EQ(files_left().size(), 1U);
   const std::string other = folder + "/tmp/recapture-run-of-somebody";
@@ -59,9 +60,9 @@ TEST_F(Hermetic, WhatAKilledRunLeavesIsRemovedByTheNext) {
   EXPECT_EQ(files_left(), std::vector<std::string>{other});
 }
 
-TEST_F(Hermetic, OfTheRunnersVariablesATestHasThoseThatItMay) {
+TEST_F(Hermetic, VariablesOfTheRunner_ReachATestOnlyIfAllowed) {
   for (const char* how : {"", "--exec"}) {
-    const Said said = with(
+    const ShellResult said = with(
         "CUDA_LAUNCH_BLOCKING=1 TORCH_NCCL_AVOID_RECORD_STREAMS=1 LD_PRELOAD= NVIDIA_TF32_OVERRIDE=0 NO_OF_OURS=1 "
         "PYTORCH_CUDA_ALLOC_CONF=x http_proxy=http://x PYTHONPATH=/x GTEST_COLOR=yes "
         "CUDA_VISIBLE_DEVICES=GPU-1 NVIDIA_VISIBLE_DEVICES=all SLURM_JOB_ID=7 LC_MESSAGES=C TERM=dumb",
@@ -91,7 +92,7 @@ TEST_F(Hermetic, OfTheRunnersVariablesATestHasThoseThatItMay) {
 }
 
 // On a shared host NVLink multicast can put the GPUs of others out of service.
-TEST_F(Hermetic, WhatKeepsMulticastOffReachesEveryProcessAndNobodyCanChangeIt) {
+TEST_F(Hermetic, MulticastVariables_ReachEveryProcessAndCannotBeChanged) {
   script("build/canary",
          "env >'" + folder + "/of_canary'\n" + R"(echo '{"gpus":0,"canary":"none","reason":"no driver"}'; exit 77)");
   script("build/2.15.0/cases/lies/asked",
@@ -116,7 +117,7 @@ TEST_F(Hermetic, WhatKeepsMulticastOffReachesEveryProcessAndNobodyCanChangeIt) {
     EXPECT_THAT(text_of(folder + "/of--environment"), HasSubstr(name + "=" + value + "\n"));
     EXPECT_THAT(text_of(folder + "/of--break=nothing"), HasSubstr(name + "=" + value + "\n")) << "of a server";
     for (const std::string change : {"=1", "=", "=0"}) {
-      const Said said = with(variables, "--env " + name + change);
+      const ShellResult said = with(variables, "--env " + name + change);
       EXPECT_EQ(said.code, 2) << said.out;
       EXPECT_EQ(said.out.rfind("recapture: --env cannot set " + name, 0), 0U) << said.out;
       EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
@@ -133,17 +134,17 @@ TEST_F(Hermetic, WhatKeepsMulticastOffReachesEveryProcessAndNobodyCanChangeIt) {
 }
 
 // A test is in a folder of its own, from which a relative path would lead nowhere.
-TEST_F(Hermetic, TheCacheIsAnAbsolutePath) {
+TEST_F(Hermetic, RelativeCachePath_IsMadeAbsolute) {
   for (const char* how : {"", "--exec"}) {
     EXPECT_EQ(with("cd / && RECAPTURE_CACHE=cache", how).code, 0);
     EXPECT_EQ(seen("RECAPTURE_CACHE"), "/cache") << how;
   }
 }
 
-TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
+TEST_F(Hermetic, VariableOfTheEnvOption_IsAnAxisOfTheRecord) {
   const std::string value = "expandable_segments:True,x=1";
   for (const char* how : {"", "--exec"}) {
-    const Said said =
+    const ShellResult said =
         with("PYTORCH_CUDA_ALLOC_CONF=other", "--env PYTORCH_CUDA_ALLOC_CONF=" + value + " --env TORCH_LOGS= " + how);
     EXPECT_EQ(said.code, 0) << said.out;
     EXPECT_EQ(seen("PYTORCH_CUDA_ALLOC_CONF"), value);
@@ -161,7 +162,7 @@ TEST_F(Hermetic, AVariableOnPurposeIsAnAxisOfTheRecord) {
   for (const char* wrong : {"''", "A", "=1", "1A=1", "'A B=1'", "LD_PRELOAD=x", "GTEST_FILTER=x", "RECAPTURE_EVENTS=1",
                             "HOME=/x", "TMPDIR=/x", "PATH=/x", "CUDA_VISIBLE_DEVICES=1", "CUDA_CACHE_PATH=/x",
                             "CUDA_INJECTION64_PATH=/x", "LD_LIBRARY_PATH=/x", "A=1 --env A=2"}) {
-    const Said said = with("", std::string("--env ") + wrong);
+    const ShellResult said = with("", std::string("--env ") + wrong);
     EXPECT_EQ(said.code, 2) << wrong << said.out;
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
   }
@@ -189,7 +190,7 @@ case "$1$LD_PRELOAD" in
   *) exec ')" + folder + R"(/rude' "$@" ;;
 esac)");
   }
-  Said chosen(const std::string& version, const std::string& options = "") {
+  ShellResult chosen(const std::string& version, const std::string& options = "") {
     std::filesystem::remove(record());
     return shell(
         "RECAPTURE_CACHE='" + folder + "/cache' " +
@@ -197,9 +198,9 @@ esac)");
   }
 };
 
-TEST_F(ChosenRuntime, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
+TEST_F(ChosenRuntime, ChosenVersion_IsPreloadedAndHasARecordOfItsOwn) {
   for (const char* how : {"", " --exec"}) {
-    const Said said = chosen("13.0", how);
+    const ShellResult said = chosen("13.0", how);
     EXPECT_EQ(said.code, 0) << said.out;
     EXPECT_THAT(seen("LD_PRELOAD"), HasSubstr("cuda-runtime/13.0.96/libcudart.so.13"));  // The newest of 13.0.
     const Environment environment = read_record(record()).environment;
@@ -212,20 +213,20 @@ TEST_F(ChosenRuntime, IsLoadedBeforeEveryTestAndIsAColumnOfItsOwn) {
   EXPECT_FALSE(read_record(folder + "/own.jsonl").environment.json().contains("cuda_runtime_by"));
 }
 
-TEST_F(ChosenRuntime, ThatCannotBeLoadedIsUnavailableWithTheMissingSymbol) {
-  const Said said = chosen("13.1.80");
+TEST_F(ChosenRuntime, VersionThatLacksASymbol_IsUnavailableAndNamesIt) {
+  const ShellResult said = chosen("13.1.80");
   EXPECT_EQ(said.code, 4) << said.out;
   EXPECT_THAT(said.out, HasSubstr("the CUDA runtime has no cudaNew_v2, which LibTorch 2.15.0 needs"));
   EXPECT_EQ(line_of("rude.ControlNamesItsEnvironment").value("ending", ""), "not started");
-  EXPECT_EQ(read_record(record()).where("cuda_runtime"), "13.1.80");
+  EXPECT_EQ(read_record(record()).env("cuda_runtime"), "13.1.80");
 }
 
-TEST_F(ChosenRuntime, ThatIsWrongIsOneClearLine) {
+TEST_F(ChosenRuntime, WrongOrAbsentVersion_IsOneLineWithItsExitCode) {
   for (const auto& [version, code, words] : {std::tuple{"13.7", 7, "CUDA runtime 13.7 is not in "},
                                              {"12.9", 7, "does not use CUDA runtime 12.9: it loaded 13.2"},
                                              {"13", 2, "--cuda-runtime takes a version such as 12.9, not '13'"},
                                              {"newest", 2, "not 'newest'"}}) {
-    const Said said = chosen(version);
+    const ShellResult said = chosen(version);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;

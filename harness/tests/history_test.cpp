@@ -11,10 +11,11 @@
 #include <map>
 #include <set>
 
-#include "harness/history/runs.h"
-#include "harness/judge/row.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
+#include "harness/timeline/runs.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {
@@ -92,9 +93,9 @@ class History : public FakeTree {
   std::string line(const std::string& arguments) const {
     return command("history " + arguments) + " --records '" + nights + "'";
   }
-  Said history(const std::string& arguments) const { return shell(line(arguments)); }
+  ShellResult history(const std::string& arguments) const { return shell(line(arguments)); }
   Json json(const std::string& arguments) const {
-    const Said said = history(arguments + " --json");
+    const ShellResult said = history(arguments + " --json");
     const auto parsed = try_parse_json(said.out);
     EXPECT_TRUE(parsed) << said.out;
     return parsed.value_or(Json::array());
@@ -105,20 +106,20 @@ class History : public FakeTree {
 
 // By record and test what judge_record() makes of the whole record.
 using Rows = std::map<std::string, std::string>;
-std::string row_text(const Row& row) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, word(row.result), word(row.verdict), render_seen(row),
-                     row.code, row.reason, row.source, row.effect ? word(*row.effect) : "",
+std::string row_text(const TestVerdict& row) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", row.ran, to_string(row.result), to_string(row.verdict),
+                     render_observed(row), row.code, row.reason, row.source, row.effect ? to_string(*row.effect) : "",
                      row.release + row.gpu + row.driver, row.family);
 }
 Rows rows_of_records(const std::string& folder, const Rules& rules) {
   Rows rows;
   for (const Record& record : read_records_below(folder)) {
     const std::string path = fs::path(record.path).lexically_relative(folder);
-    for (const Row& row : judge_record(record, rules)) rows[path + " " + row.test] = row_text(row);
+    for (const TestVerdict& row : judge_record(record, rules)) rows[path + " " + row.test] = row_text(row);
   }
   return rows;
 }
-TEST_F(History, SaysSinceWhenHowOftenAndWhatElseChanged) {
+TEST_F(History, ChangedOutcomes_HaveDatesCountsAndWhatElseChanged) {
   for (int i = 0; i < 10; ++i) {
     Night night;
     night.day = day(i);
@@ -127,7 +128,7 @@ TEST_F(History, SaysSinceWhenHowOftenAndWhatElseChanged) {
     night.seen = i == 3 ? "905" : i < 7 ? "900" : "ok";
     write(night);
   }
-  const Said said = history("c.Reproduces");
+  const ShellResult said = history("c.Reproduces");
   EXPECT_EQ(said.code, 0);
   EXPECT_EQ(said.out, R"(c.Reproduces
   LibTorch 2.15.0, NVIDIA H200, driver 580.1, CUDA runtime 13.0: 10 runs, 2010-01-01 to 2010-01-10
@@ -151,7 +152,7 @@ TEST_F(History, SaysSinceWhenHowOftenAndWhatElseChanged) {
   EXPECT_EQ(all[0]["changes"][0]["before"]["started"], "2010-01-07T03:00:00Z");
 }
 
-TEST_F(History, TellsTheDriverWithWhichAnotherOutcomeCame) {
+TEST_F(History, OutcomeThatChangedWithTheDriver_NamesTheDriver) {
   for (int i = 0; i < 4; ++i) {
     Night night;
     night.day = day(i);
@@ -168,7 +169,7 @@ TEST_F(History, TellsTheDriverWithWhichAnotherOutcomeCame) {
   EXPECT_EQ(json("c --gpu h200 --release 2.15.0+cu130"), json("c --gpu h200 --release 2.15.0"));
   EXPECT_EQ(json("c.Reproduces --since 2010-01-04")[0]["runs"], 1);
   for (const char* none : {"--gpu none", "--release 2.6.0", "--driver 1", "--since 2011-01-01"}) {
-    const Said said = history(std::string("c ") + none);
+    const ShellResult said = history(std::string("c ") + none);
     EXPECT_EQ(said.code, 4) << none;
     EXPECT_TRUE(said.is_one_line()) << said.out;
   }
@@ -176,7 +177,7 @@ TEST_F(History, TellsTheDriverWithWhichAnotherOutcomeCame) {
   EXPECT_THAT(history("c --gpu none --json").out, StartsWith("[]\nrecapture: "));
 }
 
-TEST_F(History, GivesARaceItsRateAndCallsNoRunWithoutItAChange) {
+TEST_F(History, RaceWithoutAHitInOneRun_HasARateAndNoChange) {
   for (int i = 0; i < 6; ++i) {
     Night night;
     night.day = day(i);
@@ -195,7 +196,7 @@ TEST_F(History, GivesARaceItsRateAndCallsNoRunWithoutItAChange) {
   EXPECT_THAT(text, HasSubstr("seen in 5 of 6 runs; "));
 }
 
-TEST_F(History, CountsARunOnceAndNoneThatWasBrokenOnPurpose) {
+TEST_F(History, CopiesAndRunsBrokenOnPurpose_AreNotCounted) {
   Night night;
   night.day = day(0);
   night.run = "one";
@@ -219,7 +220,7 @@ TEST_F(History, CountsARunOnceAndNoneThatWasBrokenOnPurpose) {
   EXPECT_EQ(all[0]["newest"]["record"], nights + "/merged.jsonl");
 }
 
-TEST_F(History, OfACopyThatWasCutTheWholeCounts) {
+TEST_F(History, TruncatedCopiesOfARun_AreIgnoredForTheCompleteOne) {
   Night night;
   night.day = day(0);
   night.run = "one";
@@ -238,7 +239,7 @@ TEST_F(History, OfACopyThatWasCutTheWholeCounts) {
 }
 
 // A runtime that was chosen makes another column: its runs follow on none of the release's own.
-TEST_F(History, JoinsNoRunsWithAChosenRuntimeToThoseWithout) {
+TEST_F(History, RunsWithAChosenRuntime_AreKeptApart) {
   Night night;
   night.day = day(0);
   write(night);
@@ -253,7 +254,7 @@ TEST_F(History, JoinsNoRunsWithAChosenRuntimeToThoseWithout) {
   EXPECT_THAT(changes(), IsEmpty());
 }
 
-TEST_F(History, KnowsTestsThatTheTreeHasNoLongerAndTheNearestToAnUnknownOne) {
+TEST_F(History, TestGoneFromTheTree_IsFoundInTheRecords) {
   Night night;
   night.day = day(0);
   night.id = "of_old_days";
@@ -261,21 +262,21 @@ TEST_F(History, KnowsTestsThatTheTreeHasNoLongerAndTheNearestToAnUnknownOne) {
   EXPECT_EQ(history("of_old_days").code, 0);
   EXPECT_EQ(history("of_old_days.FixIt").code, 0);
   EXPECT_EQ(history("'of_*'").code, 0);
-  const Said said = history("of_old_day.FixIt");
+  const ShellResult said = history("of_old_day.FixIt");
   EXPECT_EQ(said.code, 2);
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out, HasSubstr("did you mean of_old_days"));
   EXPECT_EQ(history("").code, 2);
 }
 
-TEST_F(History, BadInputIsALineAndACode) {
-  const Said empty = history("c");
+TEST_F(History, BadInput_IsOneLineWithItsExitCode) {
+  const ShellResult empty = history("c");
   EXPECT_EQ(empty.code, 4);
   EXPECT_TRUE(empty.is_one_line()) << empty.out;
-  const Said nowhere = shell(command("history c --records '" + folder + "/nowhere'"));
+  const ShellResult nowhere = shell(command("history c --records '" + folder + "/nowhere'"));
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_TRUE(nowhere.is_one_line()) << nowhere.out;
-  const Said file = shell(command("history c --records '" + folder + "/ci/matrix.toml'"));
+  const ShellResult file = shell(command("history c --records '" + folder + "/ci/matrix.toml'"));
   EXPECT_EQ(file.code, 2);
   EXPECT_TRUE(file.is_one_line()) << file.out;
   Night night;
@@ -285,11 +286,11 @@ TEST_F(History, BadInputIsALineAndACode) {
   EXPECT_EQ(recapture("show --records '" + nights + "'").code, 0);
   EXPECT_EQ(recapture("show --records '" + folder + "/nowhere'").code, 2);
   EXPECT_EQ(recapture("show --records '" + nights + "' " + record()).code, 2);
-  const Said closed = shell("(" + line("c") + "; echo $? >'" + folder + "/code') | true");
+  const ShellResult closed = shell("(" + line("c") + "; echo $? >'" + folder + "/code') | true");
   EXPECT_EQ(text_of(folder + "/code"), "0\n");
 }
 
-TEST_F(History, ABadRecordIsSkippedNamedAndCounted) {
+TEST_F(History, UnreadableRecord_IsSkippedNamedAndCounted) {
   Night night;
   night.day = day(0);
   write(night);
@@ -297,7 +298,7 @@ TEST_F(History, ABadRecordIsSkippedNamedAndCounted) {
   std::ofstream(nights + "/empty.jsonl");
   fs::create_directories(nights + "/below");
   ASSERT_EQ(mkfifo((nights + "/below/pipe.jsonl").c_str(), 0600), 0);
-  const Said said = history("c.Reproduces");
+  const ShellResult said = history("c.Reproduces");
   EXPECT_EQ(said.code, 6);
   EXPECT_THAT(said.out, StartsWith("c.Reproduces\n"));
   EXPECT_THAT(said.out, HasSubstr("garbage.jsonl: 1: not a line of a record"));
@@ -308,7 +309,7 @@ TEST_F(History, ABadRecordIsSkippedNamedAndCounted) {
   EXPECT_THAT(history("c.Reproduces").out, HasSubstr("2 records cannot be read"));
 }
 
-TEST_F(History, FollowsARecordThatGrowsIsReplacedAndGoes) {
+TEST_F(History, GrowingReplacedOrRemovedRecord_IsFollowed) {
   Night night;
   night.day = day(0);
   const auto lines = night.lines();
@@ -345,14 +346,14 @@ TEST_F(History, WithoutPermissions_ReadsTheOthersAndNamesThese) {
   };
   const std::string right = history("c.Reproduces").out;
   fs::permissions(nights, fs::perms::owner_write, fs::perm_options::remove);
-  const Said all = by_other("c.Reproduces");
+  const ShellResult all = by_other("c.Reproduces");
   EXPECT_EQ(all.code, 0);
   EXPECT_EQ(all.out, right);
   fs::permissions(nights, fs::perms::owner_write, fs::perm_options::add);
   fs::permissions(nights + "/" + day(0) + ".jsonl", fs::perms::none);
   fs::permissions(nights + "/below", fs::perms::none);
   fs::permissions(nights, fs::perms::owner_write, fs::perm_options::remove);
-  const Said said = by_other("c.Reproduces");
+  const ShellResult said = by_other("c.Reproduces");
   fs::permissions(nights, fs::perms::owner_all);
   fs::permissions(nights + "/below", fs::perms::owner_all);
   EXPECT_EQ(said.code, 6);
@@ -374,7 +375,7 @@ TEST(Runs, ACaseAlone_IsJudgedAsInItsRecord) {
   Rows rows;
   for (const std::string& id : cases) {
     for (const auto& run : runs_below(folder, {id}).runs) {
-      for (const Row& row : judge_record(run.record, rules)) rows[run.path + " " + row.test] = row_text(row);
+      for (const TestVerdict& row : judge_record(run.record, rules)) rows[run.path + " " + row.test] = row_text(row);
     }
   }
   EXPECT_GE(right.size(), 1000U);

@@ -10,19 +10,20 @@
 #include <pugixml.hpp>
 #include <sstream>
 
-#include "harness/check/expectations.h"
-#include "harness/judge/board.h"
-#include "harness/judge/index.h"
-#include "harness/judge/version.h"
-#include "harness/record/visible.h"
+#include "harness/base/escape.h"
+#include "harness/lint/expectations.h"
+#include "harness/model/release.h"
 #include "harness/record/writer.h"
+#include "harness/report/json.h"
+#include "harness/report/junit.h"
+#include "harness/report/markdown.h"
+#include "harness/report/overview.h"
+#include "harness/report/text.h"
 #include "harness/run/line.h"
 #include "harness/run/machine.h"
-#include "harness/show/json.h"
-#include "harness/show/junit.h"
-#include "harness/show/markdown.h"
-#include "harness/show/overview.h"
-#include "harness/show/text.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -47,14 +48,14 @@ class Hostile : public ::testing::Test {
     try {
       read();
       return "";
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
       EXPECT_EQ(std::string(stop.what()).find('\n'), std::string::npos) << stop.what();
       return stop.what();
     }
   }
   std::string change(const std::string& text) {
-    std::ofstream(root + "/cases/changes.toml") << text;
+    std::ofstream(root + "/cases/expectations.toml") << text;
     return refusal_of([this] { read_changes(root); });
   }
 
@@ -69,7 +70,7 @@ class Hostile : public ::testing::Test {
                            "\n";
 };
 
-TEST_F(Hostile, RecordsAreRefusedWithTheirLine) {
+TEST_F(Hostile, MalformedRecord_IsRefusedWithItsLine) {
   ASSERT_EQ(refusal(known + test), "");
   const std::vector<std::pair<std::string, std::string>> table = {
       {head + head, ":2: not a line of a record: a second environment"},
@@ -134,7 +135,7 @@ TEST_F(Hostile, RecordsAreRefusedWithTheirLine) {
 }
 
 // Whatever a test says, the line that the runner writes of it can be read.
-TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
+TEST_F(Hostile, MalformedEventsOfATest_GiveAReadableLine) {
   Observation seen;
   seen.ending = Observation::Ending::Exited;
   const std::string deep(3000, '[');
@@ -164,7 +165,7 @@ TEST_F(Hostile, LinesOfATestCanBeReadWhateverItSays) {
 }
 
 // A probe asks what a failure left behind, and some of what it calls fails for that reason.
-TEST_F(Hostile, ACallOfAProbeIsNoCulprit) {
+TEST_F(Hostile, FailedCallOfAProbe_IsNotTheCulprit) {
   const std::string call = R"({"api":"cuCtxSynchronize","code":900})";
   Observation seen;
   seen.ending = Observation::Ending::Exited;
@@ -187,7 +188,7 @@ TEST_F(Hostile, ACallOfAProbeIsNoCulprit) {
   }
 }
 
-TEST_F(Hostile, NoTextIsLongerThanAnExpressionCanBear) {
+TEST_F(Hostile, OverlongText_IsCutWhenWrittenAndRefusedWhenRead) {
   {
     RecordWriter writer = RecordWriter::create(root + "/long.jsonl");
     std::istringstream lines(known);
@@ -201,7 +202,7 @@ TEST_F(Hostile, NoTextIsLongerThanAnExpressionCanBear) {
   EXPECT_THAT(refusal(known + longer.dump() + "\n"), HasSubstr("a text of it has more than 16384 bytes"));
 }
 
-TEST(Machines, LackWhatACaseNeedsMoreOf) {
+TEST(Machines, TooFewGpus_AreNamedAsLacking) {
   Machine machine;
   machine.gpus = 1;
   Needs needs;
@@ -211,7 +212,7 @@ TEST(Machines, LackWhatACaseNeedsMoreOf) {
   }
 }
 
-TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
+TEST_F(Hostile, OutputOfGoogleTest_IsLeftOutOfTheLastWords) {
   Observation seen;
   seen.ending = Observation::Ending::Signal;
   seen.last_words =
@@ -227,12 +228,12 @@ TEST_F(Hostile, OfATestsWordsTheRecordKeepsItsOwn) {
   }
 }
 
-TEST_F(Hostile, WhatIsNoFileIsNotWaitedFor) {
+TEST_F(Hostile, PipeDeviceOrFolder_IsRefusedWithoutWaiting) {
   mkfifo((root + "/r.jsonl").c_str(), 0600);
   EXPECT_THAT(refusal_of([this] { read_record(root + "/r.jsonl"); }), HasSubstr("it is not a regular file"));
   EXPECT_THAT(refusal_of([this] { newest_records(root); }), HasSubstr("it is not a regular file"));
   EXPECT_THAT(refusal_of([] { read_record("/dev/zero"); }), HasSubstr("it is not a regular file"));
-  fs::create_directories(root + "/cases/changes.toml");
+  fs::create_directories(root + "/cases/expectations.toml");
   EXPECT_THAT(refusal_of([this] { read_changes(root); }), HasSubstr("Is a directory"));
 }
 
@@ -264,27 +265,27 @@ Record deceiver() {
   return record;
 }
 
-TEST_F(Hostile, WhatIsShownHasNoControlCharacters) {
-  const Board board({deceiver()}, {});
-  const Judged& judged = board.records().front();
+TEST_F(Hostile, ControlCharactersInARecord_AreNotShown) {
+  const ResultMatrix board({deceiver()}, {});
+  const JudgedRun& judged = board.records().front();
   std::string all = heading(judged.record) + summary(judged.rows) + observed_tables(judged.record, judged.rows) +
                     machines_text(latest(board)) + surprises(latest(board)) + last_line(latest(board)) +
-                    as_markdown(board);
-  for (const Row& row : judged.rows) {
-    EXPECT_EQ(as_line(row).find('\n'), std::string::npos);
-    all += as_line(row) + "\n";
+                    render_markdown(board);
+  for (const TestVerdict& row : judged.rows) {
+    EXPECT_EQ(render_line(row).find('\n'), std::string::npos);
+    all += render_line(row) + "\n";
   }
   std::istringstream lines(all);
   for (std::string line; std::getline(lines, line);) {
-    EXPECT_EQ(visible(line), line);
+    EXPECT_EQ(escape_control(line), line);
     EXPECT_NE(line.rfind("  c.Control   holds", 0), 0U) << "a forged line";
   }
-  EXPECT_THAT(as_markdown(board), Not(HasSubstr("<b>")));
-  EXPECT_THAT(as_markdown(board), HasSubstr("&lt;b&gt;\\|x\\|&amp;\\x01"));
+  EXPECT_THAT(render_markdown(board), Not(HasSubstr("<b>")));
+  EXPECT_THAT(render_markdown(board), HasSubstr("&lt;b&gt;\\|x\\|&amp;\\x01"));
 }
 
-TEST_F(Hostile, JUnitIsWellFormedAndACutRunIsAnErrorInIt) {
-  const Board board({deceiver()}, {});
+TEST_F(Hostile, JUnitOfADeceivingRecord_IsWellFormedWithItsCutRunAsAnError) {
+  const ResultMatrix board({deceiver()}, {});
   std::stringstream xml;
   write_junit(board.records().front(), xml);
   for (const char c : xml.str()) EXPECT_TRUE(c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20);
@@ -296,30 +297,30 @@ TEST_F(Hostile, JUnitIsWellFormedAndACutRunIsAnErrorInIt) {
   EXPECT_THAT(run.child("testcase").child("error").attribute("message").value(), HasSubstr("the run ended: "));
 }
 
-TEST(Visible, LeavesTextAndEscapesTheRest) {
-  EXPECT_EQ(visible("Grüße, × 2 — “ok” 漢字 😀"), "Grüße, × 2 — “ok” 漢字 😀");
-  for (const char* edge : {"\u0080", "\u009f"}) EXPECT_NE(visible(edge), edge) << "a control character";
+TEST(Visible, ControlCharactersAndBadUtf8_AreEscaped) {
+  EXPECT_EQ(escape_control("Grüße, × 2 — “ok” 漢字 😀"), "Grüße, × 2 — “ok” 漢字 😀");
+  for (const char* edge : {"\u0080", "\u009f"}) EXPECT_NE(escape_control(edge), edge) << "a control character";
   for (const char* edge : {"\u00a0", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"}) {
-    EXPECT_EQ(visible(edge), edge) << "the first and the last of each length, and beside the surrogates";
+    EXPECT_EQ(escape_control(edge), edge) << "the first and the last of each length, and beside the surrogates";
   }
-  EXPECT_EQ(visible("\xe0\x9f\xbf\xf0\x8f\xbf\xbf\xf4\x90\x80\x80"),
+  EXPECT_EQ(escape_control("\xe0\x9f\xbf\xf0\x8f\xbf\xbf\xf4\x90\x80\x80"),
             "\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf\\xf4\\x90\\x80\\x80");
-  EXPECT_EQ(visible("a\x1b[31mb\x7f\x9b"), "a\\x1b[31mb\\x7f\\x9b");
-  EXPECT_EQ(visible("a\xc2\x9b\xe2\x80\xae\xe2\x81\xa6"), "a\\x9b\\u202e\\u2066");
-  EXPECT_EQ(visible("a\nb\tc\r"), "a\\nb\\tc\\x0d");
-  EXPECT_EQ(visible("\xc0\xaf\xed\xa0\x80\xf5\xe2\x82"), "\\xc0\\xaf\\xed\\xa0\\x80\\xf5\\xe2\\x82");
+  EXPECT_EQ(escape_control("a\x1b[31mb\x7f\x9b"), "a\\x1b[31mb\\x7f\\x9b");
+  EXPECT_EQ(escape_control("a\xc2\x9b\xe2\x80\xae\xe2\x81\xa6"), "a\\x9b\\u202e\\u2066");
+  EXPECT_EQ(escape_control("a\nb\tc\r"), "a\\nb\\tc\\x0d");
+  EXPECT_EQ(escape_control("\xc0\xaf\xed\xa0\x80\xf5\xe2\x82"), "\\xc0\\xaf\\xed\\xa0\\x80\\xf5\\xe2\\x82");
 }
 
-TEST(Ranges, AreReadToTheirLastCharacter) {
+TEST(Ranges, MalformedRange_IsRefused) {
   for (const char* range : {">=2.3 <2.13", ">=2.6 or so", "==2.15.0abc", "==2.15.0.7", ">=2.3,", ",<2", "", " ", "2.6",
                             "=>2.6", ">= ", "<99999999999", ">=2..3", ">=2.", "~=2.6", "!=2.6", ">=-1"}) {
-    EXPECT_THROW(satisfies("2.6.0", range), Stop) << range;
+    EXPECT_THROW(satisfies("2.6.0", range), ExitError) << range;
   }
   EXPECT_TRUE(satisfies("2.6.0", " >= 2.6 , < 2.13 "));
   EXPECT_TRUE(satisfies("2.16.0.dev20260101+cu130", ">2.15"));
   EXPECT_TRUE(in_range("cuda13", ""));
   EXPECT_FALSE(in_range("cuda13", ">=2"));
-  EXPECT_THROW(require_version("2.8x"), Stop);
+  EXPECT_THROW(require_version("2.8x"), ExitError);
   EXPECT_TRUE(can_meet(">=2.8", "<2.9"));
   EXPECT_TRUE(can_meet("", "<2.9"));
   EXPECT_FALSE(can_meet(">=2.8", "<2.8"));
@@ -327,7 +328,7 @@ TEST(Ranges, AreReadToTheirLastCharacter) {
   EXPECT_TRUE(can_meet(">2.8", "<2.8.2"));
 }
 
-TEST_F(Hostile, ReleasesThatAreNoneAreRefused) {
+TEST_F(Hostile, BadVersionOrEmptyMatrix_IsRefused) {
   EXPECT_THAT(refusal_of([] { older("2.6.0", "main"); }), HasSubstr("'main' is not a version such as 2.11.0"));
   EXPECT_THAT(refusal_of([this] { read_matrix(root); }), HasSubstr("ci/matrix.toml is not there"));
   fs::create_directories(root + "/ci");
@@ -335,7 +336,7 @@ TEST_F(Hostile, ReleasesThatAreNoneAreRefused) {
   EXPECT_THAT(refusal_of([this] { read_matrix(root); }), HasSubstr("lists no release"));
 }
 
-TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
+TEST_F(Hostile, ChangeWithAnUnknownKeyOrBadValue_IsRefused) {
   const std::string change_head = "[[change]]\nwhat='w'\nnumber='n#1'\n";
   const std::string expect = "[[change.expect]]\ntests=['c.R']\nwhere={release='>=2.8'}\nrecords=['r']\n";
   ASSERT_EQ(change(change_head + expect + "result='healthy'\n"), "");
@@ -343,7 +344,7 @@ TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
       {"[change]\nwhat='w'\n", "write [[change]]"},
       {"change = 5\n", "write [[change]]"},
       {"[&", "it cannot be read as TOML"},
-      {"\u00fc = 5\n", "changes.toml"},
+      {"\u00fc = 5\n", "expectations.toml"},
       {change_head + "expect = 5\n", "write [[change.expect]]"},
       {change_head + "[change.expect]\ntests=['c.R']\n", "write [[change.expect]]"},
       {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
@@ -365,7 +366,7 @@ TEST_F(Hostile, ChangesAreRefusedWhereAWordWouldBeIgnored) {
   for (const auto& [text, words] : table) EXPECT_THAT(change(text), HasSubstr(words)) << text;
 }
 
-TEST_F(Hostile, ExpectationsThatMeetAreRefused) {
+TEST_F(Hostile, OverlappingExpectations_AreRefused) {
   Expectation h200, nvidia;
   h200.test = nvidia.test = "c.Control";
   h200.where.gpu = "H200";
@@ -393,7 +394,7 @@ TEST_F(Hostile, ExpectationsThatMeetAreRefused) {
 }
 
 // Two drivers on one kind of GPU are two columns; so are two axes.
-TEST_F(Hostile, WhatDiffersIsAColumnOfItsOwn) {
+TEST_F(Hostile, OtherDriverOrVariable_IsAColumnOfItsOwn) {
   const auto on = [](const std::string& driver, const Json& env, const std::string& started) {
     Record record = deceiver();
     record.environment = {
@@ -402,14 +403,14 @@ TEST_F(Hostile, WhatDiffersIsAColumnOfItsOwn) {
     return record;
   };
   const Json none = Json::object(), axis = {{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}};
-  EXPECT_THAT(Board({on("1", none, "1"), on("1", none, "2")}, {}).machines(), ElementsAre("2.15.0, G"));
-  const Board board({on("1", none, "1"), on("2", none, "2"), on("1", axis, "3")}, {});
+  EXPECT_THAT(ResultMatrix({on("1", none, "1"), on("1", none, "2")}, {}).machines(), ElementsAre("2.15.0, G"));
+  const ResultMatrix board({on("1", none, "1"), on("2", none, "2"), on("1", axis, "3")}, {});
   EXPECT_THAT(board.machines(), ElementsAre("2.15.0, G, driver 1", "2.15.0, G, driver 2",
                                             "2.15.0, G, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
   EXPECT_EQ(latest(board).size(), 3U);
 }
 
-TEST_F(Hostile, SeveralRecordsOfOneMachineHaveTheirPlaces) {
+TEST_F(Hostile, SeveralRecordsOfOneMachine_HaveNumberedPaths) {
   Environment environment = {{"release", "2.15.0"}, {"gpu", "NVIDIA H200"}, {"break", "nothing"}};
   EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.jsonl", environment));
   EXPECT_TRUE(is_report_path("2.15.0/nvidia-h200.run-2.jsonl", environment));

@@ -9,13 +9,14 @@
 #include <set>
 #include <sstream>
 
-#include "harness/check/expectations.h"
-#include "harness/check/signatures.h"
-#include "harness/judge/row.h"
-#include "harness/judge/verdict.h"
-#include "harness/judge/version.h"
-#include "harness/show/markdown.h"
+#include "harness/lint/expectations.h"
+#include "harness/lint/signatures.h"
+#include "harness/model/release.h"
+#include "harness/report/markdown.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/verdict/test_verdict.h"
+#include "harness/verdict/verdict.h"
 
 namespace recapture {
 namespace {
@@ -35,13 +36,13 @@ TestRecord showed(const std::string& seen) {
                {"code", passed ? 0 : 1}});
 }
 
-TEST(Classify, IsThreeWay) {
+TEST(Classify, SeenSignature_IsReproducedHealthyOrDifferent) {
   EXPECT_EQ(classify(Kind::Reproduces, showed("900")), Result::Reproduced);
   EXPECT_EQ(classify(Kind::Reproduces, showed("ok")), Result::Healthy);
   EXPECT_EQ(classify(Kind::Reproduces, showed("906")), Result::Different);
 }
 
-TEST(Classify, AnotherCallIsAnotherFailure) {
+TEST(Classify, OtherCallThanExpected_IsDifferent) {
   TestRecord test = showed("900");
   test.line["raised_by"] = "cuStreamSynchronize";
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced) << "no recorder: the call is not known";
@@ -51,7 +52,7 @@ TEST(Classify, AnotherCallIsAnotherFailure) {
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
 }
 
-TEST(Classify, ACrashInAProbeIsNotTheTestsEnd) {
+TEST(Classify, CrashInAProbe_KeepsTheTestsResult) {
   TestRecord test = showed("900");
   test.line["ending"] = "signal";
   test.line["code"] = 11;
@@ -65,7 +66,7 @@ TEST(Classify, ACrashInAProbeIsNotTheTestsEnd) {
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Reproduced);
 }
 
-TEST(Classify, SilenceIsInvalid) {
+TEST(Classify, TestWithoutAResult_IsInvalid) {
   EXPECT_EQ(classify(Kind::Reproduces, line(Json::object())), Result::Invalid);
   EXPECT_EQ(classify(Kind::Fix, line(Json::object())), Result::Invalid);
   EXPECT_EQ(classify(Kind::Fix, line({{"ended", "passed"}})), Result::Holds);
@@ -73,7 +74,7 @@ TEST(Classify, SilenceIsInvalid) {
   EXPECT_EQ(classify(Kind::Reproduces, line({{"ended", "passed"}})), Result::Invalid);
 }
 
-TEST(Classify, AFailureThatWasNotReachedIsBroken) {
+TEST(Classify, FailureThatWasNotReached_IsBroken) {
   const TestRecord test = line({{"ended", "failed"}, {"code", 1}});
   EXPECT_EQ(classify(Kind::Reproduces, test), Result::Broken);
   EXPECT_EQ(judge_broken(Break::Trigger, Kind::Reproduces, read_test(Kind::Reproduces, test), test),
@@ -82,14 +83,14 @@ TEST(Classify, AFailureThatWasNotReachedIsBroken) {
             Verdict::Inconclusive);
 }
 
-TEST(Classify, ARaceThatNoTryShowsIsUnseen) {
+TEST(Classify, RaceWithoutAHit_IsUnseen) {
   EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 0}, {"tries", 50}, {"ended", "failed"}, {"code", 1}})),
             Result::Unseen);
   EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 1}, {"tries", 50}, {"ended", "passed"}})), Result::Reproduced);
 }
 
 // A stub was called, perhaps by a child whose end looked like a result.
-TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
+TEST(Classify, CalledStub_IsUnavailableHoweverTheTestEnds) {
   const std::string stub = std::string(kLeftOut) + "libcufft.so.12 (cufftPlan1d)";
   const std::vector<Json> ends = {{{"ending", "signal"}, {"code", 6}},
                                   {{"ended", "passed"}},
@@ -114,13 +115,13 @@ TEST(LeftOut, IsUnavailableHoweverTheTestEnds) {
     record.environment = {{"release", "2.15.0"}};
     record.cases["c"] = CaseInfo{};
     record.add(test);
-    const Row row = judge_record(record, {}).front();
+    const TestVerdict row = judge_record(record, {}).front();
     EXPECT_EQ(row.verdict, Verdict::Unavailable);
-    EXPECT_EQ(row.seen, stub);
+    EXPECT_EQ(row.observed, stub);
   }
 }
 
-TEST(LeftOut, IsAModuleOfPythonsThatNoReleaseBringsAlong) {
+TEST(Judge, MissingPythonModule_IsUnavailable) {
   const auto row_of = [](Json facts) {
     Json all{{"test", "c.ControlX"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}};
     all.update({{"exception", "ModuleNotFoundError"}, {"assertions", {"c.cpp:1: Expected equality"}}});
@@ -131,7 +132,7 @@ TEST(LeftOut, IsAModuleOfPythonsThatNoReleaseBringsAlong) {
     record.add({all});
     return judge_record(record, {}).front();
   };
-  const Row numpy = row_of({{"message", "No module named 'numpy'"}});
+  const TestVerdict numpy = row_of({{"message", "No module named 'numpy'"}});
   EXPECT_EQ(numpy.verdict, Verdict::Unavailable);
   EXPECT_EQ(numpy.seen, "needs the Python module numpy");
   EXPECT_EQ(row_of({{"message", "No module named 'numpy.core'"}}).verdict, Verdict::Unavailable);
@@ -140,14 +141,14 @@ TEST(LeftOut, IsAModuleOfPythonsThatNoReleaseBringsAlong) {
   EXPECT_EQ(row_of({{"message", "No module named 'numpy'"}, {"exception", "E"}}).verdict, Verdict::ControlFails);
 }
 
-// What stubs print is written by ci/pack and read here.
-TEST(LeftOut, IsSaidInTheSameWordsByThePack) {
-  std::ifstream file(RECAPTURE_ROOT "/ci/pack");
+// What stubs print is written by tools/pack and read here.
+TEST(CiPack, MessageOfAStub_IsTheOneThatIsJudged) {
+  std::ifstream file(RECAPTURE_ROOT "/tools/pack");
   const std::string pack{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(pack, ::testing::HasSubstr("LEFT_OUT = \"" + std::string(kLeftOut) + "\"\n"));
 }
 
-TEST(Guess, IsNeverGreen) {
+TEST(Judge, ExpectationOutsideItsRecords_IsInconclusive) {
   Expectation e;
   e.test = "c.ReproducesX";
   e.result = Result::Healthy;
@@ -174,7 +175,7 @@ TEST(Guess, IsNeverGreen) {
   EXPECT_EQ(verdict_on("2.8.0.dev20250601"), Verdict::NewlyFixed) << "it is older than 2.8.0";
 }
 
-TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
+TEST(Judge, NoExpectation_DocumentDecides) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Reproduced, nullptr, "900"), Verdict::AsDocumented);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, nullptr, "ok"), Verdict::NewlyFixed);
   EXPECT_EQ(judge(Kind::Reproduces, Result::Different, nullptr, "906"), Verdict::Changed);
@@ -185,8 +186,8 @@ TEST(Judge, WithoutAnExpectationTheDocumentCounts) {
 }
 
 // The first of the tests has one expectation, which is on record for their release, and was perhaps run again.
-std::vector<Row> rows_by(const std::string& result, const std::string& seen, const std::vector<TestRecord>& tests,
-                         const std::vector<TestRecord>& again = {}) {
+std::vector<TestVerdict> rows_by(const std::string& result, const std::string& seen,
+                                 const std::vector<TestRecord>& tests, const std::vector<TestRecord>& again = {}) {
   Expectation e;
   e.test = tests.front().id();
   e.result = result_from(result).value();
@@ -207,14 +208,14 @@ Verdict verdict_by(const std::string& result, const std::string& seen, const Tes
   return rows_by(result, seen, {test}, again).front().verdict;
 }
 
-TEST(Judge, AControlThatHoldsAgainstItsExpectationIsFirmGround) {
+TEST(Judge, ControlThatNewlyHolds_LetsItsCaseBeJudged) {
   const TestRecord control = line({{"test", "c.Control"}, {"ended", "passed"}});
-  const std::vector<Row> rows = rows_by("broken", "", {control, showed("900")});
+  const std::vector<TestVerdict> rows = rows_by("broken", "", {control, showed("900")});
   EXPECT_EQ(rows.front().verdict, Verdict::NewlyFixed);
   EXPECT_EQ(rows.back().verdict, Verdict::AsDocumented);
 }
 
-TEST(Judge, WhatAnExpectationLeavesOpenMayDifferWhenItIsRepeated) {
+TEST(Judge, RepeatThatFitsTheExpectedPattern_IsAsExpected) {
   const auto verdict_of = [](const std::string& pattern, const std::string& again) {
     return verdict_by("different", pattern, showed("call 1 failed"), {showed(again)});
   };
@@ -223,7 +224,7 @@ TEST(Judge, WhatAnExpectationLeavesOpenMayDifferWhenItIsRepeated) {
   EXPECT_EQ(verdict_of("call * failed", "no call failed"), Verdict::Inconclusive);
 }
 
-TEST(Judge, WhichRankDiesFirstMayDifferWhenItIsRepeated) {
+TEST(Judge, RepeatWithAnotherRankFirst_IsAsExpected) {
   const auto verdict_of = [](const std::string& again) {
     return verdict_by("different", "rank 1 died first", showed("rank 1 died first"), {showed(again)});
   };
@@ -232,7 +233,7 @@ TEST(Judge, WhichRankDiesFirstMayDifferWhenItIsRepeated) {
   EXPECT_EQ(verdict_of("rank"), Verdict::Inconclusive);
 }
 
-TEST(Judge, AnExpectationMustFitExactly) {
+TEST(Judge, OtherThanExpected_IsChangedOrRegressed) {
   Expectation e;
   e.result = Result::Different;
   e.seen = "check \"*pinned*\" > active > ok";
@@ -243,7 +244,7 @@ TEST(Judge, AnExpectationMustFitExactly) {
   EXPECT_EQ(judge(Kind::Reproduces, Result::Healthy, &e, "ok > active > ok"), Verdict::Changed);
 }
 
-TEST(Judge, AFixIsExpectedToFailInOneWayAlone) {
+TEST(Judge, FixThatFailsOtherwiseThanExpected_IsChanged) {
   const Json uncaught = {{"assertions", {":-1: C++ exception with description \"it waits\nframe #0: f\" thrown"}}};
   const auto verdict_of = [&](const std::string& result, const std::string& pattern, const Json& facts) {
     Json all{{"test", "c.FixX"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}};
@@ -264,12 +265,12 @@ TEST(Judge, EffectThatIsNotKnown_IsNoneOfTheRow) {
   record.environment = {{"release", "2.6.0"}};
   record.cases["c"].effect = "burns";
   record.add(line({{"seen", "900"}, {"documented", "900"}, {"healthy", "ok"}, {"ended", "passed"}, {"code", 0}}));
-  const Row row = judge_record(record, {}).front();
+  const TestVerdict row = judge_record(record, {}).front();
   EXPECT_EQ(row.result, Result::Reproduced);
   EXPECT_EQ(row.effect, std::nullopt);
 }
 
-TEST(Judge, APythonExceptionIsRaisedWhateverItsCaseDeclares) {
+TEST(Judge, PythonException_IsRaisedThoughItsCaseDeclaresWorks) {
   const auto effect_of = [&](const std::string& seen) {
     Record record;
     record.environment = {{"release", "2.6.0"}};
@@ -285,7 +286,7 @@ TEST(Judge, APythonExceptionIsRaisedWhateverItsCaseDeclares) {
   }
 }
 
-TEST(ExitCode, TheWorstCounts) {
+TEST(ExitCode, SeveralVerdicts_WorstDecides) {
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::AsExpected, Verdict::Unavailable}), Exit::AsExpected);
   EXPECT_EQ(exit_for({Verdict::AsDocumented, Verdict::NewlyFixed}), Exit::NewlyFixed);
   EXPECT_EQ(exit_for({Verdict::NewlyFixed, Verdict::Inconclusive}), Exit::Inconclusive);
@@ -297,28 +298,28 @@ TEST(ExitCode, TheWorstCounts) {
 }
 
 // What is shown as good, and only that, exits as good: whoever reads colours and whoever reads exit codes agree.
-TEST(ExitCode, FitsTheToneOfEachVerdict) {
-  const std::map<Tone, std::set<Exit>> fitting = {{Tone::Green, {Exit::AsExpected}},
-                                                  {Tone::Red, {Exit::Changed, Exit::NewlyFixed}},
-                                                  {Tone::Error, {Exit::Inconclusive, Exit::Infrastructure}},
-                                                  {Tone::Skipped, {Exit::Inconclusive, Exit::NothingRan}}};
+TEST(ExitCode, EachVerdict_FitsItsTone) {
+  const std::map<Severity, std::set<Exit>> fitting = {{Severity::Pass, {Exit::AsExpected}},
+                                                      {Severity::Fail, {Exit::Changed, Exit::NewlyFixed}},
+                                                      {Severity::Error, {Exit::Inconclusive, Exit::Infrastructure}},
+                                                      {Severity::Skip, {Exit::Inconclusive, Exit::NothingRan}}};
   for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
     const auto verdict = static_cast<Verdict>(i);
-    EXPECT_TRUE(fitting.at(tone_of(verdict)).count(exit_for({verdict}))) << word(verdict);
-    EXPECT_EQ(exit_for({verdict}) == Exit::NewlyFixed, verdict == Verdict::NewlyFixed) << word(verdict);
-    EXPECT_EQ(exit_for({verdict}) == Exit::Infrastructure, verdict == Verdict::Missing) << word(verdict);
+    EXPECT_TRUE(fitting.at(severity_of(verdict)).count(exit_for({verdict}))) << to_string(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::NewlyFixed, verdict == Verdict::NewlyFixed) << to_string(verdict);
+    EXPECT_EQ(exit_for({verdict}) == Exit::Infrastructure, verdict == Verdict::Missing) << to_string(verdict);
   }
 }
 
-TEST(Design, ShowsTheTablesThatJudge) {
+TEST(VerdictsPage, RuleTables_AreThoseOfTheProgram) {
   std::ifstream file(RECAPTURE_ROOT "/docs/reference/verdicts.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(page, ::testing::HasSubstr(rules_as_markdown())) << "put in what `recapture dev tables` prints";
+  EXPECT_THAT(page, ::testing::HasSubstr(render_rules())) << "put in what `recapture dev tables` prints";
 }
 
 // The versions that nobody would think of, and every pair of them. One line of Python's for each: its place in the
 // order, the same for those that are equal, or "none".
-TEST(Versions, AreOrderedAsPythonsPackagingOrdersThem) {
+TEST(Versions, AnyTwo_AreOrderedAsByPythonPackaging) {
   std::vector<std::string> versions = {"2.9.0a0+0123abc.nv25.09",
                                        "2.16.0.dev20260101+cu130",
                                        "2.6.0+cu118",
@@ -387,7 +388,7 @@ print(*("none" if v is None else order.index(v) for v in all), sep="\n"))";
   const std::string path = ::testing::TempDir() + "versions-" + std::to_string(getpid());
   std::ofstream(path) << input;
   const std::string asked = " -c '" + script + "' <'" + path + "' 2>/dev/null";
-  const Said answer = shell("python3" + asked + " || /usr/bin/python3" + asked);
+  const ShellResult answer = shell("python3" + asked + " || /usr/bin/python3" + asked);
   std::filesystem::remove(path);
   if (answer.code != 0) GTEST_SKIP() << "neither Python's packaging nor pip, which brings one";
   std::istringstream lines(answer.out);
@@ -406,7 +407,7 @@ print(*("none" if v is None else order.index(v) for v in all), sep="\n"))";
   }
 }
 
-TEST(Versions, LineIsMajorAndMinor) {
+TEST(Versions, LineOfARelease_IsMajorAndMinor) {
   for (const auto& [release, line] :
        std::vector<std::pair<std::string, std::string>>{{"2.9.1", "2.9"},
                                                         {"2.9", "2.9"},
@@ -421,7 +422,7 @@ TEST(Versions, LineIsMajorAndMinor) {
   }
 }
 
-TEST(Versions, OfNightliesAndCandidatesAreOlderThanTheRelease) {
+TEST(Versions, NightlyOrCandidate_IsOlderThanTheRelease) {
   EXPECT_TRUE(satisfies("2.16.0.dev20260101", ">2.15.0"));
   EXPECT_TRUE(satisfies("2.16.0.dev20260101", "<2.16.0"));
   EXPECT_TRUE(satisfies("2.13.0rc1", "<2.13"));
@@ -432,35 +433,35 @@ TEST(Versions, OfNightliesAndCandidatesAreOlderThanTheRelease) {
   EXPECT_TRUE(can_meet(">2.8.1", "<2.8.2")) << "2.8.1.post1, for one";
 }
 
-TEST(Range, ReadsComparisons) {
+TEST(Range, SeveralComparisons_MustAllHold) {
   EXPECT_TRUE(satisfies("2.10.0", ">=2.9"));
   EXPECT_TRUE(older("2.9.1", "2.10.0"));
   EXPECT_TRUE(satisfies("2.6.0", "<2.8"));
   EXPECT_FALSE(satisfies("2.13.0", ">=2.8, <2.13"));
   EXPECT_TRUE(satisfies("2.6.0", "==2.6.0"));
-  EXPECT_THROW(satisfies("2.6.0", "2.6"), Stop);
-  EXPECT_THROW(satisfies("2.6.0", ">="), Stop);
+  EXPECT_THROW(satisfies("2.6.0", "2.6"), ExitError);
+  EXPECT_THROW(satisfies("2.6.0", ">="), ExitError);
 }
 
-TEST(Verdicts, HaveTheirRowInTheOrderOfTheEnumeration) {
-  EXPECT_EQ(word(Verdict::AsDocumented), "as documented");
-  EXPECT_EQ(word(Verdict::NotRun), "not run");
-  EXPECT_EQ(word(Verdict::NotApplicable), "not applicable");
-  EXPECT_EQ(tone_of(Verdict::AsExpected), Tone::Green);
-  EXPECT_EQ(tone_of(Verdict::Unavailable), Tone::Skipped);
-  EXPECT_EQ(tone_of(Verdict::Missing), Tone::Error);
-  EXPECT_EQ(tone_of(Verdict::NewlyFixed), Tone::Red);
-  EXPECT_EQ(tone_of(Verdict::FixFails), Tone::Red);
+TEST(Verdicts, EachVerdict_HasItsWordAndTone) {
+  EXPECT_EQ(to_string(Verdict::AsDocumented), "as documented");
+  EXPECT_EQ(to_string(Verdict::NotRun), "not run");
+  EXPECT_EQ(to_string(Verdict::NotApplicable), "not applicable");
+  EXPECT_EQ(severity_of(Verdict::AsExpected), Severity::Pass);
+  EXPECT_EQ(severity_of(Verdict::Unavailable), Severity::Skip);
+  EXPECT_EQ(severity_of(Verdict::Missing), Severity::Error);
+  EXPECT_EQ(severity_of(Verdict::NewlyFixed), Severity::Fail);
+  EXPECT_EQ(severity_of(Verdict::FixFails), Severity::Fail);
 }
 
-TEST(Results, HaveOneRowEachInTheSecondTable) {
+TEST(Results, EachResult_HasOneRowInTheTable) {
   std::set<Result> judged;
   for (const JudgeRow& row : judge_rows()) {
-    EXPECT_TRUE(judged.insert(row.result).second) << word(row.result);
-    EXPECT_EQ(result_from(word(row.result)), row.result);
+    EXPECT_TRUE(judged.insert(row.result).second) << to_string(row.result);
+    EXPECT_EQ(result_from(to_string(row.result)), row.result);
   }
   for (int i = 0; i <= static_cast<int>(Result::Invalid); ++i) {
-    EXPECT_EQ(judged.count(static_cast<Result>(i)), 1U) << word(static_cast<Result>(i));
+    EXPECT_EQ(judged.count(static_cast<Result>(i)), 1U) << to_string(static_cast<Result>(i));
   }
 }
 
@@ -470,7 +471,7 @@ Record on(const std::string& release, const std::string& gpu, const std::string&
   return record;
 }
 
-TEST(Where, IsReleaseAndGpuAndDriverAndRuntime) {
+TEST(Where, ReleaseGpuDriverAndRuntime_MustAllMatch) {
   const Record here = on("2.11.0", "NVIDIA H200", "580.159.04", "13.0");
   EXPECT_TRUE(Where{}.covers(here));
   EXPECT_TRUE((Where{">=2.11", "H200", ">=575", "<13.1"}).covers(here));
@@ -486,11 +487,11 @@ class ChangesFile : public ::testing::Test {
   void SetUp() override { std::filesystem::create_directories(root + "/cases"); }
   void TearDown() override { std::filesystem::remove_all(root); }
   std::string error_of(const std::string& text) {
-    std::ofstream(root + "/cases/changes.toml") << text;
+    std::ofstream(root + "/cases/expectations.toml") << text;
     try {
       read_changes(root);
       return "";
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
       return stop.what();
     }
@@ -500,7 +501,7 @@ class ChangesFile : public ::testing::Test {
   std::string expect = "[[change.expect]]\ntests=['c.R','d.R']\nwhere={release='>=2.8'}\nrecords=['r']\n";
 };
 
-TEST_F(ChangesFile, HasOneExpectationForEachTest) {
+TEST_F(ChangesFile, EntryOfTwoTests_GivesOneExpectationEach) {
   ASSERT_EQ(error_of(head + expect + "result='healthy'\n"), "");
   const auto all = expectations_of(read_changes(root));
   ASSERT_EQ(all.size(), 2U);
@@ -511,19 +512,19 @@ TEST_F(ChangesFile, HasOneExpectationForEachTest) {
   EXPECT_EQ(find_expectation(all, "c.R", on("2.7.1", "", "", "")), nullptr);
 }
 
-TEST_F(ChangesFile, IsRefusedWithItsPlaceWhereItIsWrong) {
+TEST_F(ChangesFile, MalformedEntry_IsRefusedWithItsPlace) {
   using ::testing::HasSubstr;
-  EXPECT_THAT(error_of("[[change]]\nwhat='w'"), HasSubstr("changes.toml:1: needs 'number'"));
-  EXPECT_THAT(error_of(head), HasSubstr("changes.toml:1: needs a [[change.expect]]"));
+  EXPECT_THAT(error_of("[[change]]\nwhat='w'"), HasSubstr("expectations.toml:1: needs 'number'"));
+  EXPECT_THAT(error_of(head), HasSubstr("expectations.toml:1: needs a [[change.expect]]"));
   EXPECT_THAT(error_of("[[change]]\nwhat='w'\nnumber='n#1'\nsince='soon'\n"), HasSubstr("'soon' is not a version"));
   EXPECT_THAT(error_of(head + "wy='x'\n" + expect), HasSubstr("unknown key 'wy'"));
   EXPECT_THAT(error_of(head + expect + "result='fixed'\n"),
-              HasSubstr("changes.toml:5: 'fixed' is not a result; the results are reproduced, healthy, "));
+              HasSubstr("expectations.toml:5: 'fixed' is not a result; the results are reproduced, healthy, "));
   for (const char* result : {"different", "broken", "crashed"}) {
     EXPECT_THAT(error_of(head + expect + "result='" + result + "'\n"), HasSubstr("needs 'seen'")) << result;
   }
   EXPECT_THAT(error_of(head + "[[change.expect]]\ntests=['c.R']\nresult='healthy'\n"), HasSubstr("needs 'where'"));
-  EXPECT_THAT(error_of("[[change]\n"), HasSubstr("changes.toml:1"));
+  EXPECT_THAT(error_of("[[change]\n"), HasSubstr("expectations.toml:1"));
   EXPECT_THAT(error_of("[[expect]]\n"), HasSubstr("unknown key 'expect'"));
 }
 
@@ -542,7 +543,7 @@ Record record_with(const std::string& release, const Json& test) {
   return r;
 }
 
-TEST(ExpectationErrors, UnusedAndShadowedAreErrors) {
+TEST(ExpectationErrors, UnusedShadowedOrUnconfirmed_IsAnError) {
   const std::vector<std::string> matrix = {"2.6.0", "2.11.0"};
   const Record fixed = record_with("2.11.0", {{"seen", "ok"}, {"ended", "failed"}});
   const Record still = record_with("2.11.0", {{"seen", "900"}, {"ended", "passed"}});
@@ -565,7 +566,7 @@ TEST(ExpectationErrors, UnusedAndShadowedAreErrors) {
   EXPECT_GE(expectation_errors({unknown}, matrix, {fixed}, "reports").size(), 1U);
 }
 
-TEST(LooseSignatures, OneThatTakesAForeignFailureIsAnError) {
+TEST(LooseSignatures, PatternThatMatchesAForeignFailure_IsAnError) {
   const Record mine = record_with("2.11.0", {{"seen", "check \"a\""}, {"documented", "check *"}, {"ended", "passed"}});
   const Json seen = {
       {"test", "d.Reproduces"}, {"seen", "check \"b\""}, {"documented", "check \"b\""}, {"ended", "passed"}};

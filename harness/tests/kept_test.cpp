@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/file.h"
+#include "harness/base/file.h"
 #include "harness/tests/committed_records.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -28,10 +29,10 @@ void add_verdicts(std::vector<std::string>& lines) {
   for (const std::string& path : records_below(RECAPTURE_ROOT "/reports")) {
     const Record record = read_record(path);
     const std::string name = path.substr(reports.size());
-    const std::vector<Row> rows = judge_record(record, rules);
-    for (const Row& row : rows) {
-      lines.push_back(fmt::format("verdict\t{}\t{}\t{}\t{}", row.test, name, row.ran ? word(row.result) : "not run",
-                                  word(row.verdict)));
+    const std::vector<TestVerdict> rows = judge_record(record, rules);
+    for (const TestVerdict& row : rows) {
+      lines.push_back(fmt::format("verdict\t{}\t{}\t{}\t{}", row.test, name,
+                                  row.ran ? to_string(row.result) : "not run", to_string(row.verdict)));
     }
     lines.push_back(fmt::format("exit\tshow\t{}\t{}", name, static_cast<int>(exit_for(verdicts_of(rows)))));
   }
@@ -43,11 +44,11 @@ void add_consequences(std::vector<std::string>& lines) {
     for (const Side& from : machine.releases) {
       for (const Side& to : machine.releases) {
         if (&from == &to) continue;
-        const Comparison comparison = compare(from, to, CommittedRecords::get().background);
+        const Comparison comparison = compare_sides(from, to, CommittedRecords::get().background);
         const std::string pair = fmt::format("{}\t{}\t{}", machine.name, from.name, to.name);
         for (const ComparedTest& test : comparison.tests) {
           if (test.consequence == Consequence::Same) continue;
-          lines.push_back(fmt::format("pair\t{}\t{}\t{}", test.test, pair, word(test.consequence)));
+          lines.push_back(fmt::format("pair\t{}\t{}\t{}", test.test, pair, to_string(test.consequence)));
         }
         lines.push_back(fmt::format("exit\tcompare\t{}\t{}", pair, static_cast<int>(exit_for(comparison))));
       }

@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "harness/night/gather.h"
-#include "harness/night/nights.h"
-#include "harness/night/plan.h"
-#include "harness/night/report.h"
+#include "harness/nightly/collect.h"
+#include "harness/nightly/nights.h"
+#include "harness/nightly/plan.h"
+#include "harness/nightly/report.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -115,7 +116,7 @@ class Nights : public FakeTree {
     std::ofstream(folder + "/ci/matrix.toml") << "[[release]]\nversion = '2.6.0'\n[[release]]\nversion = '2.15.0'\n"
                                               << tiers;
   }
-  Said gather(const std::string& night = "night") const {
+  ShellResult gather(const std::string& night = "night") const {
     return recapture("nightly collect '" + folder + "/" + night + "' '" + from + "' --plan '" + plan + "'");
   }
   static FakeTask newest() {
@@ -140,7 +141,9 @@ class Nights : public FakeTree {
     EXPECT_EQ(night_of(name, {old, now}), 0);
   }
   void night(const std::string& name, const FakeTask& old = {}) const { night(name, old, {}); }
-  Said news(const std::string& more = "") const { return recapture("nightly diff '" + folder + "/nights' " + more); }
+  ShellResult news(const std::string& more = "") const {
+    return recapture("nightly diff '" + folder + "/nights' " + more);
+  }
   Json issues(const std::string& more = "") const { return parse_json(news("--issue " + more).out); }
   void mark_good(const std::string& name) const {
     EXPECT_EQ(recapture("baseline '" + folder + "/nights/" + name + "/2.6.0/nvidia-h200.jsonl' --records '" + folder +
@@ -169,9 +172,9 @@ class Nights : public FakeTree {
   const std::string plan = folder + "/plan.json", from = folder + "/from", out = folder + "/night";
 };
 
-TEST_F(Nights, PlanIsEveryReleaseOnEveryGpuAndShard) {
+TEST_F(Nights, Plan_HasEveryReleaseOnEveryGpuAndShard) {
   matrix("[tier.night]\ngpus = { H200 = 'sm_90', 'A100 80GB' = 'sm_80' }\nshards = 2\n");
-  const Said said = recapture("nightly plan");
+  const ShellResult said = recapture("nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   const Json all = parse_json(said.out);
   ASSERT_THAT(all, SizeIs(8));
@@ -181,7 +184,7 @@ TEST_F(Nights, PlanIsEveryReleaseOnEveryGpuAndShard) {
                                         "--require", "gpu", "--record", "2.6.0-a100-80gb-2of2.jsonl"}));
 }
 
-TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
+TEST_F(Nights, BadMatrixOrPlan_GetsOneLineAndItsExitCode) {
   FakeTask().write(from + "/a.jsonl");
   for (const auto& [tiers, words] : std::vector<std::pair<std::string, std::string>>{
            {"[tier.other]\n", "there is no tier 'night'"},
@@ -192,7 +195,7 @@ TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
            {"[tier.night]\ngpus = { h200 = 'sm_90', H200 = 'sm_90' }\n", "is in it twice"},
            {"[tier.night]\ngpu = { H200 = 'sm_90' }\n", "unknown key 'gpu'"}}) {
     matrix(tiers);
-    const Said said = recapture("nightly plan");
+    const ShellResult said = recapture("nightly plan");
     EXPECT_EQ(said.code, 2) << tiers;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
@@ -206,7 +209,7 @@ TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
            {R"([{"release":"2.6.0","gpu":"","shard":"1/1"}])", "no part of a GPU's name"},
            {R"([{"release":"2.6.0","gpu":"H200","shard":"2/1"}])", "its shard is '2/1'"}}) {
     std::ofstream(plan) << text;
-    const Said said = gather();
+    const ShellResult said = gather();
     EXPECT_EQ(said.code, 2) << text;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
@@ -218,11 +221,11 @@ TEST_F(Nights, WhatIsWrongGetsOneLineAndItsExitCode) {
   }
 }
 
-TEST_F(Nights, GatheredAreReadAsReportsAre) {
+TEST_F(Nights, CompleteRecords_AreCollectedForShowAndCompare) {
   FakeTask().write(from + "/machine-1/x.jsonl");
   newest().write(from + "/machine-2/x.jsonl");
   std::ofstream(from + "/machine-2/x.xml") << "<testsuites/>";
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2 of 2 tasks are whole"));
   EXPECT_EQ(text_of(out + "/2.6.0/nvidia-h200.jsonl"), FakeTask().text());
@@ -232,24 +235,24 @@ TEST_F(Nights, GatheredAreReadAsReportsAre) {
   EXPECT_EQ(gather().code, 0) << "in the place of what was gathered before";
   EXPECT_FALSE(fs::exists(out + ".partial"));
   fs::remove(out + "/night.json");
-  const Said taken = gather();
+  const ShellResult taken = gather();
   EXPECT_EQ(taken.code, 2);
   EXPECT_THAT(taken.out, HasSubstr("is there already, and is no collected night"));
 }
 
-TEST_F(Nights, NameWhatIsMissing) {
+TEST_F(Nights, TaskWithoutARecord_IsNamedAsMissing) {
   newest().write(from + "/a.jsonl");
   FakeTask other;
   other.gpu = "NVIDIA A100";
   other.write(from + "/other.jsonl");
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 6);
   EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing"), HasSubstr("1 of 2 tasks are whole"),
                               HasSubstr("other.jsonl is of no task of the plan: 2.6.0, NVIDIA A100, shard 1/1")));
   EXPECT_FALSE(fs::exists(out + "/2.6.0"));
   fs::remove_all(from);
   const std::string before = text_of(out + "/night.json");
-  const Said nowhere = gather();
+  const ShellResult nowhere = gather();
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_TRUE(nowhere.is_one_line()) << nowhere.out;
   EXPECT_THAT(nowhere.out, HasSubstr("from is no folder; a job whose machines may leave no record at all makes it"));
@@ -259,18 +262,18 @@ TEST_F(Nights, NameWhatIsMissing) {
   EXPECT_NE(text_of(out + "/night.json"), before) << "a night of which nothing is left is one";
 }
 
-TEST_F(Nights, ARunWithAnotherLibraryIsNotTheTask) {
+TEST_F(Nights, RunWithAChosenRuntime_IsOfNoTask) {
   newest().write(from + "/a.jsonl");
   FakeTask chosen;
   chosen.more = {{"cuda_runtime_by", "preload"}};
   chosen.write(from + "/b.jsonl");
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is missing"),
                               HasSubstr("b.jsonl is of no task of the plan: 2.6.0, NVIDIA H200, CUDA runtime 12")));
 }
 
-TEST_F(Nights, ShardsThatAreCalledCompleteAndLackATestAreNotTheWholeRun) {
+TEST_F(Nights, CompleteShardsThatLackATest_AreAnIncompleteRun) {
   matrix("[tier.night]\nreleases = ['2.6.0']\ngpus = { H200 = 'sm_90' }\nshards = 2\n");
   ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   FakeTask one, two;
@@ -286,27 +289,27 @@ TEST_F(Nights, ShardsThatAreCalledCompleteAndLackATestAreNotTheWholeRun) {
     fs::remove(record());
     return recapture("dev merge " + record() + " " + from + "/1.jsonl " + from + "/2.jsonl");
   };
-  const Said lost = merged();
+  const ShellResult lost = merged();
   EXPECT_EQ(lost.code, 6) << lost.out;
   EXPECT_THAT(lost.out, HasSubstr("shard 1/2 is called complete, and c1.Late has not run"));
   EXPECT_EQ(recapture("show " + record()).code, 6);
   one.plan.clear();
-  const Said unplanned = merged();
+  const ShellResult unplanned = merged();
   EXPECT_EQ(unplanned.code, 6) << unplanned.out;
   EXPECT_THAT(unplanned.out, HasSubstr("c1.Late is in no shard's plan"));
-  const Said night = gather();
+  const ShellResult night = gather();
   EXPECT_EQ(night.code, 6) << night.out;
   EXPECT_THAT(night.out, HasSubstr("2.6.0-h200-1of2: c1.Late is in no shard's plan"));
 }
 
-TEST_F(Nights, KeepACutRunAndNameIt) {
+TEST_F(Nights, CutRun_IsKeptAndNamed) {
   newest().write(from + "/a.jsonl");
   for (const std::string end : {"", "interrupted"}) {
     FakeTask cut;
     cut.end = end;
     cut.plan = {"c1.Reproduces", "c1.ReproducesTwice", "c1.Late"};
     cut.write(from + "/cut.jsonl");
-    const Said said = gather();
+    const ShellResult said = gather();
     EXPECT_EQ(said.code, 6);
     EXPECT_THAT(said.out, AllOf(HasSubstr("2.6.0-h200-1of1 is not whole: "), HasSubstr("cut.jsonl: "),
                                 HasSubstr("and 1 of 3 tests have not run")));
@@ -323,24 +326,24 @@ TEST_F(Nights, KeepACutRunAndNameIt) {
   EXPECT_THAT(gather().out, HasSubstr("it is called complete, and 1 of 3 tests have not run"));
 }
 
-TEST_F(Nights, CountARunOnceHoweverOftenItIsThere) {
+TEST_F(Nights, CopiesOfARun_CountOnceUnlessTheyDiffer) {
   newest().write(from + "/a.jsonl");
   FakeTask().write(from + "/b.jsonl");
   FakeTask().write(from + "/copy/b.jsonl");
   std::string half = FakeTask().text();
   std::ofstream(from + "/half.jsonl") << half.substr(0, half.size() - 30);
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("copy/b.jsonl is a copy of"), HasSubstr("half.jsonl is a shorter copy of")));
   EXPECT_FALSE(fs::exists(out + "/2.6.0/nvidia-h200.run-2.jsonl"));
   FakeTask other = that_saw("E");  // With the same run's number.
   other.write(from + "/other.jsonl");
-  const Said contradiction = gather();
+  const ShellResult contradiction = gather();
   EXPECT_EQ(contradiction.code, 6);
   EXPECT_THAT(contradiction.out, HasSubstr("are of one run, and say different things"));
 }
 
-TEST_F(Nights, OfSeveralRunsOfATaskTheNewestWholeOneCounts) {
+TEST_F(Nights, SeveralRunsOfATask_NewestCompleteOneCounts) {
   newest().write(from + "/a.jsonl");
   FakeTask first, second = that_saw("E"), cut = that_saw("F");
   second.run = "r2";
@@ -351,14 +354,14 @@ TEST_F(Nights, OfSeveralRunsOfATaskTheNewestWholeOneCounts) {
   first.write(from + "/1.jsonl");
   second.write(from + "/2.jsonl");
   cut.write(from + "/3.jsonl");
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_EQ(text_of(out + "/2.6.0/nvidia-h200.jsonl"), second.text());
   EXPECT_THAT(said.out, AllOf(HasSubstr("2.jsonl counts, and " + from + "/1.jsonl does not"),
                               HasSubstr("/3.jsonl does not: it did not come to its end")));
 }
 
-TEST_F(Nights, NameWhatCannotBeRead) {
+TEST_F(Nights, UnreadableRecord_IsNamedAndTheRestCollected) {
   newest().write(from + "/a.jsonl");
   FakeTask().write(from + "/b.jsonl");
   std::ofstream(from + "/empty.jsonl");
@@ -367,14 +370,14 @@ TEST_F(Nights, NameWhatCannotBeRead) {
   damaged[damaged.find("\"plan\"")] = 'x';
   std::ofstream(from + "/damaged.jsonl") << damaged;
   ASSERT_EQ(shell("mkfifo '" + from + "/pipe.jsonl'").code, 0);
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 6);
   EXPECT_THAT(said.out, AllOf(HasSubstr("damaged.jsonl:2: not a line of a record"),
                               HasSubstr("pipe.jsonl: cannot read it: it is not a regular file"),
                               HasSubstr("empty.jsonl is empty"), HasSubstr("2 of 2 tasks are whole")));
 }
 
-TEST_F(Nights, MergeShardsOfManyMachines) {
+TEST_F(Nights, ShardsOfSeveralMachines_AreMerged) {
   matrix("[tier.night]\nreleases = ['2.6.0']\ngpus = { H200 = 'sm_90' }\nshards = 2\n");
   ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   FakeTask one, two;
@@ -384,27 +387,27 @@ TEST_F(Nights, MergeShardsOfManyMachines) {
   two.run = "r2";
   two.host = "b";
   one.write(from + "/1.jsonl");
-  const Said lost = gather();
+  const ShellResult lost = gather();
   EXPECT_EQ(lost.code, 6);
   EXPECT_THAT(lost.out, HasSubstr("2.6.0-h200-2of2 is missing"));
   EXPECT_EQ(recapture("show '" + out + "'").code, 6) << "what the lost shard had is not run";
   two.write(from + "/2.jsonl");
-  const Said said = gather();
+  const ShellResult said = gather();
   EXPECT_EQ(said.code, 0) << said.out;
   const Record merged = read_record(out + "/2.6.0/nvidia-h200.jsonl");
-  EXPECT_TRUE(merged.whole());
+  EXPECT_TRUE(merged.is_complete());
   EXPECT_THAT(merged.tests, SizeIs(4));
   EXPECT_FALSE(merged.environment.json().contains("host"));
   two.driver = "2";
   two.write(from + "/2.jsonl");
-  const Said mixed = gather();
+  const ShellResult mixed = gather();
   EXPECT_EQ(mixed.code, 6);
   EXPECT_THAT(mixed.out, HasSubstr("only shards of one run can be merged"));
   EXPECT_THAT(records_below(out), SizeIs(2)) << "nothing is lost";
   EXPECT_EQ(recapture("show '" + out + "'").code, 6);
 }
 
-TEST_F(Nights, ARunOfSomeCasesIsNotTheTask) {
+TEST_F(Nights, RunOfSomeCases_IsAnIncompleteTask) {
   fs::create_directories(folder + "/cases");
   Catalogue catalogue(1);
   catalogue[0].id = "c1";
@@ -417,7 +420,7 @@ TEST_F(Nights, ARunOfSomeCasesIsNotTheTask) {
   EXPECT_THAT(night.lacks[0], HasSubstr("it is a run of some cases only: 1 test of the catalogue is not in its plan"));
 }
 
-TEST_F(Nights, AFullDiskLeavesWhatWasThere) {
+TEST_F(Nights, FullDisk_KeepsTheEarlierNight) {
   if (shell("mkdir '" + folder + "/small' && mount -t tmpfs -o size=64k none '" + folder + "/small'").code != 0) {
     GTEST_SKIP() << "no file systems may be mounted here";
   }
@@ -429,7 +432,7 @@ TEST_F(Nights, AFullDiskLeavesWhatWasThere) {
     large.seen[std::string("Reproduces") + digit] = std::string(kLongestText, digit);
   }
   large.write(from + "/b.jsonl");
-  const Said said = gather("small/night");
+  const ShellResult said = gather("small/night");
   EXPECT_EQ(said.code, 7) << said.out;
   EXPECT_EQ(text_of(folder + "/small/night/2.6.0/nvidia-h200.jsonl"), FakeTask().text());
   EXPECT_FALSE(fs::exists(folder + "/small/night.partial"));
@@ -438,14 +441,14 @@ TEST_F(Nights, AFullDiskLeavesWhatWasThere) {
 
 TEST_F(Nights, FirstNight_IsABaselineAndGreen) {
   night("2026-01-01", that_saw("ok"));
-  const Said first = news();
+  const ShellResult first = news();
   EXPECT_EQ(first.code, 0) << first.out;
   EXPECT_EQ(line(first.out),
             "2026-01-01: green: 0 red, 2 machines of 2; it is the first night, and the baseline of those to come");
   EXPECT_THAT(first.out, HasSubstr("  not as documented or expected in the baseline\n    c1.Reproduces: newly fixed"));
   EXPECT_THAT(issues(), SizeIs(0));
   night("2026-01-02", that_saw("ok"));
-  const Said quiet = news();
+  const ShellResult quiet = news();
   EXPECT_EQ(quiet.code, 0) << quiet.out;
   EXPECT_EQ(quiet.out,
             "2026-01-02: green: 0 red, 2 machines of 2\n\n"
@@ -456,7 +459,7 @@ TEST_F(Nights, FirstNight_IsABaselineAndGreen) {
 TEST_F(Nights, SecondNightOfARegression_IsStillRed) {
   night("2026-01-01", with_fix());
   night("2026-01-02", with_fix("it is wrong"));
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_EQ(line(said.out), "2026-01-02: red: 1 red (1 new), 2 machines of 2");
   EXPECT_THAT(said.out,
@@ -464,7 +467,7 @@ TEST_F(Nights, SecondNightOfARegression_IsStillRed) {
                               "    c1 (FixIt): stopped holding: held in 2026-01-01; in 2026-01-02 it fails: "),
                     HasSubstr("LibTorch 2.15.0 on NVIDIA H200: 0 red, 2 tests judged\n")));
   night("2026-01-03", with_fix("it is wrong"));
-  const Said again = news();
+  const ShellResult again = news();
   EXPECT_EQ(again.code, 1) << again.out;
   EXPECT_EQ(line(again.out), "2026-01-03: red: 1 red (1 still), 2 machines of 2");
   EXPECT_THAT(again.out, AllOf(HasSubstr("on NVIDIA H200: 1 red (1 still since 2026-01-02), 3 tests judged\n"),
@@ -505,7 +508,7 @@ TEST_F(Nights, Week_IsToldEveryMorning) {
     std::vector<FakeTask> tasks = {with_fix(morning.fix)};
     if (!morning.is_dead) tasks.push_back(newest());
     EXPECT_EQ(night_of(name, tasks), morning.is_dead ? 6 : 0);
-    const Said said = news();
+    const ShellResult said = news();
     EXPECT_EQ(said.code, morning.code) << said.out;
     EXPECT_EQ(line(said.out), name + ": " + morning.first_line) << said.out;
     std::string states;
@@ -518,7 +521,7 @@ TEST_F(Nights, Week_IsToldEveryMorning) {
   EXPECT_THAT(fingerprints, SizeIs(2)) << "one of the regression, one of the dead machine";
   EXPECT_THAT(news("--night 2026-01-06").out, HasSubstr("red on 4 of 6 nights: 2026-01-02, 03, 04, 06, red tonight"));
   EXPECT_THAT(news("--night 2026-01-05").out, HasSubstr("healed; it was red since 2026-01-02"));
-  const Said dead = news("--night 2026-01-04");
+  const ShellResult dead = news("--night 2026-01-04");
   EXPECT_THAT(dead.out, AllOf(HasSubstr("2.15.0-h200-1of1 is missing: no record of it; new\n"),
                               HasSubstr("LibTorch 2.15.0 on NVIDIA H200: no record tonight; 0 red\n"
                                         "  not judged tonight\n    2 tests of c1: no run of it\n")));
@@ -537,7 +540,7 @@ TEST_F(Nights, FlakyTest_IsSteadyWhenItsWindowIsFine) {
   }
   EXPECT_EQ(news("--night 2026-01-08").code, 0);
   EXPECT_THAT(news("--night 2026-01-08").out, HasSubstr("red on 2 of 7 nights: 2026-01-02, 04, not red tonight"));
-  const Said said = news("--night 2026-01-09");
+  const ShellResult said = news("--night 2026-01-09");
   EXPECT_EQ(said.code, 5) << said.out;
   EXPECT_THAT(said.out, HasSubstr("c1 (FixIt): no longer flaky; "));
   EXPECT_EQ(issues("--night 2026-01-09")[0].at("state"), "healed");
@@ -551,7 +554,7 @@ TEST_F(Nights, ChangedCase_StartsANewBaseline) {
   task.hash = "i";
   task.seen["FixIt"] = "it is wrong";
   night("2026-01-02", task);
-  const Said edited = news();
+  const ShellResult edited = news();
   EXPECT_EQ(edited.code, 5) << edited.out;
   EXPECT_THAT(edited.out,
               AllOf(HasSubstr("a new baseline tonight\n    3 tests of c1: the code of the case has changed"),
@@ -568,7 +571,7 @@ TEST_F(Nights, ChangedCase_StartsANewBaseline) {
   EXPECT_EQ(news().code, 1);
   task.hash = "j";
   night("2026-01-06", task);
-  const Said closed = news();
+  const ShellResult closed = news();
   EXPECT_EQ(closed.code, 5) << closed.out;
   EXPECT_THAT(closed.out,
               HasSubstr("cannot be compared with its baseline any more, and tonight is the new one; it was red"));
@@ -588,7 +591,7 @@ TEST_F(Nights, TestThatIsNew_HasItsBaselineAndOneThatWentIsNamed) {
   EXPECT_EQ(news().code, 1);
   task.seen.erase("FixLate");
   night("2026-01-04", task);
-  const Said removed = news();
+  const ShellResult removed = news();
   EXPECT_EQ(removed.code, 6) << removed.out;
   EXPECT_THAT(removed.out, AllOf(HasSubstr("    1 test of c1: not part of this run\n"),
                                  HasSubstr("c1 (FixLate): it is not part of the run any more; it was red since")));
@@ -613,7 +616,7 @@ TEST_F(Nights, RecordMarkedGood_IsTheNewBaseline) {
   night("2026-01-02", with_fix("it is wrong"));
   EXPECT_EQ(news().code, 1);
   mark_good("2026-01-02");
-  const Said accepted = news();
+  const ShellResult accepted = news();
   EXPECT_EQ(accepted.code, 5) << accepted.out;
   EXPECT_THAT(accepted.out, HasSubstr("tonight's record is marked, and is the new baseline"));
   EXPECT_EQ(issues()[0].at("state"), "healed");
@@ -627,7 +630,7 @@ TEST_F(Nights, BaselineFolder_IsTheNightBeforeTheFirst) {
   with_fix().write(folder + "/reports/2.6.0/nvidia-h200.jsonl");
   night("2026-01-01", with_fix("it is wrong"));
   EXPECT_EQ(news().code, 0);
-  const Said said = news("--baseline '" + folder + "/reports'");
+  const ShellResult said = news("--baseline '" + folder + "/reports'");
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, HasSubstr("c1 (FixIt): stopped holding: held in reports; in 2026-01-01 it fails"));
   EXPECT_EQ(news("--baseline /nowhere").code, 2);
@@ -643,14 +646,14 @@ TEST_F(Nights, Race_HealsOnlyByManyNights) {
   };
   race(1, 3);
   EXPECT_EQ(race(2, 0).code, 0);
-  const Said crashed = race(3, -1);
+  const ShellResult crashed = race(3, -1);
   EXPECT_EQ(crashed.code, 1) << crashed.out;
   EXPECT_THAT(crashed.out, HasSubstr("c1 (ReproducesAtRate): "));
   EXPECT_EQ(race(4, -1).code, 1) << "still";
-  const Said unseen = race(5, 0);
+  const ShellResult unseen = race(5, 0);
   EXPECT_EQ(unseen.code, 6) << "one night without it shows nothing";
   EXPECT_THAT(unseen.out, HasSubstr("still open, not judged tonight"));
-  const Said healed = race(6, 2);
+  const ShellResult healed = race(6, 2);
   EXPECT_EQ(healed.code, 5) << healed.out;
   EXPECT_EQ(race(7, 0).code, 0);
 }
@@ -674,7 +677,7 @@ TEST_F(Nights, NewRace_IsRedUntilFiveNightsDoNotShowIt) {
 TEST_F(Nights, ChangeThatBreaksNothing_IsToldOnce) {
   night("2026-01-01");
   night("2026-01-02", that_saw("ok"));
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 5) << said.out;
   EXPECT_THAT(said.out, HasSubstr("changed, and breaks nothing\n    c1 (Reproduces): healed: "));
   night("2026-01-03", that_saw("ok"));
@@ -687,7 +690,7 @@ TEST_F(Nights, NightInWhichEverythingDied_IsTheNewest) {
   night("2026-01-01", with_fix());
   night("2026-01-02", with_fix("it is wrong"));
   EXPECT_EQ(night_of("dead", {}), 6);
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_EQ(line(said.out),
             "dead: incomplete: 0 red, 1 still open and not judged, 2 tasks without a complete record, "
@@ -700,7 +703,7 @@ TEST_F(Nights, NightInWhichEverythingDied_IsTheNewest) {
 TEST_F(Nights, DeadMachine_IsMissingSinceItsFirstNight) {
   night("2026-01-01");
   for (const char* name : {"2026-01-02", "2026-01-03"}) EXPECT_EQ(night_of(name, {newest()}), 6);
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2.6.0-h200-1of1 is missing: no record of it; still since 2026-01-02\n"));
   const Json open = issues();
@@ -722,7 +725,7 @@ TEST_F(Nights, DeadMachine_IsMissingSinceItsFirstNight) {
 
 TEST_F(Nights, IncompleteFirstNight_IsNotGreen) {
   EXPECT_EQ(night_of("2026-01-01", {newest()}), 6);
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(line(said.out),
               HasSubstr("2026-01-01: incomplete: 0 red, 1 task without a complete record, 1 machine of 2"));
@@ -741,7 +744,7 @@ TEST_F(Nights, ReleaseThatIsNotPlannedAnyMore_IsNamedOnce) {
   matrix("[tier.night]\nreleases = ['2.15.0']\ngpus = { H200 = 'sm_90' }\n");
   ASSERT_EQ(recapture("nightly plan > '" + plan + "'").code, 0);
   night("2026-01-03");
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, HasSubstr("LibTorch 2.6.0 on NVIDIA H200 ran the last night, and is not planned any more\n"));
   EXPECT_EQ(issues()[0].at("state"), "healed") << "of what nobody runs any more no issue stays open";
@@ -752,14 +755,14 @@ TEST_F(Nights, ReleaseThatIsNotPlannedAnyMore_IsNamedOnce) {
 TEST_F(Nights, WhatAGatheringLeftBehind_IsNoNight) {
   night("2026-01-01", with_fix());
   night("2026-01-02", with_fix("it is wrong"));
-  const Said right = news();
+  const ShellResult right = news();
   EXPECT_EQ(right.code, 1);
   const std::string last = folder + "/nights/2026-01-02";
   for (const char* left : {".before", ".partial"}) fs::copy(last, last + left, fs::copy_options::recursive);
   EXPECT_EQ(news().out, right.out);
   fs::remove_all(last);
   fs::remove_all(last + ".partial");
-  const Said gone = news();
+  const ShellResult gone = news();
   EXPECT_EQ(gone.code, 6) << gone.out;
   EXPECT_THAT(gone.out, AllOf(HasSubstr("2026-01-01: incomplete"),
                               HasSubstr("2026-01-02 is not there: `recapture nightly collect` was"),
@@ -777,7 +780,7 @@ TEST_F(Nights, FolderThatMayNotBeRead_HidesNoNight) {
     fs::create_directories(one);
     fs::permissions(one, fs::perms::none);
   }
-  const Said said = shell(other + command("nightly diff '" + folder + "/nights' --night 2026-01-02"));
+  const ShellResult said = shell(other + command("nightly diff '" + folder + "/nights' --night 2026-01-02"));
   for (const std::string& one : closed) fs::permissions(one, fs::perms::owner_all);
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("2026-01-02: red"), HasSubstr("c1 (FixIt)"),
@@ -791,7 +794,7 @@ TEST_F(Nights, RunWithAnotherRuntime_IsAPlaceOfItsOwn) {
   chosen.more = {{"cuda_runtime_by", "preload"}};
   chosen.started = "2026-01-02T12:00:00Z";
   chosen.write(folder + "/nights/2026-01-02/2.6.0/nvidia-h200.cuda-12.jsonl");
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("LibTorch 2.6.0 on NVIDIA H200, CUDA runtime 12: 0 red, 3 tests judged; its first "
                                   "night, and its baseline\n"));
@@ -806,7 +809,7 @@ TEST_F(Nights, NightlyBuilds_AreOnePlace) {
   };
   build("01", "D");
   build("02", "it is wrong");
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("LibTorch 2.16.0.dev20260102 on NVIDIA H200: 1 red (1 new)"),
                               HasSubstr("LibTorch 2.16.0.dev20260101 -> 2.16.0.dev20260102\n")));
@@ -820,7 +823,7 @@ TEST_F(Nights, RepetitionThatDiffers_IsFlakyAndNotJudged) {
   unclear.again = {"E", "F"};
   for (const char* name : {"2026-01-02", "2026-01-03"}) {
     night(name, unclear);
-    const Said flaky = news();
+    const ShellResult flaky = news();
     EXPECT_EQ(flaky.code, 6) << flaky.out;
     EXPECT_THAT(flaky.out, AllOf(HasSubstr("  flaky\n    c1 (Reproduces): red or not confirmed on "),
                                  HasSubstr("1 test of c1: a repetition gave another result")));
@@ -835,7 +838,7 @@ TEST_F(Nights, TestThatIsNotJudgedAnyMore_IsNoGreenNight) {
   night("2026-01-01", that_saw("ok"));
   for (const char* name : {"2026-01-02", "2026-01-03"}) {
     night(name, that_saw(""));
-    const Said said = news();
+    const ShellResult said = news();
     EXPECT_EQ(said.code, 6) << said.out;
     EXPECT_THAT(said.out, HasSubstr("  not judged tonight\n    1 test of c1: inconclusive\n"));
   }
@@ -847,24 +850,24 @@ TEST_F(Nights, TestThatIsNotJudgedAnyMore_IsNoGreenNight) {
   EXPECT_THAT(news().out, HasSubstr("1 red (1 still since 2026-01-04)"));
 }
 
-TEST_F(Nights, NightsThatNobodyGathered_AreALineAndACode) {
+TEST_F(Nights, NightThatIsNotCollected_GetsALineAndACode) {
   night("2026-01-01");
-  const Said elsewhere = news("--night '" + folder + "'");
+  const ShellResult elsewhere = news("--night '" + folder + "'");
   EXPECT_EQ(elsewhere.code, 2);
   EXPECT_THAT(elsewhere.out, AllOf(HasSubstr("is no collected night below"), HasSubstr("the newest is 2026-01-01")));
   fs::create_directories(folder + "/nights/2026-01-03");
   for (const char* name : {"a", "b"}) {
     fs::copy(folder + "/nights/2026-01-01", folder + "/nights/2026-01-03/" + name, fs::copy_options::recursive);
   }
-  const Said both = news("--night 2026-01-03");
+  const ShellResult both = news("--night 2026-01-03");
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.out, HasSubstr("2026-01-03 has more than one collected night; name "));
   EXPECT_EQ(news("--night 2026-01-03/a").code, 0) << "and nothing has changed";
   std::ofstream(folder + "/nights/2026-01-01/night.json") << "{}";
-  const Said torn = news();
+  const ShellResult torn = news();
   EXPECT_EQ(torn.code, 2);
   EXPECT_THAT(torn.out, HasSubstr("not what `recapture nightly collect` writes"));
-  const Said nowhere = recapture("nightly collect /proc/tonight '" + from + "' --plan '" + plan + "'");
+  const ShellResult nowhere = recapture("nightly collect /proc/tonight '" + from + "' --plan '" + plan + "'");
   EXPECT_EQ(nowhere.code, 7) << nowhere.out;
 }
 
@@ -873,7 +876,7 @@ TEST_F(Nights, MovedDriver_StandsFirstAndWhatChangedWithIt) {
   FakeTask moved = with_fix("it is wrong");
   moved.driver = "2";
   night("2026-01-02", moved);
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_LT(said.out.find("driver 1 -> 2\n"), said.out.find("c1 (FixIt)")) << said.out;
   EXPECT_THAT(issues()[0].at("body").get<std::string>(),
@@ -889,7 +892,7 @@ TEST_F(Nights, SlowTest_IsNamedAndNotRed) {
     task.seconds = day == 4 ? 78 : 2.2 + 0.1 * day;
     night(fmt::format("2026-01-0{}", day), task);
   }
-  const Said said = news();
+  const ShellResult said = news();
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("  slower\n    c1.Reproduces 2.5 -> 78.0 s (3 nights 2.3 to 2.5)\n"),
                               HasSubstr("    all tests together 5.0 -> 156.0 s (3 nights 4.6 to 5.0)\n")));

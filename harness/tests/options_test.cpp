@@ -5,8 +5,9 @@
 
 #include <regex>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 using Options = FakeTree;
 
-TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
+TEST_F(Options, BadArguments_GetOneLineAndTheirExitCode) {
   EXPECT_EQ(recapture("run twofold.ControlHolds --record " + record()).code, 0);
   mkfifo((folder + "/fifo").c_str(), 0600);
   std::ofstream(folder + "/plain.jsonl") << R"({"recapture":2,"release":"2.15.0"})" << '\n';
@@ -67,7 +68,7 @@ TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
   };
   const std::string before = text_of(r);
   for (const auto& [arguments, code, words] : table) {
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, code) << arguments << "\n" << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << arguments << "\n" << said.out;
@@ -76,7 +77,7 @@ TEST_F(Options, WhatIsWrongGetsOneLineAndItsExitCode) {
   EXPECT_FALSE(fs::exists(r + "2")) << "nothing was run";
 }
 
-TEST_F(Options, JUnitGoesWhereItMay) {
+TEST_F(Options, JUnitFile_IsWrittenAndOverwritten) {
   const std::string xml = folder + "/j.xml";
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(recapture("run twofold.ControlHolds --junit " + xml).code, 0);
@@ -84,7 +85,7 @@ TEST_F(Options, JUnitGoesWhereItMay) {
   }
 }
 
-TEST_F(Options, ExitCodesStandInOnePlace) {
+TEST_F(Options, ExitCodes_AreTheSameInHelpAndReference) {
   const std::string readme = text_of(RECAPTURE_ROOT "/docs/reference/exit-codes.md"), help = recapture("--help").out;
   std::string table = "| code | meaning |\n| --- | --- |\n", list = "Exit codes:\n";
   for (const ExitMeaning& row : kExitMeanings) {
@@ -95,40 +96,40 @@ TEST_F(Options, ExitCodesStandInOnePlace) {
   EXPECT_THAT(help, HasSubstr(list));
 }
 
-TEST_F(Options, AReaderWhoHasSeenEnoughEndsNothing) {
+TEST_F(Options, ClosedPipe_EndsNeitherRunNorShow) {
   const std::string tests = " twofold.ReproducesHealthy twofold.ControlHolds";
-  const Said cut =
+  const ShellResult cut =
       shell("{ " + command("run --record " + record() + tests) + "; echo $? >'" + folder + "/code'; } | true");
   EXPECT_EQ(cut.out, "");
   EXPECT_EQ(text_of(folder + "/code"), "5\n");
   EXPECT_EQ(read_record(record()).end, "complete");
-  const Said shown = shell("{ " + command("show " + record()) + "; echo $? >'" + folder + "/code'; } | true");
+  const ShellResult shown = shell("{ " + command("show " + record()) + "; echo $? >'" + folder + "/code'; } | true");
   EXPECT_EQ(shown.out, "");
   EXPECT_EQ(text_of(folder + "/code"), "5\n") << "what is not read is still found";
 }
 
-TEST_F(Options, ClosedOutputsAreNoPlaceForARecord) {
+TEST_F(Options, ClosedOutputs_LeaveTheRecordIntact) {
   const std::vector<std::string> closings = {">&-", "2>&-", "<&-", "<&- >&- 2>&-"};
   for (const std::string& closed : closings) {
     fs::remove(record());
-    const Said said = shell(command("run twofold.ControlHolds --record " + record()) + " " + closed);
+    const ShellResult said = shell(command("run twofold.ControlHolds --record " + record()) + " " + closed);
     EXPECT_EQ(said.code, 0) << closed;
     EXPECT_EQ(verdicts(record()).size(), 2U) << closed;
     EXPECT_EQ(shell(command("run nobody") + " " + closed).code, 2) << closed;
   }
   fs::remove(record());
-  const Said full = shell(command("run twofold.ControlHolds --record " + record()) + " >/dev/full");
+  const ShellResult full = shell(command("run twofold.ControlHolds --record " + record()) + " >/dev/full");
   EXPECT_EQ(full.code, 7);
   EXPECT_EQ(full.out, "recapture: standard output: No space left on device\n");
   EXPECT_EQ(read_record(record()).end, "complete");
 }
 
-TEST_F(Options, ADamagedCacheIsMadeAnew) {
+TEST_F(Options, DamagedCache_IsRebuilt) {
   const std::string cache = folder + "/build/2.15.0/catalog.json";
   for (const std::string text : {"[", "7", "{\"twofold\":3}", R"({"twofold":{"binary":7}})",
                                  R"({"twofold":{"binary":"1-0","description":[]}})"}) {
     std::ofstream(cache) << text;
-    const Said said = recapture("run twofold.ControlHolds");
+    const ShellResult said = recapture("run twofold.ControlHolds");
     EXPECT_EQ(said.code, 0) << text << "\n" << said.out;
     EXPECT_THAT(text_of(cache), HasSubstr("A case is of two minds"));
   }
@@ -137,66 +138,67 @@ TEST_F(Options, ADamagedCacheIsMadeAnew) {
   EXPECT_EQ(recapture("run twofold.ControlHolds").code, 0);
 }
 
-TEST_F(Options, OneRecordThatCannotBeReadSilencesNoOther) {
+TEST_F(Options, UnreadableRecord_DoesNotHideTheOthers) {
   const std::string reports = folder + "/reports/2.15.0";
   EXPECT_EQ(recapture("run twofold.ControlHolds --record " + reports + "/host.jsonl").code, 0);
   std::ofstream(reports + "/other.jsonl") << "no record\n";
   std::ofstream(reports + "/third.jsonl") << "nor this\n";
   for (const std::string& what : {std::string("show"), "show " + reports + "/host.jsonl",
                                   "show " + reports + "/host.jsonl " + reports + "/other.jsonl"}) {
-    const Said said = recapture(what);
+    const ShellResult said = recapture(what);
     EXPECT_EQ(said.code, 2) << what;
     EXPECT_THAT(said.out, HasSubstr("1 as documented")) << what;
     EXPECT_THAT(said.out, HasSubstr(".jsonl:1: not a line of a record")) << what;
   }
-  const Said all = recapture("show");
+  const ShellResult all = recapture("show");
   for (const char* which : {"other.jsonl:1: ", "third.jsonl:1: "}) EXPECT_THAT(all.out, HasSubstr(which));
 }
 
-TEST_F(Options, AFolderThatIsGoneGetsOneLine) {
-  const Said said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir ../gone && " +
-                          command("run twofold.ControlHolds --record r.jsonl"));
+TEST_F(Options, DeletedWorkingFolder_GetsOneLine) {
+  const ShellResult said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir ../gone && " +
+                                 command("run twofold.ControlHolds --record r.jsonl"));
   EXPECT_EQ(said.code, 7);
   EXPECT_TRUE(said.is_one_line()) << said.out;
 }
 
-TEST_F(Options, OneNameForTwoIsRefused) {
+TEST_F(Options, DuplicateCaseOrTest_IsRefused) {
   fs::create_directories(cases + "/../other");
   fs::copy(cases + "/twofold", cases + "/../other/twofold");
-  const Said families = recapture("run");
+  const ShellResult families = recapture("run");
   EXPECT_EQ(families.code, 2);
   EXPECT_THAT(families.out, HasSubstr("two cases have one name: "));
   fs::remove_all(cases + "/../other");
   fs::rename(cases + "/twofold", cases + "/twofold.real");
   std::ofstream(cases + "/twofold") << "#!/bin/sh\n\"$0.real\" \"$@\" | sed s/ReproducesHealthy/FixHolds/\n";
   fs::permissions(cases + "/twofold", fs::perms::owner_all);
-  const Said tests = recapture("run");
+  const ShellResult tests = recapture("run");
   EXPECT_EQ(tests.code, 2);
   EXPECT_THAT(tests.out, HasSubstr("twofold cannot describe itself: two of its tests are named FixHolds"));
 }
 
-TEST_F(Options, ACaseThatCannotNameItsEnvironmentEndsTheRun) {
+TEST_F(Options, CaseWithoutAnEnvironment_EndsTheRun) {
   fs::rename(cases + "/twofold", cases + "/twofold.real");
   std::ofstream(cases + "/twofold")
       << "#!/bin/sh\nif [ \"$1\" = --environment ]; then echo no library >&2; exit 3; fi\n"
       << "exec \"$0.real\" \"$@\"\n";
   fs::permissions(cases + "/twofold", fs::perms::owner_all);
-  const Said said = recapture("run twofold.ControlHolds --record " + record());
+  const ShellResult said = recapture("run twofold.ControlHolds --record " + record());
   EXPECT_EQ(said.code, 7);
   EXPECT_THAT(said.out, HasSubstr("twofold cannot report its environment: no library"));
   EXPECT_FALSE(fs::exists(record()));
 }
 
-TEST_F(Options, WithoutCasesAVerbOrMemoryThereIsALineAndACode) {
+TEST_F(Options, NoCasesVerbOrMemory_GetsALineAndACode) {
   fs::remove_all(fs::path(cases).parent_path());
-  const Said said = recapture("run --record " + record());
+  const ShellResult said = recapture("run --record " + record());
   EXPECT_EQ(said.code, 7);
   EXPECT_THAT(said.out, HasSubstr("no cases are built; `ci/suite` installs LibTorch and builds them"));
-  const Said none = shell(RECAPTURE_BUILD "/recapture");
+  const ShellResult none = shell(RECAPTURE_BUILD "/recapture");
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.out, HasSubstr("no verb; --help says what there is"));
 #ifndef __SANITIZE_ADDRESS__  // Which takes terabytes of addresses as a program starts.
-  const Said cramped = shell("ulimit -v 30000; exec " RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " show");
+  const ShellResult cramped =
+      shell("ulimit -v 30000; exec " RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " show");
   EXPECT_EQ(cramped.code, 7);
   EXPECT_THAT(cramped.out, HasSubstr("out of memory"));
 #endif
@@ -223,7 +225,7 @@ TEST_F(Options, OldVerb_DoesTheSameAndNamesTheNewOne) {
       return shell("{ " + command(verb + " " + arguments) + "; } " + redirection);
     };
     EXPECT_EQ(said(old, "2>/dev/null").out, said(now, "2>/dev/null").out);
-    const Said noted = said(old, "2>&1 >/dev/null"), plain = said(now, "2>&1 >/dev/null");
+    const ShellResult noted = said(old, "2>&1 >/dev/null"), plain = said(now, "2>&1 >/dev/null");
     EXPECT_EQ(noted.code, plain.code);
     EXPECT_THAT(noted.out, ::testing::MatchesRegex("recapture: '[a-z ]+' is now '[a-z ]+'; the old word goes in the "
                                                    "next version\n.*"));
@@ -235,7 +237,7 @@ TEST_F(Options, OldVerb_DoesTheSameAndNamesTheNewOne) {
 TEST_F(Options, OldVerbForAGeneratedFile_NamesTheFile) {
   for (const auto& [what, file] : {std::pair("github", "ci/github.yml"), std::pair("gitlab", "ci/gitlab.yml"),
                                    std::pair("slurm", "ci/slurm.sh")}) {
-    const Said said = recapture(std::string("ci ") + what);
+    const ShellResult said = recapture(std::string("ci ") + what);
     EXPECT_EQ(said.code, 2) << said.out;
     EXPECT_THAT(said.out, HasSubstr(std::string("; use ") + file + ", which is not generated any more\n"));
     EXPECT_TRUE(said.is_one_line()) << said.out;
@@ -261,7 +263,7 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"dev", "`recapture dev` takes a verb: merge, tables, catalogue, test or propose"},
   };
   for (const auto& [arguments, line] : table) {
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, 2) << arguments;
     EXPECT_EQ(said.out, std::string("recapture: ") + line + "\n") << arguments;
   }
@@ -282,9 +284,9 @@ TEST_F(Options, Help_ListsTheVerbsOfUsersFirst) {
   EXPECT_EQ(recapture("help nightly diff").out, recapture("nightly diff --help").out);
 }
 
-TEST_F(Options, RunsThatBeginTogetherHaveRecordsOfTheirOwn) {
+TEST_F(Options, SimultaneousRuns_WriteSeparateRecords) {
   const std::string run = command("run twofold.ControlHolds --jobs 1 >/dev/null || echo lost");
-  const Said said = shell(run + " & " + run + " & " + run + " & wait");
+  const ShellResult said = shell(run + " & " + run + " & " + run + " & wait");
   EXPECT_EQ(said.out, "");
   EXPECT_EQ(records_below(folder + "/build/records").size(), 3U);
 }

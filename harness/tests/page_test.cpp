@@ -1,6 +1,6 @@
 // The page: all that it shows is what `show` and `compare` say, once each, and no text of a record is more than text.
-// ci/page uses it in a browser.
-#include "harness/page/page.h"
+// tools/page uses it in a browser.
+#include "harness/report/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,14 +15,15 @@
 #include <set>
 #include <sstream>
 
-#include "harness/judge/board.h"
-#include "harness/judge/catalogue.h"
-#include "harness/judge/index.h"
-#include "harness/judge/scope.h"
-#include "harness/page/data.h"
+#include "harness/model/catalogue.h"
+#include "harness/model/scope.h"
+#include "harness/report/page_data.h"
 #include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -60,7 +61,7 @@ class Page : public ::testing::Test {
   }
 
   // In the folder, of a tree without cases.
-  Said recapture(const std::string& arguments, const std::string& before = "") const {
+  ShellResult recapture(const std::string& arguments, const std::string& before = "") const {
     return shell("cd '" + folder + "' && " + before + RECAPTURE_BUILD "/recapture --root '" + root + "' page " +
                  arguments);
   }
@@ -129,7 +130,7 @@ std::string with_names(std::string sentence, const std::string& from, const std:
 
 // Each pair is a run of compare: all that go up, and of those that go down the neighbours. That compare's answers stay
 // what they are, of all committed records, is Kept's part.
-TEST_F(Page, HasOfEachPairWhatCompareSays) {
+TEST_F(Page, EveryPairOfReleases_AgreesWithCompare) {
   const Json& data = of_small_tree();
   size_t pairs = 0;
   std::set<int> exits;
@@ -143,7 +144,7 @@ TEST_F(Page, HasOfEachPairWhatCompareSays) {
         if (from == to || from > to + 1) continue;
         const std::string before = text_of(data, releases.at(from)), now = text_of(data, releases.at(to));
         const std::string sides = before + " " + now + " --gpu '" + (gpu == "no GPU" ? "none" : gpu) + "'";
-        const Said said = small_tree().recapture("compare --json " + sides);
+        const ShellResult said = small_tree().recapture("compare --json " + sides);
         EXPECT_EQ(pair.at("exit"), said.code) << sides;
         const Json expected = parse_json(said.out);
         EXPECT_EQ(list_of(data, pair.at("tests")).size(),
@@ -197,7 +198,7 @@ TEST_F(Page, HurtingChange_IsRedAndEndsWithOne) {
           for (const Json& one : group) {
             const size_t number = data.at("changes").at(one.at(0).get<size_t>()).at(0);
             const Json& consequence = data.at("consequences").at(number);
-            ASSERT_EQ(consequence.at(2), hurts(static_cast<Consequence>(number)));
+            ASSERT_EQ(consequence.at(2), is_regression(static_cast<Consequence>(number)));
             if (consequence.at(2) != true) continue;
             is_hurting = true;
             EXPECT_EQ(consequence.at(3), "red");
@@ -221,12 +222,12 @@ TEST_F(Page, Consequences_AreThoseOfTheTableWorstFirst) {
   for (size_t i = 0; i < kConsequenceCount; ++i) {
     const auto consequence = static_cast<Consequence>(i);
     const Json& told = data.at("consequences").at(i);
-    EXPECT_EQ(told.at(0), word(consequence));
+    EXPECT_EQ(told.at(0), to_string(consequence));
     EXPECT_EQ(told.at(1), meaning(consequence));
-    EXPECT_EQ(told.at(2), hurts(consequence));
+    EXPECT_EQ(told.at(2), is_regression(consequence));
   }
-  EXPECT_EQ(data.at("consequences").at(data.at("same").get<size_t>()).at(0), word(Consequence::Same));
-  EXPECT_EQ(data.at("consequences").at(data.at("unknown").get<size_t>()).at(0), word(Consequence::Unknown));
+  EXPECT_EQ(data.at("consequences").at(data.at("same").get<size_t>()).at(0), to_string(Consequence::Same));
+  EXPECT_EQ(data.at("consequences").at(data.at("unknown").get<size_t>()).at(0), to_string(Consequence::Unknown));
 }
 
 TEST_F(Page, Tags_ChooseTheCasesOfAGateWithThatScope) {
@@ -286,33 +287,34 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
   EXPECT_EQ(pair().at("exit"), 0) << "the page keeps all else";
 }
 
-TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
+TEST_F(Page, EveryRun_HasTheVerdictsOfShow) {
   const Json& data = of_small_tree();
   Rules rules = rules_of(small_tree().folder, [] {
-    Demands demands;
+    Requirements demands;
     demands.as_before = true;
     return demands;
   }());
   size_t runs = 0, results = 0;
   std::map<std::string, const Json*> by_path;
   for (const Json& run : data.at("runs")) by_path[text_of(data, run.at("path"))] = &run;
-  const Board board(all_records(small_tree().reports).records, rules);
-  for (const Judged& judged : board.records()) {
+  const ResultMatrix board(all_records(small_tree().reports).records, rules);
+  for (const JudgedRun& judged : board.records()) {
     const Record& record = judged.record;
     const std::string& path = record.path;
     const auto found = by_path.find(fs::path(path).lexically_relative(small_tree().reports));
     EXPECT_EQ(found == by_path.end(), record.broken() != Break::Nothing) << path;
     if (found == by_path.end()) continue;
     const Json &run = *found->second, tests = list_of(data, run.at("tests"));
-    const std::vector<Row>& rows = judged.rows;
+    const std::vector<TestVerdict>& rows = judged.rows;
     ASSERT_EQ(tests.size(), rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       const Json& seen = data.at("observations").at(run.at("seen").at(i).get<size_t>());
       EXPECT_EQ(test_id(data, tests.at(i)), rows[i].test);
-      EXPECT_EQ(data.at("verdicts").at(seen.at(1).get<size_t>()), word(rows[i].verdict)) << path << " " << rows[i].test;
+      EXPECT_EQ(data.at("verdicts").at(seen.at(1).get<size_t>()), to_string(rows[i].verdict))
+          << path << " " << rows[i].test;
       EXPECT_EQ(seen.at(0), rows[i].ran ? static_cast<int>(rows[i].result) : -1);
       EXPECT_EQ(seen.size() > 2 ? text_of(data, seen.at(2)) : "",
-                render_seen(rows[i]).substr(0, render_seen(rows[i]).find_last_not_of('\n') + 1));
+                render_observed(rows[i]).substr(0, render_observed(rows[i]).find_last_not_of('\n') + 1));
       ++results;
     }
     ++runs;
@@ -322,7 +324,7 @@ TEST_F(Page, HasEveryResultOfEveryRunAsShowJudgesIt) {
   EXPECT_GT(results, 2000U);
 }
 
-TEST_F(Page, ACellIsTheWorstOfItsTests) {
+TEST_F(Page, Cell_HasTheWorstVerdictOfItsTests) {
   const Json& data = of_small_tree();
   size_t cells = 0, empty = 0;
   for (const Json& column : data.at("columns")) {
@@ -362,7 +364,7 @@ TEST_F(Page, ACellIsTheWorstOfItsTests) {
 }
 
 // As where one test of several needs a second GPU.
-TEST_F(Page, ACellOfWhichSomeCouldNotRunIsNoPass) {
+TEST_F(Page, CellWithUnavailableTests_IsNoPass) {
   const std::string path = run("1", "2026-01-01", "D");
   const auto without = [&](const std::set<std::string>& tests) {
     std::istringstream lines(contents(path));
@@ -387,7 +389,7 @@ TEST_F(Page, ACellOfWhichSomeCouldNotRunIsNoPass) {
   EXPECT_EQ(none.at("partly"), Json::array());
 }
 
-TEST_F(Page, StoresEverythingOnce) {
+TEST_F(Page, Data_StoresEachEntryOnce) {
   const Json& data = of_small_tree();
   for (const char* kind : {"texts", "lists", "observations", "reasons", "changes", "upstream"}) {
     std::set<std::string> all;
@@ -397,7 +399,7 @@ TEST_F(Page, StoresEverythingOnce) {
   }
 }
 
-TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
+TEST_F(Page, LaterRun_ListsChangesSinceTheRunBefore) {
   run("1", "2026-01-01", "D");
   run("2", "2026-01-02", "D");
   run("3", "2026-01-03", "E");
@@ -417,7 +419,7 @@ TEST_F(Page, SaysWhatChangedSinceTheRunsBefore) {
   EXPECT_FALSE(runs.at(3).contains("changed")) << "another driver";
 }
 
-TEST_F(Page, ARunThatWasCutBeforeItsPlanHasChangedNothing) {
+TEST_F(Page, RunCutBeforeItsPlan_HasNoChanges) {
   run("1", "2026-01-01", "D");
   const std::string cut = contents(run("2", "2026-01-02", "D"));
   std::ofstream(folder + "/2.jsonl") << cut.substr(0, cut.find('\n') + 1);
@@ -426,7 +428,7 @@ TEST_F(Page, ARunThatWasCutBeforeItsPlanHasChangedNothing) {
   EXPECT_FALSE(data.at("runs").at(1).contains("changed"));
 }
 
-TEST_F(Page, BeginsWithTheNewestUpgradeThatIsKnownByHalf) {
+TEST_F(Page, FirstUpgrade_IsTheNewestThatIsHalfKnown) {
   run("a", "2026-01-01", "D");
   run("b", "2026-01-02", "E", {{"release", "2.10.0"}});
   run("c", "2026-01-03", "E", {{"release", "2.9.0"}});
@@ -446,10 +448,10 @@ TEST_F(Page, BeginsWithTheNewestUpgradeThatIsKnownByHalf) {
   EXPECT_EQ(this->data().at("first"), Json({0, 0, 1}));
 }
 
-TEST_F(Page, LeavesOutWhatWasBrokenOnPurposeAndSaysSo) {
+TEST_F(Page, RunBrokenOnPurpose_IsLeftOutAndCounted) {
   run("1", "2026-01-01", "D");
   run("2", "2026-01-02", "ok", {{"break", "trigger"}});
-  const Said said = recapture("--records . --output -");
+  const ShellResult said = recapture("--records . --output -");
   EXPECT_EQ(said.code, 0);
   const Json data = parse_json(data_text(said.out));
   EXPECT_EQ(data.at("runs").size(), 1U);
@@ -457,7 +459,7 @@ TEST_F(Page, LeavesOutWhatWasBrokenOnPurposeAndSaysSo) {
             Json({{"newest", "2026-01-01T00:00:00Z"}, {"records", 1}, {"broken", 1}, {"unreadable", 0}}));
 }
 
-TEST_F(Page, NoTextOfARecordIsMoreThanText) {
+TEST_F(Page, HostileText_StaysText) {
   const std::string hurt =
       "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)> \xe2\x80\xae \x1b]52;c;x\x07 & \" ' \xff";
   const auto copies = [](const std::string& page, const std::string& what) {
@@ -477,7 +479,7 @@ TEST_F(Page, NoTextOfARecordIsMoreThanText) {
   }
   for (size_t at = 0; (at = text.find("@@")) != std::string::npos;) text.replace(at, 2, in_json);
   std::ofstream(path) << text;
-  const Said said = recapture("--records . --output -");
+  const ShellResult said = recapture("--records . --output -");
   ASSERT_EQ(said.code, 0) << said.out.substr(0, 300);
   for (const char* what : {"<script", "</script", "<!--", "<img", "<"})
     EXPECT_EQ(copies(said.out, what), copies(harmless, what)) << what;
@@ -488,7 +490,7 @@ TEST_F(Page, NoTextOfARecordIsMoreThanText) {
   EXPECT_NO_THROW(parse_json(data_text(said.out)));
 }
 
-TEST_F(Page, IsTheSameBytesForTheSameRecords) {
+TEST_F(Page, SameRecords_GiveTheSameBytes) {
   run("1", "2026-01-01", "D");
   run("2", "2026-01-02", "E");
   const std::string once = recapture("--records . --output -").out;
@@ -501,18 +503,18 @@ TEST_F(Page, IsTheSameBytesForTheSameRecords) {
   EXPECT_FALSE(fs::exists(folder + "/page.html.part"));
 }
 
-TEST_F(Page, AsksNoNetworkForAnything) {
+TEST_F(Page, Sources_LoadNothingFromTheNetwork) {
   for (const char* source : {"html", "css", "js"}) {
-    const std::string text = contents(kRoot + "/harness/page/page." + source);
+    const std::string text = contents(kRoot + "/harness/report/page." + source);
     EXPECT_THAT(text, Not(HasSubstr("://"))) << source;
     EXPECT_THAT(text, Not(HasSubstr("@import"))) << source;
     EXPECT_THAT(text, Not(HasSubstr("innerHTML"))) << source;
     EXPECT_THAT(text, Not(HasSubstr("src="))) << source;
   }
-  EXPECT_THAT(contents(kRoot + "/harness/page/page.html"), HasSubstr("default-src 'none'"));
+  EXPECT_THAT(contents(kRoot + "/harness/report/page.html"), HasSubstr("default-src 'none'"));
 }
 
-TEST_F(Page, WhatIsWrongGetsOneLineAndItsExitCode) {
+TEST_F(Page, BadArguments_GetOneLineAndTheirExitCode) {
   for (const char* name : {"/one", "/empty", "/bad", "/fifo"}) fs::create_directories(folder + name);
   run("one/1", "2026-01-01", "D");
   std::ofstream(folder + "/bad/b.jsonl") << "no record\n";
@@ -536,7 +538,7 @@ TEST_F(Page, WhatIsWrongGetsOneLineAndItsExitCode) {
       {"--records one --output - >/dev/full", 7, "standard output: No space left on device"},
   };
   for (const auto& [arguments, code, words] : table) {
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, code) << arguments << ": " << said.out.substr(0, 300);
     EXPECT_TRUE(said.is_one_line()) << arguments << ": " << said.out.substr(0, 300);
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
@@ -544,10 +546,10 @@ TEST_F(Page, WhatIsWrongGetsOneLineAndItsExitCode) {
   EXPECT_EQ(contents(folder + "/notes.txt"), "not to be lost");
 }
 
-TEST_F(Page, ABrokenRecordKeepsNoOtherFromThePage) {
+TEST_F(Page, UnreadableRecord_DoesNotHideTheOthers) {
   run("1", "2026-01-01", "D");
   std::ofstream(folder + "/2.jsonl") << "{\"recapture\":99}\n";
-  const Said said = recapture("--records . --output p.html");
+  const ShellResult said = recapture("--records . --output p.html");
   EXPECT_EQ(said.code, 2);
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2.jsonl:1"));
@@ -556,12 +558,12 @@ TEST_F(Page, ABrokenRecordKeepsNoOtherFromThePage) {
   EXPECT_EQ(data.at("made").at("unreadable"), 1);
 }
 
-TEST_F(Page, AFullDiskLeavesThePageThatWasThere) {
+TEST_F(Page, FullDisk_KeepsTheEarlierPage) {
   run("1", "2026-01-01", "D");
   EXPECT_EQ(recapture("--records . --output p.html").code, 0);
   const std::string before = contents(folder + "/p.html");
   run("2", "2026-01-02", "E");
-  const Said said = recapture("--records . --output p.html", "ulimit -f 8 && ");
+  const ShellResult said = recapture("--records . --output p.html", "ulimit -f 8 && ");
   EXPECT_EQ(said.code, 7);
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out, HasSubstr("p.html: cannot write it: File too large"));
@@ -569,8 +571,8 @@ TEST_F(Page, AFullDiskLeavesThePageThatWasThere) {
   EXPECT_FALSE(fs::exists(folder + "/p.html.part"));
 }
 
-TEST_F(Page, AReaderThatHasSeenEnoughIsNoError) {
-  const Said said =
+TEST_F(Page, ClosedPipe_IsNoError) {
+  const ShellResult said =
       shell("cd '" + folder + "' && (" + small_tree().command("page --output -") + "; echo $? >code) | head -c 20");
   EXPECT_EQ(said.out, "<!doctype html>\n<htm");
   EXPECT_EQ(contents(folder + "/code"), "0\n");

@@ -1,14 +1,15 @@
 // Builds of ci/matrix.toml that are no releases, from the plan to the night; and the issues that a night makes.
-#include "harness/night/plan.h"
+#include "harness/nightly/plan.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "harness/night/gather.h"
+#include "harness/nightly/collect.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -54,7 +55,7 @@ class Builds : public FakeTree {
 };
 
 TEST_F(Builds, Plan_NamesABuildAsItsRelease) {
-  const Said said = recapture("nightly plan");
+  const ShellResult said = recapture("nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   const Json all = parse_json(said.out);
   ASSERT_EQ(all.size(), 2U);
@@ -72,7 +73,7 @@ TEST_F(Builds, Plan_WithoutReleases_HasNoBuild) {
 TEST_F(Builds, Ci_OfAFormerGenerator_NamesTheFileToCopy) {
   for (const auto& [what, file] :
        {std::pair("github", "ci/github.yml"), {"gitlab", "ci/gitlab.yml"}, {"slurm", "ci/slurm.sh"}}) {
-    const Said said = recapture(std::string("ci ") + what);
+    const ShellResult said = recapture(std::string("ci ") + what);
     EXPECT_EQ(said.code, 2);
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(file));
@@ -93,7 +94,7 @@ TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {
            {"[[build]]\nname = '../x'\n", "", "nightly plan", "'../x' is no name of a build"},
            {"[[build]]\nname = 'a'\n[[build]]\nname = 'a'\n", "", "nightly plan", "there are two builds 'a'"}}) {
     matrix(builds, releases);
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, 2) << builds;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
@@ -124,7 +125,7 @@ TEST_F(Builds, News_ComparesLastNightsBuildWithTonights) {
     record(folder + "/from/" + day + "/a.jsonl", "nightly", day, std::string("2.16.0.dev") + day[9], day);
     gather(folder + "/nights/" + day, {folder + "/from/" + day}, {{"nightly", "none", 1, 1}}, {});
   }
-  const Said said = recapture("nightly diff '" + folder + "/nights'");
+  const ShellResult said = recapture("nightly diff '" + folder + "/nights'");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2026-01-02: green"));
 }
@@ -139,11 +140,11 @@ TEST_F(Builds, Run_ByName_RecordsTheVersionAndTheName) {
                            "/harness/tests/twofold' \"$@\" ;;\nesac\n";
   fs::permissions(script, fs::perms::owner_all);
   const std::string run = "run --exec --continue --release nightly --record '" + FakeTree::record() + "' ";
-  const Said nameless = recapture(run);
+  const ShellResult nameless = recapture(run);
   EXPECT_EQ(nameless.code, 7) << nameless.out;
   EXPECT_THAT(nameless.out, HasSubstr("site/torch/version.py has no __version__, which is the release of nightly"));
   std::ofstream(folder + "/site/torch/version.py") << "__version__ = '" << kVersion << "'\ngit_version = 'abc'\n";
-  const Said said = recapture(run);
+  const ShellResult said = recapture(run);
   const Json recorded = read_record(FakeTree::record()).environment.json();
   EXPECT_EQ(recorded.at("release"), kVersion) << said.out;
   EXPECT_EQ(recorded.at("build"), "nightly");
@@ -156,7 +157,7 @@ TEST_F(Builds, Run_ByName_RecordsTheVersionAndTheName) {
 }
 
 TEST_F(Builds, Run_NotBuilt_NamesWhatBuildsIt) {
-  const Said said = recapture("run --release nightly");
+  const ShellResult said = recapture("run --release nightly");
   EXPECT_EQ(said.code, 7);
   EXPECT_THAT(said.out, HasSubstr("`ci/suite nightly` gets it and builds them"));
 }
@@ -168,18 +169,18 @@ TEST_F(Builds, Page_OfNights_CountsARecordAndItsGatheredCopyOnce) {
     record(path + "/records/a.jsonl", "nightly", night);
     ASSERT_EQ(gather(path + "/gathered", {path + "/records"}, {{"nightly", "none", 1, 1}}, {}).whole, 1U);
   }
-  const Said said = recapture("page --records '" + folder + "/nights' --output -");
+  const ShellResult said = recapture("page --records '" + folder + "/nights' --output -");
   ASSERT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, ContainsRegex(R"("records":2[,}])"));
 }
 
-// ci/libtorch, with a folder as a package index, and wheels that have nothing but what it looks at.
+// tools/libtorch, with a folder as a package index, and wheels that have nothing but what it looks at.
 class LibtorchBuilds : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(folder + "/ci");
     fs::create_directories(index());
-    fs::copy(RECAPTURE_ROOT "/ci/libtorch", folder + "/ci/libtorch");
+    fs::copy(RECAPTURE_ROOT "/tools/libtorch", folder + "/tools/libtorch");
     std::ofstream(folder + "/ci/matrix.toml")
         << "[[release]]\nversion = '2.14.1'\nstd = 17\ncuda = 12\n[[release]]\nversion = '2.15.0'\nstd = 20\ncuda = "
            "13\n"
@@ -207,17 +208,17 @@ class LibtorchBuilds : public ::testing::Test {
            "  wheel.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
            "  wheel.writestr(f'{info}/RECORD', '')\n";
     const std::string path = index() + "/" + wheel(version);
-    const Said made = shell("python3 -B '" + folder + "/make.py' " + version + " '" + path + "'");
+    const ShellResult made = shell("python3 -B '" + folder + "/make.py' " + version + " '" + path + "'");
     ASSERT_EQ(made.code, 0) << made.out;
     std::ofstream(index() + "/index.html", std::ios::app)
         << "<a href=\"" << wheel(version) << "\">" << wheel(version) << "</a>\n";
   }
-  Said libtorch(const std::string& arguments) const {
-    return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' ci/libtorch " + arguments);
+  ShellResult libtorch(const std::string& arguments) const {
+    return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' tools/libtorch " + arguments);
   }
   // Where it is, without what is said of the installation.
   std::string site_of(const std::string& arguments) const {
-    return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' ci/libtorch " + arguments +
+    return shell("cd '" + folder + "' && RECAPTURE_CACHE='" + folder + "/cache' tools/libtorch " + arguments +
                  " 2>/dev/null")
         .out;
   }
@@ -226,7 +227,7 @@ class LibtorchBuilds : public ::testing::Test {
   const std::string folder = ::testing::TempDir() + "recapture-builds-" + std::to_string(getpid());
 };
 
-TEST_F(LibtorchBuilds, OfAnIndex_AreTheNewestOfTheLineOrExactlyWhatIsAsked) {
+TEST_F(LibtorchBuilds, Index_GivesTheNewestOfTheLineOrTheExactVersion) {
   EXPECT_EQ(site_of("nightly --version"), "nightly\n");
   EXPECT_FALSE(fs::exists(folder + "/cache")) << "to name it installs nothing";
   EXPECT_THAT(site_of("nightly"), ContainsRegex("/nightly-2\\.16\\.0\\.dev20261124-[0-9a-f]{8}\n"));
@@ -234,7 +235,7 @@ TEST_F(LibtorchBuilds, OfAnIndex_AreTheNewestOfTheLineOrExactlyWhatIsAsked) {
   EXPECT_EQ(site_of("--list"), "2.14.1\n2.15.0\n") << "of which each is a release";
 }
 
-TEST_F(LibtorchBuilds, StayWhatTheirCasesWereBuiltForUntilTheseAreBuiltAgain) {
+TEST_F(LibtorchBuilds, NewerBuild_IsTakenOnlyWhenCasesAreRebuilt) {
   const std::string first = site_of("nightly");
   fs::create_directories(folder + "/build/nightly");
   std::ofstream(folder + "/build/nightly/libtorch.cmake")
@@ -245,7 +246,7 @@ TEST_F(LibtorchBuilds, StayWhatTheirCasesWereBuiltForUntilTheseAreBuiltAgain) {
               HasSubstr("installing LibTorch 2.16.0.dev20261125 in "));
 }
 
-TEST_F(LibtorchBuilds, AWheelIsNeverTakenForTheReleaseOfItsVersion) {
+TEST_F(LibtorchBuilds, Wheel_IsKeptApartFromTheReleaseOfItsVersion) {
   const std::string first = site_of("wheel");
   EXPECT_THAT(first, ContainsRegex("/wheel-2\\.15\\.0-[0-9a-f]{8}\n"));
   EXPECT_FALSE(fs::exists(installed("2.15.0")));
@@ -263,7 +264,7 @@ TEST_F(LibtorchBuilds, WhatIsWrong_GetsOneLineAndItsExitCode) {
         {"gone", 7, "gone.whl, which ci/matrix.toml has as the wheel of gone"},
         {"other", 2, "build/other is there and is no build's; give the build other another name"},
         {"nosuch", 2, "ci/matrix.toml has 2.14.1, 2.15.0, cuda12, cuda13, nightly, exact, wheel,"}}) {
-    const Said said = libtorch(name);
+    const ShellResult said = libtorch(name);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
@@ -292,7 +293,7 @@ class Issues : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder); }
 
   void known(const Json& issues) const { std::ofstream(folder + "/bin/known.json") << issues.dump(); }
-  Said apply(const Json& issues, const std::string& option = "") const {
+  ShellResult apply(const Json& issues, const std::string& option = "") const {
     std::ofstream(folder + "/issues.json") << issues.dump();
     fs::remove(folder + "/bin/log");
     return shell("cd '" + folder + "' && PATH=\"$PWD/bin:$PATH\" '" RECAPTURE_ROOT "/ci/issues' issues.json " + option);
@@ -355,7 +356,7 @@ TEST_F(Issues, FoundByTheSearchButOfAnotherCause_IsNotIt) {
   EXPECT_EQ(told().at(0).at(0).at(1), "create");
 }
 
-TEST_F(Issues, Hostile_ReachGhAsTheyAre) {
+TEST_F(Issues, HostileText_ReachesGhUnchanged) {
   const std::string body = "--body $(touch made) `touch made` \"'; touch made #\n--title x\n f1";
   EXPECT_EQ(apply(issue({{"title", "--repo=x $(touch made)\n`touch made`"}, {"body", body}})).code, 0);
   ASSERT_EQ(told().size(), 1U);
@@ -367,7 +368,7 @@ TEST_F(Issues, Hostile_ReachGhAsTheyAre) {
 
 TEST_F(Issues, DryRun_PrintsTheCommandsAndRunsNone) {
   known(Json::array({found(7, "CLOSED")}));
-  const Said said = apply(issue(), "--dry-run");
+  const ShellResult said = apply(issue(), "--dry-run");
   EXPECT_EQ(said.code, 0);
   EXPECT_EQ(said.out, "gh issue reopen 7\ngh issue comment 7 --body-file=-\n");
   EXPECT_EQ(told(), Json::array());
@@ -380,13 +381,13 @@ TEST_F(Issues, WhatIsWrong_GetsOneLineAndItsExitCode) {
         {issue({{"state", "shut"}}), "issue 1: its state is neither open nor healed"},
         {issue({{"labels", "x"}}), "issue 1: its labels are no list of texts"},
         {issue({{"fingerprint", "a OR is:open"}}), "issue 1: its fingerprint is not of letters and digits alone"}}) {
-    const Said said = apply(json);
+    const ShellResult said = apply(json);
     EXPECT_EQ(said.code, 2) << said.out;
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
   }
   std::ofstream(folder + "/bin/broken");
-  const Said broken = apply(issue());
+  const ShellResult broken = apply(issue());
   EXPECT_EQ(broken.code, 7);
   EXPECT_EQ(broken.out, "issues: f1: gh issue create failed: no network\n");
 }

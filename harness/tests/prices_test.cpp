@@ -1,5 +1,5 @@
 // What remedies cost, from the benchmarks' repetitions to what `show`, `explain` and `compare` say of them.
-#include "harness/check/prices.h"
+#include "harness/lint/prices.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,10 +8,11 @@
 #include <cmath>
 
 #include "harness/compare/compare.h"
-#include "harness/explain/words.h"
-#include "harness/judge/price.h"
+#include "harness/report/explanation.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/price.h"
 
 namespace recapture {
 namespace {
@@ -75,7 +76,7 @@ class PricesOfRemedies : public FakeTree {
     all.insert(all.end(), lines.begin(), lines.end());
     write(reports + release + "/g.prices", all);
   }
-  Said compare(const std::string& more = "") const { return recapture("compare 2.6.0 2.15.0 " + more); }
+  ShellResult compare_sides(const std::string& more = "") const { return recapture("compare 2.6.0 2.15.0 " + more); }
   PriceLine read(const Json& line) const {
     write(folder + "/p.prices", {machine_of("2.6.0"), line});
     return read_prices(folder + "/p.prices").lines.at(0);
@@ -84,7 +85,7 @@ class PricesOfRemedies : public FakeTree {
   const std::string reports = folder + "/reports/";
 };
 
-TEST_F(PricesOfRemedies, HaveTheRatioOfPairsWithItsIntervalAndTheirSpread) {
+TEST_F(PricesOfRemedies, Pairs_GiveRatioIntervalAndSpread) {
   const Price price = price_of(read(priced(2, 0.1)));
   // Of 12 logarithms, six up and six down by log 1.1: their mean, and 2.201 standard errors.
   const double half = 2.201 * std::log(1.1) * std::sqrt(12.0 / 11) / std::sqrt(12.0);
@@ -97,19 +98,19 @@ TEST_F(PricesOfRemedies, HaveTheRatioOfPairsWithItsIntervalAndTheirSpread) {
   EXPECT_NEAR(price.with, (20 * 1.1 + 20 / 1.1) / 2, 1e-9) << "the median of an even number";
 }
 
-TEST_F(PricesOfRemedies, AreSaidInWords) {
-  EXPECT_EQ(words_of(read(priced(2, 0.001))),
+TEST_F(PricesOfRemedies, PriceLine_IsPutIntoWords) {
+  EXPECT_EQ(describe(read(priced(2, 0.001))),
             "20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times as long (2.00 to 2.00)");
-  EXPECT_EQ(words_of(read(priced(0.05, 0.001))),
+  EXPECT_EQ(describe(read(priced(0.05, 0.001))),
             "0.50 µs instead of 10.0 µs (9.50 µs less), 0.05 times as long (0.05 to 0.05)");
-  EXPECT_EQ(words_of(read(priced(1.001, 0.01))),
+  EXPECT_EQ(describe(read(priced(1.001, 0.01))),
             "10.0 µs instead of 10.0 µs, no difference that can be told, 1.00 times as long (0.99 to 1.01)");
-  EXPECT_THAT(words_of(read(priced(250, 0.001))), HasSubstr("2.50 ms instead of 10.0 µs"));
-  EXPECT_EQ(words_of(read({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no such member"}})),
+  EXPECT_THAT(describe(read(priced(250, 0.001))), HasSubstr("2.50 ms instead of 10.0 µs"));
+  EXPECT_EQ(describe(read({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no such member"}})),
             "not measured: no such member");
 }
 
-TEST_F(PricesOfRemedies, ChangeWhereNoPairOfOneSideIsAmongThoseOfTheOther) {
+TEST_F(PricesOfRemedies, SpreadsThatDoNotMeet_AreAChange) {
   const auto differ = [&](const Json& before, const Json& now) {
     const bool to = changed(read(before), read(now)), back = changed(read(now), read(before));
     EXPECT_EQ(to, back);
@@ -125,14 +126,14 @@ TEST_F(PricesOfRemedies, ChangeWhereNoPairOfOneSideIsAmongThoseOfTheOther) {
       differ({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no GPU"}}, priced(2.0, 0.02)));
 }
 
-TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
-  EXPECT_EQ(compare().code, 0);
-  EXPECT_THAT(compare().out, Not(HasSubstr("prices")));
+TEST_F(PricesOfRemedies, ChangedPrice_EndsCompareWithThree) {
+  EXPECT_EQ(compare_sides().code, 0);
+  EXPECT_THAT(compare_sides().out, Not(HasSubstr("prices")));
   prices("2.6.0", {priced(1.0, 0.02), priced(3.0, 0.02, 12, "a capture")});
-  EXPECT_EQ(compare().code, 0);
-  EXPECT_THAT(compare().out, HasSubstr("prices: none on record of 2.15.0\n"));
+  EXPECT_EQ(compare_sides().code, 0);
+  EXPECT_THAT(compare_sides().out, HasSubstr("prices: none on record of 2.15.0\n"));
   prices("2.15.0", {priced(1.2, 0.02), priced(3.0, 0.02, 12, "a capture"), priced(9.0, 0.02, 12, "more work")});
-  const Said said = compare();
+  const ShellResult said = compare_sides();
   EXPECT_EQ(said.code, 3) << said.out;
   EXPECT_THAT(said.out, HasSubstr("prices: 2 of 3 compared, 1 changed beyond their spread\n"));
   EXPECT_THAT(said.out, HasSubstr("\n  dearer, a replay of 20 kernels\n    in 2.6.0 10.0 µs instead of 10.0 µs"));
@@ -142,17 +143,17 @@ TEST_F(PricesOfRemedies, ThatChangedEndACompareWithThree) {
   EXPECT_EQ(recapture("compare 2.15.0 2.6.0").code, 3);
   EXPECT_EQ(recapture("compare 2.6.0 2.6.0").code, 0) << "one file";
   EXPECT_EQ(recapture("gate 2.6.0 2.15.0").code, 0) << "no policy blocks a price";
-  EXPECT_THAT(compare("--markdown").out,
+  EXPECT_THAT(compare_sides("--markdown").out,
               HasSubstr("<summary>1 prices of remedies changed</summary>\n\n| fixes | what changes |\n"));
-  const Json json = parse_json(compare("--json").out);
+  const Json json = parse_json(compare_sides("--json").out);
   ASSERT_THAT(json.at("prices"), SizeIs(1));
   EXPECT_NEAR(json.at("prices")[0].at("now").at("ratio").get<double>(), 1.2, 1e-9);
   EXPECT_EQ(json.at("prices")[0].at("before").at("fixes"), Json::array({"c.FixIt"}));
-  compare("--junit '" + folder + "/c.xml'");
+  compare_sides("--junit '" + folder + "/c.xml'");
   EXPECT_THAT(text_of(folder + "/c.xml"), HasSubstr(R"(<testsuite name="prices of remedies" tests="1" failures="1">)"));
 }
 
-TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHurtsOrIsUnknown) {
+TEST_F(PricesOfRemedies, ChangedPrice_RanksBetweenBetterAndUnknown) {
   Comparison comparison;
   comparison.tests.emplace_back();
   comparison.tests[0].test = "c.Reproduces";
@@ -162,33 +163,34 @@ TEST_F(PricesOfRemedies, ThatChangedMatterMoreThanWhatIsBetterAndLessThanWhatHur
   EXPECT_EQ(exit_for(comparison), Exit::NewlyFixed);
   comparison.prices.push_back({read(priced(1.0, 0.02)), read(priced(2.0, 0.02))});
   EXPECT_EQ(exit_for(comparison), Exit::PriceChanged);
-  EXPECT_THAT(restricted(comparison, {"d"}).prices, IsEmpty());
-  EXPECT_THAT(restricted(comparison, {"c"}).prices, SizeIs(1));
+  EXPECT_THAT(filter_cases(comparison, {"d"}).prices, IsEmpty());
+  EXPECT_THAT(filter_cases(comparison, {"c"}).prices, SizeIs(1));
   comparison.tests[0].consequence = Consequence::Unknown;
   EXPECT_EQ(exit_for(comparison), Exit::Inconclusive);
   comparison.changes[0].consequence = Consequence::NewErrors;
   EXPECT_EQ(exit_for(comparison), Exit::Changed);
 }
 
-TEST_F(PricesOfRemedies, AreComparedOnOneMachineAndOfOneCode) {
+TEST_F(PricesOfRemedies, AnotherMachineOrCode_IsNotCompared) {
   prices("2.6.0", {priced(1.0, 0.02)});
   prices("2.15.0", {priced(2.0, 0.02)}, {{"hash", "another"}});
-  EXPECT_EQ(compare().code, 0);
-  EXPECT_THAT(compare().out, HasSubstr("prices: not comparable, the two were measured by different benchmarks\n"));
+  EXPECT_EQ(compare_sides().code, 0);
+  EXPECT_THAT(compare_sides().out,
+              HasSubstr("prices: not comparable, the two were measured by different benchmarks\n"));
   for (const char* key : {"release", "gpu", "driver", "cuda_runtime"}) {
     prices("2.15.0", {priced(2.0, 0.02)}, {{key, "another"}});
-    EXPECT_EQ(compare().code, 0) << key;
-    EXPECT_THAT(compare().out, HasSubstr("prices: none on record of 2.15.0\n")) << key;
+    EXPECT_EQ(compare_sides().code, 0) << key;
+    EXPECT_THAT(compare_sides().out, HasSubstr("prices: none on record of 2.15.0\n")) << key;
   }
   prices("2.15.0", {priced(2.0, 0.02)});
-  EXPECT_EQ(compare().code, 3);
+  EXPECT_EQ(compare_sides().code, 3);
   std::ofstream(reports + "2.15.0/later.prices")
       << machine_of("2.15.0", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}}) << "\n"
       << priced(1.0, 0.02) << "\n";
-  EXPECT_EQ(compare().code, 0) << "what one of two runs there shows is within their spread";
+  EXPECT_EQ(compare_sides().code, 0) << "what one of two runs there shows is within their spread";
 }
 
-TEST_F(PricesOfRemedies, BadFilesAreALineWithItsPlace) {
+TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {
   prices("2.6.0", {priced(1.0, 0.02)});
   const std::string path = reports + "2.15.0/g.prices";
   Json no_pairs = priced(1, 0.1), no_time = priced(1, 0.1), no_clock = priced(1, 0.1), nobody = priced(1, 0.1);
@@ -212,14 +214,14 @@ TEST_F(PricesOfRemedies, BadFilesAreALineWithItsPlace) {
            {head + no_clock.dump() + "\n", ":2: not prices: its clock is neither gpu nor host"},
            {head + nobody.dump() + "\n", ":2: not prices: a price without a remedy or without its work"}}) {
     std::ofstream(path) << text;
-    const Said said = compare();
+    const ShellResult said = compare_sides();
     EXPECT_EQ(said.code, 2) << text;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr("g.prices" + words)) << text;
   }
 }
 
-TEST_F(PricesOfRemedies, AreShownWithTheFixAndExplained) {
+TEST_F(PricesOfRemedies, PriceOfAFix_IsInShowAndExplain) {
   const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
   const std::string id = "unregistered_generator", name = "FixRegisterBeforeCapture";
   Json line = priced(2, 0.001);
@@ -227,7 +229,7 @@ TEST_F(PricesOfRemedies, AreShownWithTheFixAndExplained) {
   prices("2.15.0", {line});
   const std::string price = "a replay of 20 kernels: 20.0 µs instead of 10.0 µs (10.0 µs more), 2.00 times";
   const auto real = [&](const std::string& words) { return shell("'" RECAPTURE_BUILD "/recapture' " + words); };
-  const Said shown = real("show " + id + " --records '" + reports + "'");
+  const ShellResult shown = real("show " + id + " --records '" + reports + "'");
   std::string words;  // Long lines are broken.
   std::istringstream all(shown.out);
   for (std::string word; all >> word;) words += (words.empty() ? "" : " ") + word;
@@ -236,17 +238,18 @@ TEST_F(PricesOfRemedies, AreShownWithTheFixAndExplained) {
   ASSERT_THAT(json[0].at("prices"), SizeIs(1));
   EXPECT_EQ(json[0].at("prices")[0].at("machine"), "2.15.0, G");
   std::ofstream(reports + "2.6.0/bad.prices") << "bad\n";
-  const Said beside = real("show " + id + " --records '" + reports + "'");
+  const ShellResult beside = real("show " + id + " --records '" + reports + "'");
   EXPECT_EQ(beside.code, 2);
   EXPECT_THAT(beside.out, HasSubstr(shown.out)) << "the rest is shown";
   EXPECT_THAT(beside.out, HasSubstr("bad.prices:1: not prices: "));
 
   const auto causes = read_causes(RECAPTURE_ROOT, catalogue);
-  const Pasted text = read_pasted("RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.");
-  const Explanation explanation = explain(text, causes, catalogue, {}, {read_prices(reports + "2.15.0/g.prices")});
-  EXPECT_THAT(in_words(explanation, "2.15.0"), HasSubstr("\n    price on G: " + price));
+  const ErrorText text =
+      parse_error_text("RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.");
+  const Explanation explanation = diagnose(text, causes, catalogue, {}, {read_prices(reports + "2.15.0/g.prices")});
+  EXPECT_THAT(render_text(explanation, "2.15.0"), HasSubstr("\n    price on G: " + price));
   int priced_remedies = 0;
-  const Json json_explained = as_json(explanation);
+  const Json json_explained = render_json(explanation);
   for (const Json& remedy : json_explained.at("remedies")) {
     if (remedy.at("price").is_null()) continue;
     ++priced_remedies;
@@ -256,7 +259,7 @@ TEST_F(PricesOfRemedies, AreShownWithTheFixAndExplained) {
   EXPECT_EQ(priced_remedies, 1);
 }
 
-TEST_F(PricesOfRemedies, AreOfFixesThatThereAre) {
+TEST_F(PricesOfRemedies, UnknownFixOrWrongPlace_IsAnError) {
   const Catalogue catalogue = read_catalogue(RECAPTURE_ROOT);
   EXPECT_THAT(price_errors(RECAPTURE_ROOT, catalogue), IsEmpty());
   fs::create_directories(folder + "/benchmarks");
@@ -274,7 +277,7 @@ TEST_F(PricesOfRemedies, AreOfFixesThatThereAre) {
 }
 
 // A stand-in for the program of the benchmarks, which writes what it is told to where Google Benchmark would.
-TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
+TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   const auto repetition = [](const char* work, double without, double with) -> Json {
     return {{"name", work},      {"run_name", fmt::format("c.FixIt d.FixIt/{}/iterations:1/manual_time", work)},
             {"label", "gpu"},    {"run_type", "iteration"},
@@ -293,42 +296,42 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
     std::ofstream(folder + "/report.json") << report;
     std::ofstream(program) << "#!/bin/sh\n" << shell_lines << "\n";
     fs::permissions(program, fs::perms::owner_all);
-    return shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --revision r --program '" + program + "' --output '" +
+    return shell("'" RECAPTURE_ROOT "/tools/prices' --remedies 2.6.0 --revision r --program '" + program + "' --output '" +
                  out + "'");
   };
   const std::string writes =
       "for word; do case $word in --benchmark_out=*) cp '" + folder + "/report.json' \"${word#*=}\";; esac; done";
-  const Said said = measure(writes);
+  const ShellResult said = measure(writes);
   ASSERT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out,
               HasSubstr("| a replay | 10.50 | 21.00 | 2.000 [2.000, 2.000] | 2.000 to 2.000 | c.FixIt, d.FixIt |\n"));
   EXPECT_THAT(said.out, HasSubstr("| other work | not measured: no such member | | | | c.FixIt, d.FixIt |\n"));
   const Prices prices = read_prices(out);
   EXPECT_EQ(prices.machine(), "2.6.0, NVIDIA G1");
-  EXPECT_EQ(prices.where("revision"), "r");
+  EXPECT_EQ(prices.env("revision"), "r");
   ASSERT_THAT(prices.lines, SizeIs(2));
   EXPECT_THAT(prices.lines[0].fixes, ElementsAre("c.FixIt", "d.FixIt"));
   EXPECT_THAT(prices.lines[0].without, ElementsAre(10, 11));
   EXPECT_THAT(prices.lines[0].with, ElementsAre(20, 22));
   EXPECT_EQ(prices.lines[1].why_not, "no such member");
-  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' '" + out + "'").out, said.out) << "the table of a file";
+  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/tools/prices' '" + out + "'").out, said.out) << "the table of a file";
   std::ofstream(out, std::ios::app) << priced(2, 0.1, 12, "100 kernels") << "\n"
                                     << priced(2, 0.1, 12, "2 kernels") << "\n";
-  const std::string table = shell("'" RECAPTURE_ROOT "/ci/prices' '" + out + "'").out;
+  const std::string table = shell("'" RECAPTURE_ROOT "/tools/prices' '" + out + "'").out;
   ASSERT_THAT(table, HasSubstr("| 100 kernels |"));
   EXPECT_LT(table.find("| 2 kernels |"), table.find("| 100 kernels |")) << "in the order of their numbers";
 
   // What runs by itself in another tree writes there, and each run to a place of its own.
   fs::create_directories(folder + "/ci");
-  fs::copy_file(RECAPTURE_ROOT "/ci/prices", folder + "/ci/prices");
+  fs::copy_file(RECAPTURE_ROOT "/tools/prices", folder + "/tools/prices");
   for (const char* place : {"nvidia-g1.prices", "nvidia-g1.run-2.prices", "nvidia-g1.run-3.prices"}) {
-    EXPECT_EQ(shell("'" + folder + "/ci/prices' --remedies 2.6.0 --revision r --program '" + program + "'").code, 0);
+    EXPECT_EQ(shell("'" + folder + "/tools/prices' --remedies 2.6.0 --revision r --program '" + program + "'").code, 0);
     EXPECT_EQ(text_of(reports + "2.6.0/" + place).substr(0, 12), "{\"prices\":1,") << place;
   }
 
   fs::remove(out);
   const auto refuses = [&](const std::string& lines, const std::string& words) {
-    const Said refusal = measure(lines);
+    const ShellResult refusal = measure(lines);
     EXPECT_EQ(refusal.code, 7) << refusal.out;
     EXPECT_EQ(std::count(refusal.out.begin(), refusal.out.end(), '\n'), 1) << refusal.out;
     EXPECT_THAT(refusal.out, HasSubstr(words));
@@ -340,8 +343,8 @@ TEST_F(PricesOfRemedies, AreWrittenByARealRunAlone) {
   refuses(writes, "it ran with LibTorch 2.7.0, not 2.6.0");
   report["context"]["gpu"] = "";
   refuses(writes, "no GPU");
-  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --program /none").code, 7);
-  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/ci/prices' --remedies 2.6.0 --blame").code, 2);
+  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/tools/prices' --remedies 2.6.0 --program /none").code, 7);
+  EXPECT_EQ(shell("'" RECAPTURE_ROOT "/tools/prices' --remedies 2.6.0 --blame").code, 2);
 }
 
 std::vector<Prices> runs_of(const std::vector<std::array<const char*, 4>>& all) {
@@ -354,7 +357,7 @@ std::vector<Prices> runs_of(const std::vector<std::array<const char*, 4>>& all) 
   return runs;
 }
 
-TEST(PricesByMachine, AreOneOfEachReleaseAndMachineNamedAfterTheNewestRun) {
+TEST(PricesByMachine, SeveralRunsOfAMachine_AreOneNamedAfterTheNewest) {
   std::vector<std::string> paths;
   for (const Prices& prices : prices_by_machine(runs_of({{"2.11.0", "G", "1", "h"},
                                                          {"2.11.0", "G", "2", "h"},
@@ -365,7 +368,7 @@ TEST(PricesByMachine, AreOneOfEachReleaseAndMachineNamedAfterTheNewestRun) {
   EXPECT_THAT(paths, ElementsAre("3", "1", "2"));
 }
 
-TEST(PricesByMachine, StandInTheOrderOfTheirNumbers) {
+TEST(PricesByMachine, Lines_AreInTheOrderOfTheirNumbers) {
   auto runs = runs_of({{"2.11.0", "G", "1", "h"}});
   for (const char* what : {"100 kernels", "a copy", "2 kernels", "1000 kernels"}) {
     runs[0].lines.push_back({{"c.Fix"}, what, "gpu", {1}, {2}, ""});
@@ -375,7 +378,7 @@ TEST(PricesByMachine, StandInTheOrderOfTheirNumbers) {
   EXPECT_THAT(order, ElementsAre("2 kernels", "100 kernels", "1000 kernels", "a copy"));
 }
 
-TEST(PricesByMachine, HaveThePairsOfAllRunsOfTheNewestBenchmarks) {
+TEST(PricesByMachine, RunsOfTheNewestBenchmarks_AreMerged) {
   auto runs = runs_of({{"2.11.0", "G", "1", "old"}, {"2.11.0", "G", "2", "new"}, {"2.11.0", "G", "3", "new"}});
   runs[0].lines = {{{"c.Fix"}, "work", "gpu", {1}, {9}, ""}};
   runs[1].lines = {{{"c.Fix"}, "work", "gpu", {1}, {2}, ""},

@@ -2,6 +2,7 @@
 #include <sys/ptrace.h>
 
 #include "harness/run/line.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/stand_in.h"
 
 namespace recapture {
@@ -16,13 +17,13 @@ class Processes : public StandIn {
     StandIn::SetUp();
     add("rude", "rude");
   }
-  Said run(const std::string& tests, const std::string& more = "") {
+  ShellResult run(const std::string& tests, const std::string& more = "") {
     std::filesystem::remove(record());
     return recapture("run --record " + record() + " " + tests + " " + more);
   }
 };
 
-TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
+TEST_F(Processes, CanaryThatMakesNoSense_StopsTheRun) {
   const std::vector<std::pair<std::string, std::string>> canaries = {
       {"kill -SEGV $$", "killed by signal 11"},
       {"echo garbage", "left with 0 and said 'garbage"},
@@ -38,29 +39,29 @@ TEST_F(Processes, ACanaryThatMakesNoSenseIsNoMachineWithoutAGpu) {
   };
   for (const auto& [lines, words] : canaries) {
     script("build/canary", lines);
-    const Said said = run("rude.ControlHolds");
+    const ShellResult said = run("rude.ControlHolds");
     EXPECT_EQ(said.code, 7) << lines << said.out;
     EXPECT_THAT(said.out, HasSubstr("the GPU does not answer: ")) << lines;
     EXPECT_THAT(said.out, HasSubstr(words)) << lines;
     EXPECT_FALSE(std::filesystem::exists(record())) << lines;
   }
   std::filesystem::remove(folder + "/build/canary");
-  const Said missing = run("rude.ControlHolds");
+  const ShellResult missing = run("rude.ControlHolds");
   EXPECT_EQ(missing.code, 7) << missing.out;
   EXPECT_THAT(missing.out, HasSubstr("canary: No such file or directory"));
 }
 
-// What these lines of Python make of ci/pack, which they call `pack`.
+// What these lines of Python make of tools/pack, which they call `pack`.
 std::string with_pack(const std::string& lines) {
   return "python3 -B -c \"import importlib.machinery as m, importlib.util as u, pathlib; "
          "l = m.SourceFileLoader('pack', '" RECAPTURE_ROOT
-         "/ci/pack'); pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); " +
+         "/tools/pack'); pack = u.module_from_spec(u.spec_from_loader('pack', l)); l.exec_module(pack); " +
          lines + "\"";
 }
 
 // Triton compiles on the machine, with headers that lie elsewhere from release to release.
-TEST(Packs, HaveWhatTritonCompilesWith) {
-  const Said said =
+TEST(Packs, TritonFiles_AreKeptIfItCompilesWithThem) {
+  const ShellResult said =
       shell(with_pack("print(*[int(pack.is_needed('triton/' + name)) for name in ("
                       "'third_party/cuda/include/cuda.h', 'third_party/cuda/lib/libdevice.10.bc', "
                       "'third_party/cuda/bin/ptxas', 'backends/nvidia/include/cuda.h', "
@@ -70,13 +71,13 @@ TEST(Packs, HaveWhatTritonCompilesWith) {
 }
 
 // A library that is left out may have an operator delete of its own; the stub's would be called by everybody.
-TEST(Packs, StubsTakeNobodysOperatorNew) {
+TEST(Packs, StubOfALibrary_DefinesNoOperatorNew) {
   const std::string folder = ::testing::TempDir() + "recapture-stub-" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/l.cpp") << "void* operator new(unsigned long) { return nullptr; }\n"
                                       "void operator delete(void*, unsigned long) noexcept {}\n"
                                       "extern \"C\" int leftOut() { return 0; }\n";
-  const Said said =
+  const ShellResult said =
       shell("cd '" + folder + "' && g++ -w -shared -fPIC l.cpp -o libleft.so.1 && " +
             with_pack("pathlib.Path('stub.so').write_bytes(pack.stub_of(pathlib.Path('libleft.so.1')))") +
             " && nm -D --defined-only stub.so | grep -c ' T leftOut'; nm -D --defined-only stub.so | grep -c ' _Z'");
@@ -84,8 +85,8 @@ TEST(Packs, StubsTakeNobodysOperatorNew) {
   std::filesystem::remove_all(folder);
 }
 
-// What ci/pack has left out, and a test that called it, here before a lot of other words.
-TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
+// What tools/pack has left out, and a test that called it, here before a lot of other words.
+TEST_F(Processes, LibraryLeftOutOfAPack_MakesItsTestUnavailable) {
   std::filesystem::create_directories(folder + "/site");
   std::ofstream(folder + "/site/recapture_pack.json") << R"({"left_out": ["libcufft.so.12", "libcurand.so.10"]})";
   const std::string environment_line =
@@ -94,7 +95,7 @@ TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
          std::string("case $1 in\n") + "--describe) exec '" RECAPTURE_BUILD "/harness/tests/rude' \"$@\" ;;\n" +
              "--environment) echo '" + environment_line + "' ;;\n" + "*) echo '" + std::string(kLeftOut) +
              "libcufft.so.12 (cufftPlan1d)'; seq 1000; kill -ABRT $$ ;;\nesac");
-  const Said said = recapture("run packed.ControlHolds --exec --record " + record());
+  const ShellResult said = recapture("run packed.ControlHolds --exec --record " + record());
   EXPECT_EQ(said.code, 4) << said.out;
   EXPECT_THAT(said.out,
               HasSubstr("unavailable: left out of this pack: libcufft.so.12 (cufftPlan1d) (1: packed.ControlHolds)\n"));
@@ -102,19 +103,19 @@ TEST_F(Processes, WhatAPackLeavesOutIsOnRecordAndItsTestUnavailable) {
   EXPECT_EQ(environment.json().at("left_out"), (Json{"libcufft.so.12", "libcurand.so.10"}));
   EXPECT_EQ(environment.json().at("packed"), true);
   std::ofstream(folder + "/site/recapture_pack.json") << "{}";
-  const Said damaged = recapture("run packed.ControlHolds --exec --record " + folder + "/second");
+  const ShellResult damaged = recapture("run packed.ControlHolds --exec --record " + folder + "/second");
   EXPECT_EQ(damaged.code, 7);
   EXPECT_THAT(damaged.out, HasSubstr("recapture_pack.json does not say what is left out"));
 }
 
 // The canary itself, on a driver that does as it is told.
-TEST_F(Processes, TheCanaryAsksEveryGpu) {
+TEST_F(Processes, Canary_AsksEveryGpu) {
   std::filesystem::create_directories(folder + "/lib");
   for (const char* name : {"/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"}) {
     std::filesystem::copy(RECAPTURE_BUILD "/harness/tests/libfake_driver.so", folder + name);
   }
   const auto canary = [&](const std::string& variables, const std::string& arguments = "") {
-    const Said said =
+    const ShellResult said =
         shell("LD_LIBRARY_PATH='" + folder + "/lib' " + variables + " '" RECAPTURE_BUILD "/canary' " + arguments);
     return std::pair(said.code, Json::parse(said.out, nullptr, false));
   };
@@ -144,20 +145,20 @@ TEST_F(Processes, TheCanaryAsksEveryGpu) {
   }
 }
 
-TEST_F(Processes, OthersOnTheGpuAndADividedGpuAreSaidAndRecorded) {
+TEST_F(Processes, SharedOrDividedGpu_IsNotedAndRecorded) {
   script("build/canary", R"(echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok","mig":"on","others":2}')");
-  const Said said = run("rude.ControlHolds");
+  const ShellResult said = run("rude.ControlHolds");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("note: 2 other processes compute on the GPU"));
   EXPECT_THAT(said.out, HasSubstr("note: the GPU is divided (MIG)"));
   const Record seen = read_record(record());
-  EXPECT_EQ(seen.where("mig"), "on");
+  EXPECT_EQ(seen.env("mig"), "on");
   EXPECT_EQ(seen.environment.json().at("volatile").at("others"), 2);
 }
 
-TEST_F(Processes, GpusOfTwoModelsAreNotOfOneRecord) {
+TEST_F(Processes, GpusOfTwoModels_AreRefused) {
   script("build/canary", R"(echo '{"gpus":2,"gpu":"G","driver":"1","canary":"ok","unlike":"H"}')");
-  const Said said = run("rude.ControlHolds --gpu 0,1");
+  const ShellResult said = run("rude.ControlHolds --gpu 0,1");
   EXPECT_EQ(said.code, 2) << said.out;
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out,
@@ -165,14 +166,14 @@ TEST_F(Processes, GpusOfTwoModelsAreNotOfOneRecord) {
   EXPECT_FALSE(std::filesystem::exists(record()));
 }
 
-TEST_F(Processes, AGpuThatIsNamedMustBeThere) {
+TEST_F(Processes, NamedGpuThatIsAbsent_StopsTheRun) {
   // As CUDA has it: it sees none from the first on that is not there.
   script("build/canary", R"sh(case "$CUDA_VISIBLE_DEVICES" in
   0*) echo '{"gpus":1,"gpu":"G","driver":"1","canary":"ok"}' ;;
   *) echo '{"gpus":0,"canary":"none","reason":"the driver has no GPU: cuInit says 100"}'; exit 77 ;;
 esac)sh");
   for (const char* gpus : {"7", "0,7"}) {
-    const Said said = run("rude.ControlHolds", std::string("--gpu ") + gpus);
+    const ShellResult said = run("rude.ControlHolds", std::string("--gpu ") + gpus);
     EXPECT_EQ(said.code, 7) << said.out;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr("GPU 7, which --gpu names, is not here; nothing was run"));
@@ -183,7 +184,7 @@ esac)sh");
 
 // A case that needs a GPU. Where the file `takes` is, its second test leaves none behind; where `full` is, the third
 // one finds none although there is one.
-class Needy : public Processes {
+class GpuCase : public Processes {
  protected:
   void SetUp() override {
     Processes::SetUp();
@@ -209,24 +210,24 @@ end passed 0)sh");
   void touch(const char* name) const { std::ofstream(folder + "/" + name).close(); }
 };
 
-TEST_F(Needy, ATestThatFindsTheGpuGoneHasNotRun) {
+TEST_F(GpuCase, GpuLostBeforeATest_LeavesTheTestNotRun) {
   touch("takes");
-  const Said lost = run("needy", "--jobs 1");
+  const ShellResult lost = run("needy", "--jobs 1");
   EXPECT_EQ(lost.code, 7) << lost.out;
   EXPECT_THAT(lost.out,
               HasSubstr("the GPU does not answer after needy.FixFindsNone: cuInit 999; the rest was not run"));
   EXPECT_EQ(read_record(record()).tests.size(), 2U);
   for (const char* name : {"takes", "gone"}) std::filesystem::remove(folder + "/" + name);
-  const Said rest = recapture("run --resume " + record());
+  const ShellResult rest = recapture("run --resume " + record());
   EXPECT_EQ(rest.code, 0) << rest.out;
   EXPECT_EQ(line_of("needy.FixFindsNone").value("ended", ""), "passed");
 }
 
-TEST_F(Needy, ATestThatFindsNoGpuWhereThereIsOneIsMissing) {
+TEST_F(GpuCase, TestThatFindsNoGpuThoughThereIsOne_IsMissing) {
   EXPECT_EQ(run("needy").code, 0);
   touch("full");
   for (const char* how : {"", "--require gpu"}) {
-    const Said said = run("needy", how);
+    const ShellResult said = run("needy", how);
     EXPECT_EQ(said.code, 7) << said.out;
     EXPECT_THAT(said.out, HasSubstr("needy.FixFindsNone: missing: unavailable, no GPU: out of memory"));
     EXPECT_EQ(read_record(record()).end, "complete");
@@ -246,28 +247,28 @@ TEST_F(Processes, Surprises_AreListedWithoutControlCharacters) {
 done
 printf 'seen=\033]52;c;cm0=\007\033[31mPWNED\ndocumented=900\nhealthy=ok\nended=failed\n' >&9
 exit 1)sh");
-  const Said said = run("evil");
+  const ShellResult said = run("evil");
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, HasSubstr("\n1 surprise:\n  evil.Reproduces: changed: different, \\x1b]52;c;cm0="));
   EXPECT_EQ(said.out.find('\x1b'), std::string::npos);
   EXPECT_EQ(said.out.find('\x07'), std::string::npos);
 }
 
-TEST_F(Processes, AServerMayPrintWhileItLoadsAndOneThatEndsIsSaid) {
+TEST_F(Processes, NoisyOrDeadServer_DoesNotFailTheTest) {
   const std::string otherwise = "\nexec '" RECAPTURE_BUILD "/harness/tests/rude' \"$@\"";
   script("build/2.15.0/cases/lies/noisy", "case $2 in --serve=*) seq 100000 ;; esac" + otherwise);
-  const Said noisy = run("noisy.ControlHolds");
+  const ShellResult noisy = run("noisy.ControlHolds");
   EXPECT_EQ(noisy.code, 0) << noisy.out;
   EXPECT_EQ(noisy.out.find("has no server"), std::string::npos) << noisy.out;
   EXPECT_EQ(line_of("noisy.ControlHolds").value("how", ""), "fork");
   script("build/2.15.0/cases/lies/mute", "case $2 in --serve=*) exit 1 ;; esac" + otherwise);
-  const Said mute = run("mute.ControlHolds");
+  const ShellResult mute = run("mute.ControlHolds");
   EXPECT_EQ(mute.code, 0) << mute.out;
   EXPECT_THAT(mute.out, HasSubstr("note: mute has no server that answers, so each of its tests loads LibTorch anew\n"));
   EXPECT_EQ(line_of("mute.ControlHolds").value("how", ""), "exec");
 }
 
-TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
+TEST_F(Processes, CtrlCAtAnyPoint_EndsTheRunWithinASecond) {
   const auto stop = [&](const std::string& arguments) {
     const pid_t runner = start(arguments);
     kill(runner, SIGINT);
@@ -285,7 +286,7 @@ TEST_F(Processes, CtrlCEndsTheRunWithinASecondWhereverItIs) {
   stop("run rude.ControlHolds --record " + record());
 }
 
-TEST_F(Processes, CtrlCWaitsForNoDisk) {
+TEST_F(Processes, CtrlCOnABusyDisk_EndsTheRunWithinASecond) {
   setenv("LD_PRELOAD", RECAPTURE_BUILD "/harness/tests/libslow_disk.so", 1);
   setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
   setenv("RECAPTURE_DISK_IS_BUSY", (folder + "/busy").c_str(), 1);
@@ -302,15 +303,15 @@ TEST_F(Processes, CtrlCWaitsForNoDisk) {
   EXPECT_NE(read_record(record()).find("rude.ControlHolds"), nullptr);
 }
 
-TEST_F(Processes, AWaitForTheDiskThatASignalInterruptsGoesOn) {
-  const Said said = shell("LD_PRELOAD='" RECAPTURE_BUILD
-                          "/harness/tests/libslow_disk.so' RECAPTURE_DISK_IS_INTERRUPTED=1 "
-                          "ASAN_OPTIONS=verify_asan_link_order=0 " +
-                          command("run rude.ControlHolds --record " + record()));
+TEST_F(Processes, DiskWaitInterruptedByASignal_GoesOn) {
+  const ShellResult said = shell("LD_PRELOAD='" RECAPTURE_BUILD
+                                 "/harness/tests/libslow_disk.so' RECAPTURE_DISK_IS_INTERRUPTED=1 "
+                                 "ASAN_OPTIONS=verify_asan_link_order=0 " +
+                                 command("run rude.ControlHolds --record " + record()));
   EXPECT_EQ(said.code, 0) << said.out;
 }
 
-TEST_F(Processes, CtrlCWhileACaseDescribesItselfLeavesNothing) {
+TEST_F(Processes, CtrlCDuringADescription_LeavesNothingBehind) {
   add("rude_server", "hangs_in_describe");
   const pid_t runner = start("run rude.ControlHolds --record " + record());
   kill(runner, SIGINT);
@@ -319,7 +320,7 @@ TEST_F(Processes, CtrlCWhileACaseDescribesItselfLeavesNothing) {
   EXPECT_THAT(files_left(), IsEmpty());
 }
 
-TEST_F(Processes, AHangUpLeavesNothingBehind) {
+TEST_F(Processes, AHangUp_LeavesNothingBehind) {
   const pid_t runner = start("run rude.ReproducesAndHangs --record " + record());
   kill(runner, SIGHUP);
   EXPECT_EQ(ended_within(runner, 1), 130);
@@ -328,7 +329,7 @@ TEST_F(Processes, AHangUpLeavesNothingBehind) {
   EXPECT_THAT(files_left(), IsEmpty());
 }
 
-TEST_F(Processes, ATestEndsAtItsDeadlineWhateverItDoesToItsGroupAndItsServer) {
+TEST_F(Processes, TestThatStopsItsServerOrLeavesItsGroup_EndsAtItsDeadline) {
   for (const char* test : {"rude.FixStopsItsServer", "rude.FixMovesToAnotherGroup"}) {
     const pid_t runner = fork();
     if (runner == 0) {
@@ -348,30 +349,30 @@ TEST_F(Processes, ATestEndsAtItsDeadlineWhateverItDoesToItsGroupAndItsServer) {
   }
 }
 
-TEST_F(Processes, AWorkerThatATestStopsGoesOn) {
-  const Said said = run("rude.FixStopsWhatRunsIt rude.ControlHolds");
+TEST_F(Processes, WorkerStoppedByATest_GoesOn) {
+  const ShellResult said = run("rude.FixStopsWhatRunsIt rude.ControlHolds");
   EXPECT_EQ(said.code, 0) << said.out;
 }
 
-TEST_F(Processes, DaemonsOfDaemonsAreGoneWithTheirTest) {
+TEST_F(Processes, DaemonsOfDaemons_EndWithTheirTest) {
   for (const char* how : {"", "--exec"}) {
     EXPECT_EQ(run("rude.FixLeavesDaemonsOfDaemons", how).code, 0);
     EXPECT_THAT(left(), IsEmpty()) << how;
   }
 }
 
-TEST_F(Processes, DaemonsOfADescriptionAreGoneWithIt) {
+TEST_F(Processes, DaemonsOfADescription_EndWithIt) {
   add("rude_server", "describes_with_a_daemon");
-  const Said said = recapture("list --built");
+  const ShellResult said = recapture("list --built");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(left(), IsEmpty());
   EXPECT_THAT(files_left(), IsEmpty());
 }
 
-TEST_F(Processes, AServersWordIsNoProcess) {
+TEST_F(Processes, FalseAnswerOfAServer_KillsNoOtherProcess) {
   for (const char* how : {"says_words", "ends_with_much", "says_nothing"}) {
     add("rude_server", how);
-    const Said said = run(how);
+    const ShellResult said = run(how);
     EXPECT_EQ(said.code, 6) << how << said.out;
     EXPECT_EQ(line_of(std::string(how) + ".ControlHolds").value("ending", ""), "not started") << how;
     EXPECT_THAT(left(), IsEmpty()) << how;
@@ -385,7 +386,7 @@ TEST_F(Processes, AServersWordIsNoProcess) {
   setpgid(another, another);
   std::ofstream(folder + "/another") << another;
   add("rude_server", "names_another");
-  const Said said = run("names_another");
+  const ShellResult said = run("names_another");
   EXPECT_NE(said.code, 0) << said.out;
   EXPECT_EQ(line_of("names_another.ControlHolds").value("ending", ""), "deadline");
   EXPECT_EQ(kill(another, 0), 0);
@@ -396,7 +397,7 @@ TEST_F(Processes, AServersWordIsNoProcess) {
 }
 
 // A process that somebody traces stays with its tracer after SIGKILL, as one in a driver stays with the driver.
-TEST_F(Processes, WhatCannotBeKilledStopsTheRunAndNotTheRunner) {
+TEST_F(Processes, TestThatCannotBeKilled_StopsTheRun) {
   for (const std::string how : {"", "--exec"}) {
     const pid_t runner = start("run rude.ReproducesAndHangs rude.ControlHolds " + how + " --record " + record());
     pid_t hanging = 0;
@@ -420,15 +421,15 @@ TEST_F(Processes, WhatCannotBeKilledStopsTheRunAndNotTheRunner) {
   }
 }
 
-TEST_F(Processes, OnlyWhatWasStartedIsKilled) {
-  const Said said = shell("sh -c 'sleep 1000 >/dev/null 2>&1 & echo $! >\"" + folder + "/job\"; exec env " +
-                          command("run rude.FixLeavesDaemonsOfDaemons --record " + record()) + "'");
+TEST_F(Processes, ChildFromBeforeTheRun_IsNotKilled) {
+  const ShellResult said = shell("sh -c 'sleep 1000 >/dev/null 2>&1 & echo $! >\"" + folder + "/job\"; exec env " +
+                                 command("run rude.FixLeavesDaemonsOfDaemons --record " + record()) + "'");
   EXPECT_EQ(said.code, 0) << said.out;
   const pid_t job = std::stoi(text_of(folder + "/job"));
   EXPECT_EQ(kill(job, SIGTERM), 0) << "the job was killed with the tests";
 }
 
-TEST_F(Processes, ACrashIsACrashWhereChildrenAreIgnored) {
+TEST_F(Processes, CrashWithSigchldIgnored_IsRecordedAsACrash) {
   for (const char* how : {"--jobs=1", "--exec"}) {
     std::filesystem::remove(record());
     const pid_t runner = fork();
@@ -447,7 +448,7 @@ TEST_F(Processes, ACrashIsACrashWhereChildrenAreIgnored) {
   }
 }
 
-TEST_F(Processes, WhatATestSaysThatCannotBeRightIsInItsLine) {
+TEST_F(Processes, ImpossibleEvents_AreAContradictionInTheLine) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"ControlHasManyFacts", "more than 1000 facts"},
       {"ReproducesAmidAFlood", "it said more than 2 MiB of events"},
@@ -458,7 +459,7 @@ TEST_F(Processes, WhatATestSaysThatCannotBeRightIsInItsLine) {
       {"ReproducesAfterItsEnd", "it said seen=documented after its end"},
   };
   for (const auto& [test, words] : table) {
-    const Said said = run("rude." + test);
+    const ShellResult said = run("rude." + test);
     EXPECT_THAT(line_of("rude." + test).value("contradiction", ""), HasSubstr(words)) << said.out;
     EXPECT_EQ(said.out.find("please report"), std::string::npos) << said.out;
     EXPECT_NE(recapture("show " + record()).code, 7) << "it can be read again";
@@ -474,7 +475,7 @@ TEST_F(Processes, WhatATestSaysThatCannotBeRightIsInItsLine) {
   EXPECT_EQ(line.value("ending", ""), "signal") << "the record has both";
 }
 
-TEST_F(Processes, VariablesOfGoogleTestAndAHomeOfTwoLettersChangeNothing) {
+TEST_F(Processes, GoogleTestVariablesAndAShortHome_ChangeNothing) {
   const std::string tests =
       " rude.ControlBreaks rude.ControlHolds rude.FixSaysPassOnly --record " + record() + " --exec >/dev/null";
   shell(
@@ -489,7 +490,7 @@ TEST_F(Processes, VariablesOfGoogleTestAndAHomeOfTwoLettersChangeNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder + "/shard"));
 }
 
-TEST_F(Processes, WhatTheMachineRefusesIsOneLine) {
+TEST_F(Processes, RefusedResource_IsAnInfrastructureError) {
   const std::vector<std::tuple<std::string, std::string>> table = {
       {"ulimit -n 8; exec env " + command("run rude.ControlHolds --record " + record()), "open files"},
       {"exec env TMPDIR=/nowhere '" + folder + "/build/recapture' run rude.ControlHolds --record " + record(),
@@ -499,7 +500,7 @@ TEST_F(Processes, WhatTheMachineRefusesIsOneLine) {
       {"ulimit -f 0; exec env " + command("run rude.ControlHolds --record " + record()), "File too large"},
   };
   for (const auto& [line, words] : table) {
-    const Said said = shell("sh -c '" + line + "'");
+    const ShellResult said = shell("sh -c '" + line + "'");
     EXPECT_EQ(said.code, 7) << line << said.out;
     EXPECT_THAT(said.out, HasSubstr("recapture: ")) << line;
     EXPECT_EQ(said.out.find("please report"), std::string::npos) << said.out;
@@ -507,13 +508,13 @@ TEST_F(Processes, WhatTheMachineRefusesIsOneLine) {
   }
 }
 
-TEST_F(Processes, AFolderThatIsGoneIsNoHindrance) {
-  const Said said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir '" + folder + "/gone' && " +
-                          command("run rude.ControlHolds --record " + record()));
+TEST_F(Processes, DeletedWorkingFolder_DoesNotStopTheRun) {
+  const ShellResult said = shell("mkdir '" + folder + "/gone' && cd '" + folder + "/gone' && rmdir '" + folder +
+                                 "/gone' && " + command("run rude.ControlHolds --record " + record()));
   EXPECT_EQ(said.code, 0) << said.out;
 }
 
-TEST(Anonymous, HidesFoldersAndNothingElse) {
+TEST(Anonymous, KnownFolders_AreHiddenAndNothingElse) {
   Anonymous anonymous;
   anonymous.hide("ed", "~");
   anonymous.hide("/", "~");

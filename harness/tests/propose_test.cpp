@@ -1,12 +1,13 @@
 // What `dev propose` makes of a record's surprises, and that the checks refuse it until it has reasons.
-#include "harness/check/propose.h"
+#include "harness/lint/propose.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/check/expectations.h"
+#include "harness/lint/expectations.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -85,14 +86,14 @@ class Propose : public FakeTree {
   }
   // Pastes what it prints, as a user would, and returns that.
   std::string pasted() const {
-    const Said said = recapture("dev propose " + record_path);
+    const ShellResult said = recapture("dev propose " + record_path);
     EXPECT_EQ(said.code, 0) << said.out;
     std::vector<std::string> file, changed, added;
     std::istringstream before(text_of(changes)), printed(said.out);
     for (std::string line; std::getline(before, line);) file.push_back(line + "\n");
     size_t number = 0;  // Of the line on file at which the entry begins that is printed now.
     for (std::string line; std::getline(printed, line);) {
-      if (line.rfind("# In place of the entry at cases/changes.toml:", 0) == 0) {
+      if (line.rfind("# In place of the entry at cases/expectations.toml:", 0) == 0) {
         number = std::stoul(line.substr(line.rfind(':', line.size() - 2) + 1));
         EXPECT_EQ(file.at(number - 1), "  [[change.expect]]\n");
         for (size_t at = number; at < file.size() && file[at] != "\n"; ++at) file[at].clear();
@@ -111,22 +112,22 @@ class Propose : public FakeTree {
     Rules rules;
     rules.expectations = expectations_of(read_changes(folder));
     size_t count = 0;
-    for (const Row& row : judge_record(read_record(record_path), rules))
-      count += tone_of(row.verdict) == Tone::Red ? 1 : 0;
+    for (const TestVerdict& row : judge_record(read_record(record_path), rules))
+      count += severity_of(row.verdict) == Severity::Fail ? 1 : 0;
     return count;
   }
 
-  const std::string changes = folder + "/cases/changes.toml", record_path = folder + "/reports/2.15.0/g.jsonl";
+  const std::string changes = folder + "/cases/expectations.toml", record_path = folder + "/reports/2.15.0/g.jsonl";
 };
 
-TEST(Narrowed, HasOneBoundOnEachSide) {
+TEST(Narrowed, Range_HasOneBoundOnEachSide) {
   EXPECT_EQ(narrowed("<2.6", '<', "2.5.1"), "<2.5.1");
   EXPECT_EQ(narrowed(">=2.2, <2.8", '>', "2.3.1"), ">2.3.1, <2.8");
   EXPECT_EQ(narrowed(">=2.2, <=2.8", '<', "2.7.1"), ">=2.2, <2.7.1");
   EXPECT_EQ(narrowed("", '>', "2.7.1"), ">2.7.1");
 }
 
-TEST(Widened, IsTheLeastThatHoldsTheVersionToo) {
+TEST(Widened, Range_IsTheSmallestThatIncludesTheVersion) {
   EXPECT_EQ(widened(">=2.13", "2.12.1"), ">=2.12.1");
   EXPECT_EQ(widened("<2.13", "2.13.0"), "<=2.13.0");
   EXPECT_EQ(widened(">=2.8, <2.11", "2.15.0"), ">=2.8, <=2.15.0");
@@ -134,7 +135,7 @@ TEST(Widened, IsTheLeastThatHoldsTheVersionToo) {
   EXPECT_EQ(widened("==2.14", "2.6.0"), ">=2.6.0, <=2.14");
 }
 
-TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
+TEST_F(Propose, SameResultInAnotherRelease_WidensTheEntry) {
   record_of({{"ReproducesA", "ok"}, {"ReproducesB", "ok"}, {"ReproducesC", "ok"}});
   ASSERT_EQ(surprises(), 2U);
   EXPECT_THAT(pasted(), HasSubstr("2.15.0/g.jsonl: 3 widened, 0 narrowed, 0 new"));
@@ -143,12 +144,12 @@ TEST_F(Propose, WidensAnEntryThatSaysTheSameOfAnotherRelease) {
   EXPECT_THAT(now, HasSubstr("records = [\"2.14.0/g.jsonl\", \"2.15.0/g.jsonl\"]"));
   EXPECT_THAT(now, Not(HasSubstr(kTodo)));
   EXPECT_EQ(surprises(), 0U);
-  const Said again = recapture("dev propose " + record_path);
+  const ShellResult again = recapture("dev propose " + record_path);
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("[[")));
 }
 
-TEST_F(Propose, PutsAGuessOnRecordThatCameTrue) {
+TEST_F(Propose, ConfirmedGuess_IsPutOnRecord) {
   std::string text = text_of(changes);
   const std::string range = "\"==2.14\"";
   ASSERT_NE(text.find(range), text.npos) << text;
@@ -160,24 +161,24 @@ TEST_F(Propose, PutsAGuessOnRecordThatCameTrue) {
   EXPECT_EQ(surprises(), 0U);
 }
 
-TEST_F(Propose, HasNothingToSayOfARunThatWasBrokenOnPurpose) {
+TEST_F(Propose, RunBrokenOnPurpose_IsRefused) {
   record_of({{"ReproducesA", "ok"}});
   std::string text = text_of(record_path);
   text.insert(1, R"("break":"trigger",)");
   std::ofstream(record_path) << text;
-  const Said said = recapture("dev propose " + record_path);
+  const ShellResult said = recapture("dev propose " + record_path);
   EXPECT_EQ(said.code, 2);
   EXPECT_THAT(said.out, HasSubstr("was broken on purpose"));
   EXPECT_TRUE(said.is_one_line()) << said.out;
 }
 
-TEST_F(Propose, NeverWidensForOneTestWhatIsFalseForAnother) {
+TEST_F(Propose, EntryFalseForOneOfItsTests_IsNotWidened) {
   record_of({{"ReproducesA", "ok"}, {"ReproducesB", "900"}});
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 1 new"));
   EXPECT_EQ(surprises(), 0U);
 }
 
-TEST_F(Propose, GroupsTheRestByWhatChangedAndLeavesTheReasonOpen) {
+TEST_F(Propose, NewResults_AreGroupedWithTheirReasonOpen) {
   record_of({{"ReproducesD", "it's new"}, {"ReproducesE", "it's new"}, {"ReproducesF", "901"}});
   ASSERT_EQ(surprises(), 3U);
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 3 new"));
@@ -190,7 +191,7 @@ TEST_F(Propose, GroupsTheRestByWhatChangedAndLeavesTheReasonOpen) {
       Contains(HasSubstr("its reason is still to be found: TODO")));
 }
 
-TEST_F(Propose, SaysInWhichWayAFixFails) {
+TEST_F(Propose, FailingFix_HasItsAssertionInTheEntry) {
   record_of({{"FixX", "900"}});
   std::string text = text_of(record_path);
   const std::string end = "{\"end\":\"complete\"}\n";
@@ -206,7 +207,7 @@ TEST_F(Propose, SaysInWhichWayAFixFails) {
   EXPECT_EQ(surprises(), 0U);
 }
 
-TEST_F(Propose, EndsTheRangeOfAnEntryThatIsNoLongerTrue) {
+TEST_F(Propose, EntryNoLongerTrue_EndsBeforeTheRelease) {
   record_of({{"ReproducesC", "900"}});
   ASSERT_EQ(surprises(), 1U);
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 1 narrowed, 0 new"));
@@ -214,7 +215,7 @@ TEST_F(Propose, EndsTheRangeOfAnEntryThatIsNoLongerTrue) {
   EXPECT_EQ(surprises(), 0U);
 }
 
-TEST_F(Propose, BeginsTheRangeOfAnEntryThatIsNotYetTrue) {
+TEST_F(Propose, EntryNotYetTrue_BeginsAfterTheRelease) {
   std::string text = kChanges;
   text.replace(text.rfind("2.14.0/g.jsonl"), 6, "2.16.0");  // It is on record for a newer release.
   std::ofstream(changes) << text;
@@ -224,23 +225,23 @@ TEST_F(Propose, BeginsTheRangeOfAnEntryThatIsNotYetTrue) {
   EXPECT_EQ(surprises(), 0U);
 }
 
-TEST_F(Propose, LeavesToItsUserWhatReleasesOnBothSidesShow) {
+TEST_F(Propose, ReleasesOnBothSides_LeaveTheEntryToTheUser) {
   std::string text = kChanges;
   text.insert(text.rfind("2.14.0/g.jsonl\",") - 1, "\"2.16.0/g.jsonl\", ");
   std::ofstream(changes) << text;
   record_of({{"ReproducesC", "900"}});
-  const Said said = recapture("dev propose " + record_path);
+  const ShellResult said = recapture("dev propose " + record_path);
   EXPECT_THAT(said.out, HasSubstr("releases on either side of 2.15.0 have shown"));
   EXPECT_THAT(said.out, Not(HasSubstr("[[")));
 }
 
-TEST_F(Propose, WhatIsWrongGetsOneLineAndItsExitCode) {
+TEST_F(Propose, BadArguments_GetOneLineAndTheirExitCode) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"dev", "takes a verb"},
                                                         {"dev propose", "record"},
                                                         {"dev propose " + folder + "/none.jsonl", "cannot read it"},
                                                         {"dev propose " + changes, "not a line of a record"}}) {
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, 2) << arguments;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << said.out;

@@ -184,6 +184,6 @@ TEST(Ranked, ControlMulticastThatIsOnIsSeen) {
             "NCCL_NVLS_ENABLE=1, NVSHMEM_DISABLE_NVLS is not set");
 }
 TEST(Ranked, ControlSeesGpus) {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  record("visible", visible ? visible : "");
+  const char* escape_control = std::getenv("CUDA_VISIBLE_DEVICES");
+  record("visible", escape_control ? escape_control : "");
 }

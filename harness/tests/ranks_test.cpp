@@ -7,8 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/judge/row.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {
@@ -33,7 +34,7 @@ class RanksOfATest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder); }
 
-  Said run(const std::string& arguments) {
+  ShellResult run(const std::string& arguments) {
     fs::remove(folder + "/r.jsonl");
     return shell("'" + folder + "/build/recapture' run --record " + folder + "/r.jsonl " + arguments);
   }
@@ -52,10 +53,10 @@ class RanksOfATest : public ::testing::Test {
   }
 
   const std::string folder = ::testing::TempDir() + "recapture-ranks-test-" + std::to_string(getpid());
-  Row row;
+  TestVerdict row;
 };
 
-TEST_F(RanksOfATest, SeeWhatTheySee) {
+TEST_F(RanksOfATest, EachRank_HasItsObservationsVariablesAndFolder) {
   for (const char* how : {"", "--exec"}) {
     for (const char* test : {"ControlAllSeeTheSame", "ControlEachSeesItsOwn", "ControlTheyMeetInTheirFolder",
                              "ControlVariablesOfRanks", "ControlMulticastIsOff", "ControlMulticastThatIsOnIsSeen"}) {
@@ -65,7 +66,7 @@ TEST_F(RanksOfATest, SeeWhatTheySee) {
   }
 }
 
-TEST_F(RanksOfATest, WhateverOneDiesOfTakesTheOthersAlong) {
+TEST_F(RanksOfATest, DeathOfOneRank_EndsTheOthers) {
   for (const char* how : {"", "--exec"}) {
     for (const char* test : {"ControlOneAborts", "ControlOneCrashes", "ControlOneIsKilled", "ControlOneExits",
                              "ControlOneExitsAsIfAllWereWell"}) {
@@ -77,7 +78,7 @@ TEST_F(RanksOfATest, WhateverOneDiesOfTakesTheOthersAlong) {
   }
 }
 
-TEST_F(RanksOfATest, WhoDoesNotComeBackIsNamedAndKilled) {
+TEST_F(RanksOfATest, RankThatDoesNotReturn_IsNamedAndKilled) {
   for (const char* test : {"ControlOneStops", "ControlNoneComesBack"}) {
     const Json line = line_of(test);
     EXPECT_EQ(row.result, Result::Holds) << test << line;
@@ -85,7 +86,7 @@ TEST_F(RanksOfATest, WhoDoesNotComeBackIsNamedAndKilled) {
   }
 }
 
-TEST_F(RanksOfATest, EndWithATestThatIsKilledAtItsDeadline) {
+TEST_F(RanksOfATest, DeadlineOfTheTest_KillsTheRanks) {
   for (const char* how : {"", "--exec"}) {
     const Json line = line_of("ControlHangsBeyondItsDeadline", how);
     EXPECT_EQ(row.result, Result::Hung) << how;
@@ -93,7 +94,7 @@ TEST_F(RanksOfATest, EndWithATestThatIsKilledAtItsDeadline) {
   }
 }
 
-TEST_F(RanksOfATest, LeaveNoChildAndNoFile) {
+TEST_F(RanksOfATest, FinishedRanks_LeaveNoChildAndNoFile) {
   const Json line = line_of("ControlAChildOfARankGoesWithIt");
   EXPECT_EQ(row.result, Result::Holds) << line;
   EXPECT_TRUE(is_gone(line.at("facts").at("rank0.child")));
@@ -107,7 +108,7 @@ TEST_F(RanksOfATest, LeaveNoChildAndNoFile) {
   EXPECT_TRUE(fs::is_empty(own));
 }
 
-TEST_F(RanksOfATest, EventsAndCulpritCarryTheRank) {
+TEST_F(RanksOfATest, EventsAndCulprit_CarryTheRank) {
   const Json line = line_of("ReproducesInBothOfThem");
   EXPECT_EQ(row.result, Result::Reproduced) << line;
   EXPECT_EQ(line.at("culprit").at("rank"), 1);
@@ -115,17 +116,17 @@ TEST_F(RanksOfATest, EventsAndCulpritCarryTheRank) {
   EXPECT_EQ(line.at("facts").at("rank0.exception"), "Type0");
   EXPECT_EQ(line.at("facts").at("rank1.exception"), "Type1");
   EXPECT_THAT(line.at("exception").get<std::string>(), HasSubstr("Type"));
-  EXPECT_THAT(row.seen, HasSubstr("by cuEventQuery on the other thread of rank 1"));
+  EXPECT_THAT(row.observed, HasSubstr("by cuEventQuery on the other thread of rank 1"));
 }
 
-TEST_F(RanksOfATest, FailWithTheTest) {
+TEST_F(RanksOfATest, FailureInARank_FailsTheTest) {
   EXPECT_THAT(line_of("FixFailsInARank").at("assertions").dump(), HasSubstr("rank 1: "));
   EXPECT_EQ(row.result, Result::Broken);
   EXPECT_THAT(line_of("FixThrows").at("assertions").dump(), HasSubstr("exception: thrown"));
   EXPECT_EQ(row.result, Result::Broken);
 }
 
-TEST_F(RanksOfATest, AreBrokenOnPurposeToo) {
+TEST_F(RanksOfATest, BreakOption_AppliesInTheRanks) {
   EXPECT_EQ(line_of("ReproducesInBothOfThem", "--break trigger").at("seen"), "healthy");
   EXPECT_EQ(line_of("ReproducesInBothOfThem", "--break value").at("documented"), "a value that nothing shows");
   EXPECT_EQ(line_of("FixByItsRemedyInARank", "--break remedy").at("remedy"), "left out");
@@ -134,12 +135,12 @@ TEST_F(RanksOfATest, AreBrokenOnPurposeToo) {
   EXPECT_EQ(row.result, Result::Holds);
 }
 
-TEST_F(RanksOfATest, HaveAllGpusOfTheRun) {
-  const auto visible = [&](const std::string& name) {
+TEST_F(RanksOfATest, CaseForAllGpus_SeesAllGpusOfTheRun) {
+  const auto escape_control = [&](const std::string& name) {
     run("--gpu 0,1 --jobs 1 " + name + ".ControlSeesGpus");
     return read_record(folder + "/r.jsonl").tests.at(0).line.at("facts").at("visible").get<std::string>();
   };
-  EXPECT_THAT((std::vector{visible("one_gpu"), visible("all_gpus")}), ElementsAre("0", "0,1"));
+  EXPECT_THAT((std::vector{escape_control("one_gpu"), escape_control("all_gpus")}), ElementsAre("0", "0,1"));
 }
 
 }  // namespace

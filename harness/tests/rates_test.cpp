@@ -5,8 +5,9 @@
 #include <cmath>
 #include <random>
 
-#include "harness/judge/rate.h"
-#include "harness/judge/row.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/rate.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {
@@ -19,7 +20,7 @@ std::vector<RateRun> runs(const std::vector<std::pair<int, int>>& all, Stopping 
   return made;
 }
 
-TEST(Quantile, IsStudents) {
+TEST(Quantile, DegreesOfFreedom_MatchStudentsTable) {
   EXPECT_NEAR(t_quantile(4), 2.776, 0.001);
   EXPECT_NEAR(t_quantile(5), 2.571, 0.001);
   EXPECT_NEAR(t_quantile(10), 2.228, 0.001);
@@ -27,7 +28,7 @@ TEST(Quantile, IsStudents) {
   EXPECT_NEAR(t_quantile(100000), 1.960, 0.001);
 }
 
-TEST(RateOfRuns, OfFixedTriesIsATIntervalOfLogits) {
+TEST(RateOfRuns, FixedTries_GiveATIntervalOfLogits) {
   const auto rate = rate_of(runs({{102, 300}, {220, 300}, {216, 300}, {234, 300}, {205, 300}}));
   ASSERT_TRUE(rate);
   EXPECT_NEAR(rate->share, 0.6599, 0.001);
@@ -35,7 +36,7 @@ TEST(RateOfRuns, OfFixedTriesIsATIntervalOfLogits) {
   EXPECT_NEAR(rate->high, 0.8331, 0.001);
 }
 
-TEST(RateOfRuns, OfTriesUntilTheHitsIsATIntervalOfLogarithms) {
+TEST(RateOfRuns, TriesUntilTheHits_GiveATIntervalOfLogarithms) {
   const auto rate = rate_of(runs({{6, 282}, {6, 11491}, {6, 4381}, {6, 14520}, {6, 28338}}, Stopping::Hits));
   ASSERT_TRUE(rate);
   EXPECT_NEAR(rate->share, 0.000972, 1e-5);
@@ -47,7 +48,7 @@ TEST(RateOfRuns, OfTriesUntilTheHitsIsATIntervalOfLogarithms) {
   EXPECT_LE(first->high, 1);
 }
 
-TEST(RateOfRuns, ThatAgreeIsNoSurerThanChanceWithinThem) {
+TEST(RateOfRuns, RunsThatAgree_AreNoSurerThanChance) {
   const auto all = rate_of(runs({{10, 10}, {10, 10}, {10, 10}, {10, 10}, {10, 10}}));
   ASSERT_TRUE(all);
   EXPECT_LT(all->low, 0.87);
@@ -57,14 +58,14 @@ TEST(RateOfRuns, ThatAgreeIsNoSurerThanChanceWithinThem) {
   EXPECT_GT(half->high - half->low, 0.09);
 }
 
-TEST(RateOfRuns, IsWiderThanIfTriesWereIndependent) {
+TEST(RateOfRuns, RunsThatDiffer_WidenTheInterval) {
   const auto rate = rate_of(runs({{50, 1000}, {400, 1000}, {150, 1000}, {90, 1000}, {300, 1000}}));
   ASSERT_TRUE(rate);
   EXPECT_GT(rate->high - rate->low, 0.3) << "5000 tries, but five observations";
 }
 
 // The interval must cover the true rate about as often as it says, with runs that differ and with runs that do not.
-TEST(RateOfRuns, CoversTheRateOfRunsThatDiffer) {
+TEST(RateOfRuns, AnySpreadOfRuns_IntervalCoversTheTrueRate) {
   std::mt19937_64 random(20261122);
   const auto coverage = [&](double between, Stopping stopping) {
     constexpr int kTrials = 2000;
@@ -97,19 +98,19 @@ TEST(RateOfRuns, CoversTheRateOfRunsThatDiffer) {
   }
 }
 
-TEST(RateOfRuns, OfFewerThanFiveIsInsufficient) {
+TEST(RateOfRuns, FewerThanFiveRuns_GivesNothing) {
   EXPECT_FALSE(rate_of(runs({{1, 2}, {1, 2}, {1, 2}, {1, 2}})));
-  EXPECT_EQ(words_of(runs({{102, 300}})), "seen in 1 of 1 run; insufficient data for a rate: 4 more runs are needed");
-  EXPECT_THAT(words_of(runs({{0, 9}, {1, 2}, {1, 2}, {1, 2}})), HasSubstr("seen in 3 of 4 runs; insufficient"));
-  EXPECT_THAT(words_of(runs({{0, 9}, {1, 2}, {1, 2}, {1, 2}})), HasSubstr("1 more run is needed"));
-  EXPECT_THAT(words_of(runs({{50, 100}, {50, 100}, {50, 100}, {50, 100}, {50, 100}})),
+  EXPECT_EQ(describe(runs({{102, 300}})), "seen in 1 of 1 run; insufficient data for a rate: 4 more runs are needed");
+  EXPECT_THAT(describe(runs({{0, 9}, {1, 2}, {1, 2}, {1, 2}})), HasSubstr("seen in 3 of 4 runs; insufficient"));
+  EXPECT_THAT(describe(runs({{0, 9}, {1, 2}, {1, 2}, {1, 2}})), HasSubstr("1 more run is needed"));
+  EXPECT_THAT(describe(runs({{50, 100}, {50, 100}, {50, 100}, {50, 100}, {50, 100}})),
               HasSubstr("50 % of the tries, "));
   const auto censored = runs({{0, 90}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, Stopping::Hits);
-  EXPECT_THAT(words_of(censored), HasSubstr("ended by its limit before the first hit"));
+  EXPECT_THAT(describe(censored), HasSubstr("ended by its limit before the first hit"));
   EXPECT_FALSE(rate_of(runs({{1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, Stopping::Unknown)));
 }
 
-TEST(Change, IsClaimedByTheRankSumOfRunsOnly) {
+TEST(RateChange, RankSumOfTheRuns_DecidesAlone) {
   const auto low = runs({{10, 100}, {12, 100}, {14, 100}, {16, 100}, {18, 100}});
   const auto high = runs({{20, 100}, {22, 100}, {24, 100}, {26, 100}, {28, 100}});
   EXPECT_EQ(changed(low, high), true) << "p = 2/252";
@@ -156,7 +157,7 @@ Record night(const std::string& started, int hits, const std::string& driver = "
   return record;
 }
 
-TEST(Pools, HaveTheRunsOfOneKindOfMachineAndOneCode) {
+TEST(RatePools, RunsOfOneMachineAndCode_ShareAPool) {
   Record broken = night("5", 0), stale = night("6", 3), mad = night("7", 3);
   broken.environment = broken.environment.with("break", "trigger");
   stale.cases["c"].hash = "old";
@@ -173,7 +174,7 @@ TEST(Pools, HaveTheRunsOfOneKindOfMachineAndOneCode) {
   EXPECT_EQ(pools[1].runs.size(), 1U);
 }
 
-TEST(Pools, CountARunOnceHoweverOftenItIsOnFile) {
+TEST(RatePools, CopiesOfARun_CountOnce) {
   const auto of_run = [](const char* run, int hits, const Json& more = Json::object()) {
     Record record = night("1", hits);
     Json changing = record.environment.json().at("volatile");
@@ -191,13 +192,13 @@ TEST(Pools, CountARunOnceHoweverOftenItIsOnFile) {
 }
 
 // One run says that a race was seen, or nothing.
-TEST(Unseen, IsInsufficientDataAndNeverGreenOrFixed) {
-  const Row row = judge_record(night("1", 0), {}).front();
+TEST(UnseenRace, OneRun_IsInsufficientDataEvenIfExpected) {
+  const TestVerdict row = judge_record(night("1", 0), {}).front();
   EXPECT_EQ(row.result, Result::Unseen);
-  EXPECT_EQ(word(row.verdict), "insufficient data");
-  EXPECT_EQ(tone_of(row.verdict), Tone::Skipped);
+  EXPECT_EQ(to_string(row.verdict), "insufficient data");
+  EXPECT_EQ(severity_of(row.verdict), Severity::Skip);
   EXPECT_EQ(exit_for({row.verdict}), Exit::Inconclusive);
-  EXPECT_EQ(row.seen, "0 of 100 tries");
+  EXPECT_EQ(row.observed, "0 of 100 tries");
   Rules rules;
   Expectation e;
   e.test = "c.Reproduces";

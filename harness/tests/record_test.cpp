@@ -1,4 +1,4 @@
-#include "harness/record/record.h"
+#include "harness/model/record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,11 @@
 #include <fstream>
 #include <functional>
 
-#include "harness/judge/index.h"
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 #include "harness/record/merge.h"
 #include "harness/record/writer.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -60,7 +61,7 @@ class RecordFile : public ::testing::Test {
     try {
       read_record(path());
       return "";
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
       return stop.what();
     }
@@ -68,10 +69,10 @@ class RecordFile : public ::testing::Test {
   std::string folder = ::testing::TempDir() + "recapture-record-" + std::to_string(getpid());
 };
 
-TEST_F(RecordFile, ComesBackAsItWasWritten) {
+TEST_F(RecordFile, WrittenRecord_IsReadBackUnchanged) {
   write("r.jsonl", {"a", "b"});
   const Record record = read_record(path());
-  EXPECT_EQ(record.where("release"), "2.15.0");
+  EXPECT_EQ(record.env("release"), "2.15.0");
   EXPECT_THAT(record.plan, ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces"));
   ASSERT_EQ(record.tests.size(), 4U);
   EXPECT_EQ(record.tests[3].line, test("b.Reproduces"));
@@ -81,7 +82,7 @@ TEST_F(RecordFile, ComesBackAsItWasWritten) {
 }
 
 // A race's test that broke is asked again, and those runs may have what it lacks.
-TEST_F(RecordFile, IsReadForItsRatesWhereOnlyAConfirmationHasOne) {
+TEST_F(RecordFile, RateOfAConfirmationAlone_IsRead) {
   {
     RecordWriter writer = RecordWriter::create(path());
     writer.write(environment());
@@ -101,7 +102,7 @@ TEST_F(RecordFile, IsReadForItsRatesWhereOnlyAConfirmationHasOne) {
   EXPECT_EQ(read[0].confirmations.at("a.Reproduces").size(), 1U);
 }
 
-TEST(Seconds, ThatNoTestCanTakeCountForNothing) {
+TEST(TestRecord, ImpossibleSeconds_CountAsZero) {
   const auto read = [](const char* seconds) {
     return TestRecord{Json{{"volatile", {{"seconds", Json::parse(seconds)}}}}}.seconds();
   };
@@ -109,7 +110,7 @@ TEST(Seconds, ThatNoTestCanTakeCountForNothing) {
   for (const char* wrong : {"-1", "1e300", "\"2\"", "null"}) EXPECT_EQ(read(wrong), 0) << wrong;
 }
 
-TEST_F(RecordFile, CutShortKeepsWhatWasWrittenAndSaysSo) {
+TEST_F(RecordFile, CutRecord_KeepsItsLinesAndNotesTheCut) {
   write("r.jsonl", {"a", "b"});
   const auto size = std::filesystem::file_size(path());
   std::string text(size, ' ');
@@ -129,7 +130,7 @@ TEST_F(RecordFile, CutShortKeepsWhatWasWrittenAndSaysSo) {
   EXPECT_TRUE(read_record(path()).notes.empty());
 }
 
-TEST_F(RecordFile, PackedByGzipIsReadLikeAnyOther) {
+TEST_F(RecordFile, GzippedRecord_IsReadLikeAPlainOne) {
   write("r.jsonl", {"a", "b"});
   ASSERT_EQ(std::system(("gzip -9nk '" + path() + "'").c_str()), 0);
   const Record plain = read_record(path()), packed = read_record(path("r.jsonl.gz"));
@@ -147,7 +148,7 @@ TEST_F(RecordFile, PackedByGzipIsReadLikeAnyOther) {
     try {
       read(path("r.jsonl.gz"));
       ADD_FAILURE() << "nothing is wrong with it";
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
       EXPECT_THAT(stop.what(), ::testing::AnyOf(HasSubstr("it is damaged or cut"), HasSubstr("is packed")));
     }
@@ -155,7 +156,7 @@ TEST_F(RecordFile, PackedByGzipIsReadLikeAnyOther) {
 }
 
 // As `gzip >>`, bgzip and pigz leave it.
-TEST_F(RecordFile, PackedInSeveralPiecesIsReadToItsEnd) {
+TEST_F(RecordFile, SeveralGzipPieces_AreReadToTheEnd) {
   write("r.jsonl", {"a", "b"});
   const std::string packed = path("r.jsonl.gz");
   const auto run = [](const std::string& line) { ASSERT_EQ(std::system(line.c_str()), 0) << line; };
@@ -164,13 +165,13 @@ TEST_F(RecordFile, PackedInSeveralPiecesIsReadToItsEnd) {
   EXPECT_EQ(record.tests.size(), 4U);
   EXPECT_EQ(record.end, "complete");
   std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 9);
-  EXPECT_THROW(read_record(packed), Stop) << "the last piece is cut";
+  EXPECT_THROW(read_record(packed), ExitError) << "the last piece is cut";
   run("head -n 4 '" + path() + "' | gzip >'" + packed + "'; tail -n +5 '" + path() + "' >>'" + packed + "'");
-  EXPECT_THROW(read_record(packed), Stop) << "what follows is no piece";
+  EXPECT_THROW(read_record(packed), ExitError) << "what follows is no piece";
 }
 
 // Every prefix of a record is a record or is refused with file and line; none is read as more than it holds.
-TEST_F(RecordFile, EveryPrefixIsReadOrRefused) {
+TEST_F(RecordFile, EveryPrefix_IsNotedAsCutOrRefused) {
   write("whole.jsonl", {"a"});
   std::ifstream in(path("whole.jsonl"), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -179,13 +180,13 @@ TEST_F(RecordFile, EveryPrefixIsReadOrRefused) {
     try {
       const Record record = read_record(path());
       EXPECT_FALSE(record.notes.empty()) << length;
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage) << length;
     }
   }
 }
 
-TEST_F(RecordFile, IsRefusedWithFileAndLineWhereItIsCorrupt) {
+TEST_F(RecordFile, CorruptLine_IsRefusedWithFileAndLine) {
   const std::string head = environment().dump() + "\n";
   EXPECT_THAT(error_of(""), HasSubstr("it is empty"));
   EXPECT_THAT(error_of("not json\n"), HasSubstr("r.jsonl:1: not a line of a record"));
@@ -205,10 +206,10 @@ TEST_F(RecordFile, IsRefusedWithFileAndLineWhereItIsCorrupt) {
     EXPECT_THAT(error_of("{\"recapture\":" + std::string(format) + "}\n"),
                 HasSubstr("r.jsonl:1: not a line of a record: its format is " + std::string(format)));
   }
-  EXPECT_THROW(read_record(path("absent")), Stop);
+  EXPECT_THROW(read_record(path("absent")), ExitError);
 }
 
-TEST_F(RecordFile, ShardsMergeIntoWhatOneRunWouldHaveWritten) {
+TEST_F(RecordFile, Shards_MergeIntoOneCompleteRecord) {
   write("1.jsonl", {"a", "c"}, "1/2");
   write("2.jsonl", {"b"}, "2/2");
   merge_records({path("1.jsonl"), path("2.jsonl")}, path());
@@ -217,10 +218,10 @@ TEST_F(RecordFile, ShardsMergeIntoWhatOneRunWouldHaveWritten) {
               ElementsAre("a.Control", "a.Reproduces", "b.Control", "b.Reproduces", "c.Control", "c.Reproduces"));
   EXPECT_EQ(record.tests.size(), 6U);
   EXPECT_EQ(record.end, "complete");
-  EXPECT_THROW(merge_records({path("1.jsonl"), path("1.jsonl")}, path("twice.jsonl")), Stop);
+  EXPECT_THROW(merge_records({path("1.jsonl"), path("1.jsonl")}, path("twice.jsonl")), ExitError);
 }
 
-TEST_F(RecordFile, OfAnotherMachineIsNotMerged) {
+TEST_F(RecordFile, ShardOfAnotherMachine_IsNotMerged) {
   write("1.jsonl", {"a"}, "1/2");
   {
     RecordWriter other = RecordWriter::create(path("2.jsonl"));
@@ -231,24 +232,24 @@ TEST_F(RecordFile, OfAnotherMachineIsNotMerged) {
   try {
     merge_records({path("1.jsonl"), path("2.jsonl")}, path());
     FAIL();
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_THAT(stop.what(), HasSubstr("its environment is not that of"));
     EXPECT_THAT(stop.what(), HasSubstr(": it differs in gpu; "));
   }
 }
 
-TEST_F(RecordFile, IsNeverOverwritten) {
+TEST_F(RecordFile, ExistingRecord_IsNotOverwritten) {
   write("r.jsonl", {"a"});
   try {
     RecordWriter::create(path());
     FAIL();
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
     EXPECT_THAT(stop.what(), HasSubstr("r.jsonl is there already; name another"));
   }
 }
 
-TEST(Differences, AreNamedVariableByVariable) {
+TEST(Differences, TwoEnvironments_DifferVariableByVariable) {
   const Json one = {{"driver", "1"}, {"variables", {{"LANG", "C"}, {"TZ", "x"}}}, {"volatile", {{"jobs", 1}}}};
   const Json other = {
       {"driver", "2"}, {"variables", {{"TZ", "x"}, {"LANG", "D"}, {"LC_ALL", "C"}}}, {"env", {{"A", "1"}}}};
@@ -257,13 +258,13 @@ TEST(Differences, AreNamedVariableByVariable) {
   EXPECT_TRUE(differences(other, other).empty());
 }
 
-TEST(Lacking, IsReadOffTheLoadersLine) {
-  EXPECT_EQ(lacking_in("a: symbol lookup error: l.so: undefined symbol: cudaNew_v2, version libcudart.so.13\n"),
+TEST(LackingIn, UndefinedSymbol_NamesTheLibraryThatLacksIt) {
+  EXPECT_EQ(missing_symbol("a: symbol lookup error: l.so: undefined symbol: cudaNew_v2, version libcudart.so.13\n"),
             "the CUDA runtime has no cudaNew_v2");
-  EXPECT_EQ(lacking_in("undefined symbol: a b, version libcudart.so.13"), "") << "no name";
-  EXPECT_EQ(lacking_in("undefined symbol: ncclNew, version libnccl.so.2"), "") << "of another library";
-  EXPECT_EQ(lacking_in(", version libcudart.so.13"), "");
-  EXPECT_EQ(lacking_in("undefined symbol: other\na: undefined symbol: ncclNew\n"), "NCCL has no ncclNew");
+  EXPECT_EQ(missing_symbol("undefined symbol: a b, version libcudart.so.13"), "") << "no name";
+  EXPECT_EQ(missing_symbol("undefined symbol: ncclNew, version libnccl.so.2"), "") << "of another library";
+  EXPECT_EQ(missing_symbol(", version libcudart.so.13"), "");
+  EXPECT_EQ(missing_symbol("undefined symbol: other\na: undefined symbol: ncclNew\n"), "NCCL has no ncclNew");
 }
 
 Json on_a_gpu() {

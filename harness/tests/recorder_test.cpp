@@ -22,6 +22,7 @@
 #include "harness/recorder/culprit.h"
 #include "harness/recorder/find_cupti.h"
 #include "harness/recorder/frames.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -30,7 +31,7 @@ constexpr long kMain = 100, kOther = 200;
 constexpr uintptr_t kStream = 16, kSecond = 17;
 constexpr int kUnsupported = 900, kInvalidated = 901, kUnmatched = 903, kUnjoined = 904, kCapturedEvent = 907;
 
-TEST(Captures, ACaptureIsOpenFromItsBeginToItsEnd) {
+TEST(Captures, Capture_IsOpenFromBeginToEnd) {
   Captures captures;
   EXPECT_EQ(captures.open(), 0u);
   captures.begun(kStream, CaptureMode::Global, kMain);
@@ -42,7 +43,7 @@ TEST(Captures, ACaptureIsOpenFromItsBeginToItsEnd) {
   EXPECT_FALSE(captures.capturing(kMain));
 }
 
-TEST(Captures, AFailedEndClosesTheCaptureUnlessItCameToTheWrongPlace) {
+TEST(Captures, FailedEnd_ClosesTheCaptureUnlessItIsUnmatched) {
   for (int code : {0, 401, 901, 904, 908}) {
     Captures captures;
     captures.begun(kStream, CaptureMode::Global, kMain);
@@ -58,7 +59,7 @@ TEST(Captures, AFailedEndClosesTheCaptureUnlessItCameToTheWrongPlace) {
   }
 }
 
-TEST(Captures, EndsWithoutABeginCountForNothing) {
+TEST(Captures, EndWithoutABegin_CountsForNothing) {
   Captures captures;
   captures.ended(kStream, kMain, 0);
   captures.destroyed(kStream);
@@ -67,7 +68,7 @@ TEST(Captures, EndsWithoutABeginCountForNothing) {
   EXPECT_EQ(captures.open(), 1u);
 }
 
-TEST(Captures, AStreamThatIsDestroyedTakesItsCaptureAlong) {
+TEST(Captures, DestroyedStream_EndsItsCapture) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
   captures.begun(kSecond, CaptureMode::Global, kMain);
@@ -75,7 +76,7 @@ TEST(Captures, AStreamThatIsDestroyedTakesItsCaptureAlong) {
   EXPECT_EQ(captures.open(), 1u);
 }
 
-TEST(Captures, ASecondBeginOnAStreamReplacesTheOneThatEndedUnseen) {
+TEST(Captures, SecondBeginOnAStream_ReplacesTheFirst) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
   captures.begun(kStream, CaptureMode::Relaxed, kOther);
@@ -84,7 +85,7 @@ TEST(Captures, ASecondBeginOnAStreamReplacesTheOneThatEndedUnseen) {
   EXPECT_EQ(captures.mode(kOther, CaptureMode::Global), CaptureMode::Relaxed);
 }
 
-TEST(Captures, TheStreamOfEachThreadIsManyStreams) {
+TEST(Captures, PerThreadStream_IsAStreamOfEachThread) {
   Captures captures;
   captures.begun(Captures::kPerThreadStream, CaptureMode::Global, kMain);
   captures.begun(Captures::kPerThreadStream, CaptureMode::Global, kOther);
@@ -94,7 +95,7 @@ TEST(Captures, TheStreamOfEachThreadIsManyStreams) {
   EXPECT_FALSE(captures.capturing(kOther));
 }
 
-TEST(Captures, MoreThanItHoldsAreLeftOut) {
+TEST(Captures, MoreThanTheLimit_AreLeftOut) {
   Captures captures;
   for (size_t i = 0; i < Captures::kMost + 3; ++i) captures.begun(kStream + i, CaptureMode::Global, kMain);
   EXPECT_EQ(captures.open(), Captures::kMost);
@@ -102,7 +103,7 @@ TEST(Captures, MoreThanItHoldsAreLeftOut) {
   EXPECT_EQ(captures.open(), 0u);
 }
 
-TEST(Captures, AreFoundByTheirStream) {
+TEST(Captures, OpenCapture_IsFoundByItsStream) {
   Captures captures;
   EXPECT_EQ(captures.latest(), 0u);
   captures.begun(kStream, CaptureMode::Global, kMain);
@@ -115,7 +116,7 @@ TEST(Captures, AreFoundByTheirStream) {
 }
 
 // What blame is told decides by itself; here it is only what need not be heard any more.
-TEST(Captures, AThreadBreaksItsOwnAndOfOthersTheGlobalOnes) {
+TEST(Captures, Thread_BreaksItsOwnAndTheGlobalOnesOfOthers) {
   Captures captures;
   captures.begun(kStream, CaptureMode::ThreadLocal, kMain);
   captures.begun(kSecond, CaptureMode::ThreadLocal, kOther);
@@ -129,39 +130,39 @@ TEST(Captures, AThreadBreaksItsOwnAndOfOthersTheGlobalOnes) {
   EXPECT_FALSE(captures.lack_culprit());
 }
 
-TEST(Accusation, OfAllThatFailsInACaptureTheFirstIsNamed) {
+TEST(Accusation, SeveralFailuresInACapture_OnlyTheFirstIsNamed) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
   EXPECT_TRUE(captures.lack_culprit());
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
   EXPECT_FALSE(captures.lack_culprit());
-  EXPECT_FALSE(captures.accuse(kInvalidated));
-  EXPECT_FALSE(captures.accuse(kUnsupported));
+  EXPECT_FALSE(captures.mark_culprit(kInvalidated));
+  EXPECT_FALSE(captures.mark_culprit(kUnsupported));
   EXPECT_FALSE(captures.accuse_end(kStream, kMain, kInvalidated));
 }
 
-TEST(Accusation, EveryCaptureHasItsOwn) {
+TEST(Accusation, EveryCapture_HasItsOwnCulprit) {
   Captures captures;
   for (uintptr_t stream : {kStream, kSecond, kStream}) {
     captures.begun(stream, CaptureMode::Global, kMain);
     EXPECT_TRUE(captures.lack_culprit());
-    EXPECT_TRUE(captures.accuse(kUnsupported));
+    EXPECT_TRUE(captures.mark_culprit(kUnsupported));
     EXPECT_FALSE(captures.accuse_end(stream, kMain, kInvalidated));
     captures.ended(stream, kMain, kInvalidated);
     EXPECT_FALSE(captures.lack_culprit());
   }
 }
 
-TEST(Accusation, AHealthyCaptureHasNone) {
+TEST(Accusation, HealthyCapture_HasNoCulprit) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
   captures.ended(kStream, kMain, 0);
   EXPECT_FALSE(captures.lack_culprit());
   captures.begun(kStream, CaptureMode::Global, kMain);
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
 }
 
-TEST(Accusation, AnEndThatFailsByItselfIsNamed) {
+TEST(Accusation, EndThatFailsByItself_IsNamed) {
   for (int code : {kUnjoined, kInvalidated, kUnmatched}) {
     Captures captures;
     captures.begun(kStream, CaptureMode::Global, kMain);
@@ -170,72 +171,72 @@ TEST(Accusation, AnEndThatFailsByItselfIsNamed) {
   }
 }
 
-TEST(Accusation, ACallBreaksAllTheCapturesThatAreOpen) {
+TEST(Accusation, FailingCall_BreaksAllOpenCaptures) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
   captures.begun(kSecond, CaptureMode::Global, kOther);
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
   EXPECT_FALSE(captures.lack_culprit());
-  EXPECT_FALSE(captures.accuse(kUnsupported));
+  EXPECT_FALSE(captures.mark_culprit(kUnsupported));
   EXPECT_FALSE(captures.accuse_end(kStream, kMain, kInvalidated));
   captures.ended(kStream, kMain, kInvalidated);
   EXPECT_FALSE(captures.accuse_end(kSecond, kOther, kInvalidated));
 }
 
-TEST(Accusation, ACaptureBegunBesideABrokenOneMayHaveItsOwnButNoVictim) {
+TEST(Accusation, CaptureBegunBesideABrokenOne_HasItsOwnCulprit) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
   captures.begun(kSecond, CaptureMode::Global, kOther);
   EXPECT_TRUE(captures.lack_culprit());
-  EXPECT_FALSE(captures.accuse(kInvalidated));
+  EXPECT_FALSE(captures.mark_culprit(kInvalidated));
   EXPECT_FALSE(captures.accuse_end(kStream, kMain, kUnjoined));
   EXPECT_TRUE(captures.lack_culprit());
   EXPECT_TRUE(captures.accuse_end(kSecond, kOther, kUnjoined));
   EXPECT_FALSE(captures.lack_culprit());
 }
 
-TEST(Accusation, ACaptureBegunAnewOnABrokenStreamIsAnother) {
+TEST(Accusation, SecondCaptureOnABrokenStream_HasItsOwnCulprit) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
   captures.begun(kStream, CaptureMode::Global, kMain);  // The end went unseen.
   EXPECT_TRUE(captures.lack_culprit());
-  EXPECT_TRUE(captures.accuse(kInvalidated));
+  EXPECT_TRUE(captures.mark_culprit(kInvalidated));
 }
 
-TEST(Accusation, TheStreamOfEachThreadEndsItsOwnCapture) {
+TEST(Accusation, PerThreadStream_EndsItsOwnCapture) {
   Captures captures;
   captures.begun(Captures::kPerThreadStream, CaptureMode::ThreadLocal, kMain);
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
   captures.begun(Captures::kPerThreadStream, CaptureMode::ThreadLocal, kOther);
   EXPECT_FALSE(captures.accuse_end(Captures::kPerThreadStream, kMain, kUnjoined));
   EXPECT_TRUE(captures.accuse_end(Captures::kPerThreadStream, kOther, kUnjoined));
 }
 
-TEST(Accusation, OutsideOfCapturesOneCallIsNamedUntilTheNextCapture) {
+TEST(Accusation, NoOpenCapture_OneCallIsNamedUntilTheNextCapture) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Global, kMain);
-  EXPECT_TRUE(captures.accuse(kUnsupported));
+  EXPECT_TRUE(captures.mark_culprit(kUnsupported));
   captures.ended(kStream, kMain, kInvalidated);
-  EXPECT_TRUE(captures.accuse(kCapturedEvent));
-  EXPECT_FALSE(captures.accuse(kCapturedEvent));
+  EXPECT_TRUE(captures.mark_culprit(kCapturedEvent));
+  EXPECT_FALSE(captures.mark_culprit(kCapturedEvent));
   captures.ended(kSecond, kMain, 401);  // Ends nothing.
-  EXPECT_FALSE(captures.accuse(kCapturedEvent));
+  EXPECT_FALSE(captures.mark_culprit(kCapturedEvent));
   EXPECT_FALSE(captures.lack_culprit());
 
   captures.begun(kStream, CaptureMode::Global, kMain);
   captures.ended(kStream, kMain, 0);
-  EXPECT_TRUE(captures.accuse(kCapturedEvent));
-  EXPECT_FALSE(captures.accuse(kCapturedEvent));
+  EXPECT_TRUE(captures.mark_culprit(kCapturedEvent));
+  EXPECT_FALSE(captures.mark_culprit(kCapturedEvent));
 
   captures.begun(kStream, CaptureMode::Global, kMain);
   captures.destroyed(kStream);
-  EXPECT_TRUE(captures.accuse(kCapturedEvent));
+  EXPECT_TRUE(captures.mark_culprit(kCapturedEvent));
 }
 
 // The runner keeps one culprit a test, so no rule may cost the first.
-TEST(Accusation, TheFirstErrorOfAProcessIsNamedWhateverItIs) {
+TEST(Accusation, FirstErrorOfAProcess_IsAlwaysNamed) {
   for (int code = kFirstCaptureError; code <= kLastCaptureError; ++code) {
     for (int open : {0, 1, 2}) {
       for (bool end : {false, true}) {
@@ -247,19 +248,20 @@ TEST(Accusation, TheFirstErrorOfAProcessIsNamedWhateverItIs) {
           }
           if (open > 0) captures.begun(kStream, CaptureMode::Global, kMain);
           if (open > 1) captures.begun(kSecond, CaptureMode::ThreadLocal, kOther);
-          EXPECT_TRUE(end ? captures.accuse_end(kStream, kMain, code) : captures.accuse(code)) << code << " " << open;
+          EXPECT_TRUE(end ? captures.accuse_end(kStream, kMain, code) : captures.mark_culprit(code))
+              << code << " " << open;
         }
       }
     }
   }
 }
 
-TEST(CaptureMode, NoCaptureHasNoMode) {
+TEST(CaptureMode, NoCapture_HasNoMode) {
   EXPECT_EQ(Captures().mode(kMain, CaptureMode::Global), CaptureMode::None);
   EXPECT_EQ(Captures().mode(kMain, CaptureMode::Relaxed), CaptureMode::None);
 }
 
-TEST(CaptureMode, AThreadGoesByItsOwnCaptureBeforeThoseOfOthers) {
+TEST(CaptureMode, ThreadWithACapture_HasItsOwnMode) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Relaxed, kMain);
   captures.begun(kSecond, CaptureMode::Global, kOther);
@@ -267,21 +269,21 @@ TEST(CaptureMode, AThreadGoesByItsOwnCaptureBeforeThoseOfOthers) {
   EXPECT_EQ(captures.mode(kOther, CaptureMode::Global), CaptureMode::Global);
 }
 
-TEST(CaptureMode, AThreadWithoutACaptureGoesByTheStrictest) {
+TEST(CaptureMode, ThreadWithoutACapture_HasTheStrictestMode) {
   Captures captures;
   captures.begun(kStream, CaptureMode::Relaxed, kMain);
   captures.begun(kSecond, CaptureMode::ThreadLocal, kMain);
   EXPECT_EQ(captures.mode(kOther, CaptureMode::Global), CaptureMode::ThreadLocal);
 }
 
-TEST(CaptureMode, AnExchangedModeOnlyLoosens) {
+TEST(CaptureMode, ExchangedMode_OnlyLoosens) {
   Captures captures;
   captures.begun(kStream, CaptureMode::ThreadLocal, kMain);
   EXPECT_EQ(captures.mode(kMain, CaptureMode::Global), CaptureMode::ThreadLocal);
   EXPECT_EQ(captures.mode(kMain, CaptureMode::Relaxed), CaptureMode::Relaxed);
 }
 
-TEST(Frames, AFunctionGoesByItsNameAndOtherwiseByItsPlace) {
+TEST(Frames, Function_HasItsNameOrElseItsOffset) {
   EXPECT_EQ(frame_text("at::native::item(at::Tensor const&)", "/opt/torch/lib/libtorch_cpu.so", 0x10),
             "at::native::item(at::Tensor const&)");
   EXPECT_EQ(frame_text("", "/opt/torch/lib/libtorch_cpu.so", 0x1f0), "libtorch_cpu.so+0x1f0");
@@ -290,7 +292,7 @@ TEST(Frames, AFunctionGoesByItsNameAndOtherwiseByItsPlace) {
   EXPECT_EQ(frame_text(std::string(201, 'f'), "program", 0), std::string(197, 'f') + "...");
 }
 
-TEST(Frames, TheLibrariesOfCudaAreToldFromThoseOfLibTorch) {
+TEST(Frames, FileName_SeparatesCudaFromLibTorch) {
   EXPECT_TRUE(is_cuda_library("/usr/lib/x86_64-linux-gnu/libcuda.so.1"));
   EXPECT_TRUE(is_cuda_library("/opt/lib/libcudart.so.13"));
   EXPECT_TRUE(is_cuda_library("/opt/lib/libcudart-d0da41ae.so.11.0"));
@@ -301,7 +303,7 @@ TEST(Frames, TheLibrariesOfCudaAreToldFromThoseOfLibTorch) {
   EXPECT_FALSE(is_cuda_library("/opt/lib/libcudnn.so.9"));
 }
 
-TEST(Frames, NameWhoCalledButNotTheRecorder) {
+TEST(Frames, Callers_AreNamedWithoutTheRecorder) {
   EXPECT_FALSE(frames_above(nullptr, 8).empty());
   Dl_info self{};
   ASSERT_NE(dladdr(reinterpret_cast<const void*>(&base_name), &self), 0);
@@ -310,7 +312,7 @@ TEST(Frames, NameWhoCalledButNotTheRecorder) {
     EXPECT_NE(frame.substr(0, program.size()), program);
 }
 
-TEST(Calls, AreToldByTheirNames) {
+TEST(Calls, NameOfACall_GivesItsKind) {
   EXPECT_EQ(kind_of_call("cuStreamBeginCapture"), CallKind::BeginGlobal);
   EXPECT_EQ(kind_of_call("cuStreamBeginCapture_v2"), CallKind::Begin);
   EXPECT_EQ(kind_of_call("cuStreamBeginCaptureToGraph"), CallKind::BeginToGraph);
@@ -327,7 +329,7 @@ TEST(Calls, AreToldByTheirNames) {
   EXPECT_EQ(call_of("cuStreamBeginCapture_v2_ptsz").kind, CallKind::Begin);
 }
 
-TEST(Calls, ThatOpenOrCloseCapturesOrMeetTheirEventsAreAlwaysHeard) {
+TEST(Calls, CaptureAndEventCalls_AreAlwaysHeard) {
   for (const char* api : {"cuStreamBeginCapture_v2", "cuStreamBeginCaptureToGraph", "cuStreamEndCapture_ptsz",
                           "cuStreamDestroy_v2", "cuThreadExchangeStreamCaptureMode", "cuEventQuery"}) {
     EXPECT_TRUE(is_always_heard(call_of(api).kind)) << api;
@@ -337,7 +339,7 @@ TEST(Calls, ThatOpenOrCloseCapturesOrMeetTheirEventsAreAlwaysHeard) {
   }
 }
 
-TEST(CulpritLine, IsOneFlatObject) {
+TEST(CulpritLine, Culprit_IsOneFlatObject) {
   const Culprit full{"cuStreamSynchronize", 900, true, CaptureMode::Global, {"f(char const*)", "program+0x10"}};
   EXPECT_EQ(json(full),
             "{\"api\":\"cuStreamSynchronize\",\"code\":900,\"thread\":\"capturing\",\"mode\":\"global\","
@@ -353,12 +355,12 @@ TEST(CulpritLine, IsOneFlatObject) {
   EXPECT_EQ(json(bare), "{\"api\":\"cuEventQuery\",\"code\":907,\"thread\":\"other\",\"mode\":\"none\",\"frames\":[]}");
 }
 
-TEST(CulpritLine, QuotesWhatJsonWouldTakeForItsOwn) {
+TEST(CulpritLine, QuotesAndBackslashes_AreEscaped) {
   const std::string line = json({"cuInit", 900, false, CaptureMode::None, {R"(operator""_s)", R"(a\b)", "/a b~"}});
   EXPECT_THAT(line, ::testing::EndsWith(R"("frames":["operator\"\"_s","a\\b","/a b~"]})"));
 }
 
-TEST(CulpritLine, IsAsciiWhateverTheNamesAre) {
+TEST(CulpritLine, AnyName_IsWrittenInAscii) {
   const std::string cut_in_a_character = "caf\xc3";
   const std::string line = json({"cuInit", 900, false, CaptureMode::None, {"a\nb\xc3\xa9", cut_in_a_character}});
   EXPECT_TRUE(std::all_of(line.begin(), line.end(), [](char c) { return c >= 0x20 && c < 0x7f; })) << line;
@@ -367,7 +369,7 @@ TEST(CulpritLine, IsAsciiWhateverTheNamesAre) {
   EXPECT_THAT(frames[1].get<std::string>(), ::testing::StartsWith("caf"));
 }
 
-TEST(CulpritLine, ComesOutOfAnEventAsItWentIn) {
+TEST(CulpritLine, Event_IsReadBackUnchanged) {
   const Culprit culprit{"cuMemAlloc_v2", 900, false, CaptureMode::ThreadLocal, {"a\\b", "c\"d"}};
   const std::string line = culprit_event(culprit);
   ASSERT_EQ(line.back(), '\n');
@@ -376,7 +378,7 @@ TEST(CulpritLine, ComesOutOfAnEventAsItWentIn) {
   EXPECT_EQ(value, json(culprit));
 }
 
-TEST(CulpritLine, LosesItsOutermostFramesRatherThanItsEnd) {
+TEST(CulpritLine, LongLine_LosesItsOutermostFrames) {
   Culprit culprit{"cuMemAlloc_v2", 900, false, CaptureMode::Global, {}};
   for (int i = 0; i < 8; ++i) culprit.frames.push_back(frame_text(std::string(200, '\\'), "", 0));
   const std::string line = culprit_event(culprit);
@@ -387,14 +389,14 @@ TEST(CulpritLine, LosesItsOutermostFramesRatherThanItsEnd) {
   EXPECT_NE(value.find("\\\\"), value.npos);
 }
 
-TEST(CulpritSentence, IsForReading) {
+TEST(CulpritSentence, Culprit_IsOneReadableSentence) {
   EXPECT_EQ(sentence({"cuStreamSynchronize", 900, true, CaptureMode::Global, {"f()", "main"}}),
             "cuStreamSynchronize returned 900 on a capturing thread, capture mode global; called from f() < main");
   EXPECT_EQ(sentence({"cuEventQuery", 907, false, CaptureMode::None, {}}),
             "cuEventQuery returned 907 on a thread that captures nothing, no capture open");
 }
 
-TEST(CaptureErrors, AreTheCodesFrom900To910) {
+TEST(CaptureErrors, CodeFrom900To910_IsACaptureError) {
   EXPECT_FALSE(is_capture_error(0));
   EXPECT_FALSE(is_capture_error(899));
   EXPECT_TRUE(is_capture_error(900));
@@ -426,7 +428,7 @@ class Library : public ::testing::Test {
   }
 };
 
-TEST_F(Library, GoesIntoAnyProgram) {
+TEST_F(Library, PreloadedIntoAProgram_ChangesNothing) {
   const std::string command = std::string("LD_PRELOAD='") + kLibrary + "' /bin/echo fine 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
@@ -436,18 +438,18 @@ TEST_F(Library, GoesIntoAnyProgram) {
   EXPECT_EQ(std::string(text.data(), size), "fine\n");
 }
 
-TEST_F(Library, NeedsNothingOfCuda) {
+TEST_F(Library, Loading_NeedsNoLibraryOfCuda) {
   ASSERT_NE(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   EXPECT_NE(loaded("librecorder.so"), "");
   for (const char* start : {"libcuda.so", "libcudart", "libcupti", "libtorch", "libc10"}) EXPECT_EQ(loaded(start), "");
 }
 
-TEST_F(Library, SaysOnceWhyItStaysOff) {
+TEST_F(Library, NoDriver_PrintsTheReasonOnce) {
   EXPECT_EXIT(initialize(), ::testing::ExitedWithCode(1),
               "^recapture recorder, process [0-9]+: off, the process has no CUDA driver loaded\n$");
 }
 
-TEST_F(Library, SaysItAtTheEndOfALog) {
+TEST_F(Library, NoDriver_AppendsTheReasonToTheLog) {
   const std::string log = ::testing::TempDir() + "recorder_test." + std::to_string(getpid()) + ".log";
   std::ofstream(log) << "before\n";
   setenv("RECAPTURE_RECORDER_LOG", log.c_str(), 1);
@@ -459,7 +461,7 @@ TEST_F(Library, SaysItAtTheEndOfALog) {
   std::filesystem::remove(log);
 }
 
-TEST_F(Library, SaysItToTheRunnerAsAnEvent) {
+TEST_F(Library, NoDriver_SendsTheReasonAsAnEvent) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   setenv(kEventsVariable, std::to_string(ends[1]).c_str(), 1);

@@ -7,6 +7,7 @@
 #include <sys/inotify.h>
 
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -16,9 +17,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // A run beside the test.
-class Background {
+class CompareContext {
  public:
-  Background(const std::string& command, const std::string& output) {
+  CompareContext(const std::string& command, const std::string& output) {
     const std::string line = "exec " + command + " >'" + output + "' 2>&1 </dev/null";
     std::filesystem::remove(output);  // What an earlier one said there must not speak for this one.
     pid_ = fork();
@@ -27,7 +28,7 @@ class Background {
       _exit(126);
     }
   }
-  ~Background() { end_by(SIGKILL); }
+  ~CompareContext() { end_by(SIGKILL); }
   // Its exit code, or 128 and the signal's number.
   int end_by(int signal) {
     if (pid_ > 0) kill(pid_, signal);
@@ -93,7 +94,7 @@ class Resumed : public FakeTree {
   }
 };
 
-TEST_F(Resumed, CutAfterAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
+TEST_F(Resumed, CutAfterAnyLine_GivesTheVerdictsOfAnUndisturbedRun) {
   const int code = recapture(line).code;
   const auto expected = verdicts(record());
   const std::string whole = text_of(record());
@@ -102,7 +103,7 @@ TEST_F(Resumed, CutAfterAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
   size_t cuts = 0;
   for (size_t cut = 0; cut < whole.size(); cut = whole.find('\n', cut) + 1) {
     write(whole.substr(0, cut));
-    const Said said = recapture(line);
+    const ShellResult said = recapture(line);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_EQ(verdicts(record()), expected) << "cut after line " << cuts;
     ++cuts;
@@ -110,7 +111,7 @@ TEST_F(Resumed, CutAfterAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
   EXPECT_GT(cuts, 15U);
 }
 
-TEST_F(Resumed, CutInAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
+TEST_F(Resumed, CutInAnyLine_GivesTheVerdictsOfAnUndisturbedRun) {
   const int code = recapture(line).code;
   const auto expected = verdicts(record());
   const std::string whole = text_of(record());
@@ -118,13 +119,13 @@ TEST_F(Resumed, CutInAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
   for (size_t at = 0; at < whole.size(); at = whole.find('\n', at) + 1) {
     write(whole.substr(0, (at + whole.find('\n', at)) / 2));
     // Once there is a plan, nothing else need be said.
-    const Said said = recapture(number < 2 ? line : "run --resume " + record());
+    const ShellResult said = recapture(number < 2 ? line : "run --resume " + record());
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_EQ(verdicts(record()), expected) << "cut in line " << ++number;
   }
 }
 
-TEST_F(Resumed, KilledAtAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
+TEST_F(Resumed, KilledAtAnyLine_GivesTheVerdictsOfAnUndisturbedRun) {
   recapture(line);
   const auto expected = verdicts(record());
   const std::string whole = text_of(record());
@@ -138,41 +139,41 @@ TEST_F(Resumed, KilledAtAnyLineGivesTheVerdictsOfAnUndisturbedRun) {
   long killed = 0;
   for (long k = 1; k < all; ++k) {
     fs::remove(record());
-    Background run(command(line), folder + "/out");
+    CompareContext run(command(line), folder + "/out");
     std::array<char, 4096> events{};
     for (pollfd one{watch, POLLIN, 0}; lines() < k && poll(&one, 1, 30000) == 1;) {
       ASSERT_GT(read(watch, events.data(), events.size()), 0);
     }
     EXPECT_GE(lines(), k) << text_of(folder + "/out");
     if (run.end_by(SIGKILL) == 128 + SIGKILL) ++killed;
-    const Said said = recapture(line);
+    const ShellResult said = recapture(line);
     EXPECT_EQ(verdicts(record()), expected) << "killed at line " << k << "\n" << said.out;
   }
   EXPECT_GT(killed, all / 2) << "most runs were over before they could be killed";
   close(watch);
 }
 
-TEST_F(Resumed, FullDiskAtAnyPointLosesNothing) {
+TEST_F(Resumed, FullDiskAtAnyPoint_LosesNothing) {
   recapture(line);
   const auto expected = verdicts(record());
   const size_t blocks = text_of(record()).size() / 512 - 1;  // No two runs take as many digits for their seconds.
   for (size_t most = 0; most <= blocks; ++most) {
     fs::remove(record());
-    const Said full = shell("ulimit -f " + std::to_string(most) + "; " + command(line));
+    const ShellResult full = shell("ulimit -f " + std::to_string(most) + "; " + command(line));
     EXPECT_EQ(full.code, 7) << full.out;
     EXPECT_THAT(full.out, HasSubstr("r.jsonl: cannot write: File too large")) << most;
-    const Said said = recapture(line);
+    const ShellResult said = recapture(line);
     EXPECT_EQ(verdicts(record()), expected) << "at most " << most << " blocks\n" << said.out;
   }
 }
 
-TEST_F(Resumed, TwiceAtOnceTheSecondSaysSo) {
+TEST_F(Resumed, SecondRunOfTheRecord_IsRefused) {
   const std::string begun = pipe(".begun"), go_on = pipe(".go"), tests = " twofold.ControlHolds twofold.FixWaits";
-  Background first(command("run --record " + record() + tests), folder + "/out");
+  CompareContext first(command("run --record " + record() + tests), folder + "/out");
   meet(begun, O_RDONLY);
   for (const std::string& how : {"run --resume " + record(), "run --continue --record " + record() + tests,
                                  "run --record " + record() + tests}) {
-    const Said second = recapture(how);
+    const ShellResult second = recapture(how);
     EXPECT_EQ(second.code, 2);
     EXPECT_THAT(second.out, HasSubstr("another run is writing this record"));
     EXPECT_TRUE(second.is_one_line()) << second.out;
@@ -183,17 +184,17 @@ TEST_F(Resumed, TwiceAtOnceTheSecondSaysSo) {
 }
 
 // To read a record drops the lock on it, and before the first line both would ask the canary and all cases.
-TEST_F(Resumed, TheSecondSaysSoWhileTheFirstStillAsks) {
+TEST_F(Resumed, SecondRunWhileTheFirstStarts_IsRefused) {
   const std::string canary = folder + "/build/canary", tests = " twofold.ControlHolds twofold.FixHolds";
   for (const std::string& path : {record(), folder + "/reports/2.15.0/host.jsonl"}) {
     recapture("run --record " + path + tests);
     const std::string whole = text_of(path);
     std::ofstream(path, std::ios::trunc) << whole.substr(0, whole.rfind("{\"test\""));
     const std::string begun = stop_in(canary, "true");
-    Background first(command("run --resume " + path), folder + "/out");
+    CompareContext first(command("run --resume " + path), folder + "/out");
     meet(begun, O_RDONLY);
     fs::rename(canary + ".real", canary);
-    const Said second = recapture("run --resume " + path);
+    const ShellResult second = recapture("run --resume " + path);
     EXPECT_EQ(second.code, 2) << second.out;
     EXPECT_THAT(second.out, HasSubstr("another run is writing this record"));
     EXPECT_EQ(first.end_by(SIGINT), 130);
@@ -201,19 +202,20 @@ TEST_F(Resumed, TheSecondSaysSoWhileTheFirstStillAsks) {
   }
 }
 
-TEST_F(Resumed, ALockEndsWithItsProcess) {
+TEST_F(Resumed, LockOfAKilledRun_EndsWithIt) {
   const std::string begun = pipe(".begun"), tests = " twofold.ControlHolds twofold.FixWaits";
   pipe(".go");  // Nobody writes there: the test is under way until it is killed.
-  Background first(command("run --record " + record() + tests), folder + "/out");
+  CompareContext first(command("run --record " + record() + tests), folder + "/out");
   meet(begun, O_RDONLY);
   fs::remove(begun);
   first.end_by(SIGKILL);
-  const Said said = recapture("run --resume " + record());  // At once, while workers of the first may still be ending.
+  const ShellResult said =
+      recapture("run --resume " + record());  // At once, while workers of the first may still be ending.
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, Not(HasSubstr("twofold.ControlHolds ")));
 }
 
-TEST_F(Resumed, OnlyAsTheRunThatItBegan) {
+TEST_F(Resumed, RecordOfADifferentRun_IsRefusedAndUnchanged) {
   const std::string tests = " twofold.ControlHolds twofold.ReproducesAsDocumented";
   recapture("run --record " + record() + tests);
   const std::string whole = text_of(record());
@@ -245,7 +247,7 @@ TEST_F(Resumed, OnlyAsTheRunThatItBegan) {
   };
   for (const auto& [text, arguments, words] : table) {
     write(text);
-    const Said said = recapture("run " + arguments);
+    const ShellResult said = recapture("run " + arguments);
     EXPECT_EQ(said.code, 2) << arguments;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << said.out;
@@ -253,50 +255,50 @@ TEST_F(Resumed, OnlyAsTheRunThatItBegan) {
   }
 }
 
-TEST_F(Resumed, WithWhatTheRunWasToldAtFirst) {
-  const Said first = recapture("run --break trigger --shard 2/2 --record " + record() + names);
+TEST_F(Resumed, OptionsOfTheFirstRun_ApplyAgain) {
+  const ShellResult first = recapture("run --break trigger --shard 2/2 --record " + record() + names);
   const auto expected = verdicts(record());
   const std::string whole = text_of(record());
   write(whole.substr(0, whole.rfind("{\"test\"")));
-  const Said said = recapture("run --resume " + record());
+  const ShellResult said = recapture("run --resume " + record());
   EXPECT_EQ(said.code, first.code) << said.out;
   EXPECT_EQ(verdicts(record()), expected);
 }
 
-TEST_F(Resumed, ByTheLineThatAnInterruptedRunEndsWith) {
+TEST_F(Resumed, LastLineOfAnInterruptedRun_ResumesIt) {
   std::ofstream(folder + "/build/canary.txt") << R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})" << '\n';
   const std::string begun = pipe(".begun"), resume = "--resume " + record(), again = " --revision abc --env B=/b";
   pipe(".go");  // Nobody writes there.
-  Background run(command("run --gpu 0 --env A=1 --env B=/b --revision abc --record " + record() +
-                         " twofold.ControlHolds twofold.FixWaits"),
-                 folder + "/out");
+  CompareContext run(command("run --gpu 0 --env A=1 --env B=/b --revision abc --record " + record() +
+                             " twofold.ControlHolds twofold.FixWaits"),
+                     folder + "/out");
   meet(begun, O_RDONLY);
   EXPECT_EQ(run.end_by(SIGINT), 130);
   fs::remove(begun);  // From now on it does not wait.
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("recapture: interrupted; " + resume + again + " runs the rest\n"));
-  const Said less = recapture("run " + resume);
+  const ShellResult less = recapture("run " + resume);
   EXPECT_EQ(less.code, 2);
   EXPECT_THAT(less.out, HasSubstr("which differs in --env B, revision; start a new run, or say --revision abc"));
-  const Said said = recapture("run " + resume + again);
+  const ShellResult said = recapture("run " + resume + again);
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_EQ(verdicts(record()).size(), 3U);
 }
 
-TEST_F(Resumed, CalledCompleteItIsSoOnlyIfEveryTestHasALine) {
+TEST_F(Resumed, RecordMarkedCompleteThatLacksATest_RunsTheTest) {
   const int code = recapture(line).code;
   const auto expected = verdicts(record());
   std::string text = text_of(record());
   const size_t lost = text.find("{\"test\":\"twofold.FixHolds\"");
   write(text.erase(lost, text.find('\n', lost) + 1 - lost));
-  const Said said = recapture("run --resume " + record());
+  const ShellResult said = recapture("run --resume " + record());
   EXPECT_EQ(said.code, code) << said.out;
   EXPECT_EQ(verdicts(record()), expected);
 }
 
-TEST_F(Resumed, ACaseThatIsBuiltAgainMeanwhileStopsTheRun) {
+TEST_F(Resumed, CaseRebuiltDuringTheRun_StopsTheRun) {
   add_case("zealous");
   const std::string begun = pipe(".begun"), go_on = pipe(".go");
-  Background run(command("run --jobs 1 twofold.FixWaits zealous.FixHolds --record " + record()), folder + "/out");
+  CompareContext run(command("run --jobs 1 twofold.FixWaits zealous.FixHolds --record " + record()), folder + "/out");
   meet(begun, O_RDONLY);
   fs::remove(cases + "/zealous");
   add_case("zealous");
@@ -306,14 +308,14 @@ TEST_F(Resumed, ACaseThatIsBuiltAgainMeanwhileStopsTheRun) {
                                                   "rest was not run, --resume " +
                                                   record() + " runs it\n"));
   EXPECT_EQ(read_record(record()).cases.count("zealous"), 0U);
-  const Said rest = recapture("run --resume " + record());
+  const ShellResult rest = recapture("run --resume " + record());
   EXPECT_EQ(rest.code, 0) << rest.out;
   EXPECT_EQ(read_record(record()).tests.size(), 2U);
 }
 
-TEST_F(Resumed, CtrlCIs130WhereverItComes) {
+TEST_F(Resumed, CtrlCBeforeTheFirstTest_EndsWith130) {
   const auto ends = [&](const std::string& begun) {
-    Background run(command("run twofold.ControlHolds"), folder + "/out");
+    CompareContext run(command("run twofold.ControlHolds"), folder + "/out");
     meet(begun, O_RDONLY);
     EXPECT_EQ(run.end_by(SIGINT), 130);
     EXPECT_EQ(text_of(folder + "/out"), "recapture: interrupted; nothing was run\n");
@@ -329,9 +331,9 @@ TEST_F(Resumed, CtrlCIs130WhereverItComes) {
   }
 }
 
-TEST_F(Resumed, ARecordThatIsMovedWhileItIsWrittenIsNamed) {
+TEST_F(Resumed, RecordMovedDuringTheRun_IsNamed) {
   const std::string begun = pipe(".begun"), go_on = pipe(".go");
-  Background run(command("run twofold.ControlHolds twofold.FixWaits --record " + record()), folder + "/out");
+  CompareContext run(command("run twofold.ControlHolds twofold.FixWaits --record " + record()), folder + "/out");
   meet(begun, O_RDONLY);
   fs::rename(record(), folder + "/elsewhere.jsonl");
   meet(go_on, O_WRONLY);
@@ -340,9 +342,9 @@ TEST_F(Resumed, ARecordThatIsMovedWhileItIsWrittenIsNamed) {
   EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "what had run is still there";
 }
 
-TEST_F(Resumed, ARecordThatSomebodyElseWritesToIsLeft) {
+TEST_F(Resumed, RecordChangedByAnotherProgram_IsLeftAlone) {
   const std::string begun = pipe(".begun"), go_on = pipe(".go");
-  Background run(command("run twofold.ControlHolds twofold.FixWaits --record " + record()), folder + "/out");
+  CompareContext run(command("run twofold.ControlHolds twofold.FixWaits --record " + record()), folder + "/out");
   meet(begun, O_RDONLY);
   std::ofstream(record(), std::ios::app) << "a line of another program\n";
   const std::string text = text_of(record());
@@ -352,14 +354,14 @@ TEST_F(Resumed, ARecordThatSomebodyElseWritesToIsLeft) {
   EXPECT_EQ(text_of(record()), text);
 }
 
-TEST_F(Resumed, CompleteItStillGivesJUnit) {
+TEST_F(Resumed, CompleteRecord_StillGivesJUnit) {
   const std::string xml = folder + "/j.xml", run = "run --continue --record " + record() + " twofold.ControlHolds";
   EXPECT_EQ(recapture(run).code, 0);
   EXPECT_EQ(recapture(run + " --junit " + xml).code, 0);
   EXPECT_THAT(text_of(xml), HasSubstr("name=\"ControlHolds\""));
 }
 
-class Lost : public FakeTree {
+class LostCase : public FakeTree {
  protected:
   void SetUp() override {
     FakeTree::SetUp();
@@ -369,7 +371,7 @@ class Lost : public FakeTree {
   }
   void is_missing(const std::string& arguments, const std::string& words) {
     fs::remove(record());
-    const Said said = recapture("run --record " + record() + " " + arguments);
+    const ShellResult said = recapture("run --record " + record() + " " + arguments);
     EXPECT_EQ(said.code, 7) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_EQ(recapture("show " + record()).code, 7) << "read again, it is as it was";
@@ -380,7 +382,7 @@ class Lost : public FakeTree {
                         "       not built";
 };
 
-TEST_F(Lost, IsMissingAndNotGone) {
+TEST_F(LostCase, CaseInTheCatalogue_IsMissing) {
   EXPECT_EQ(recapture("run " + test).code, 0);
   fs::permissions(cases + "/gone", fs::perms::owner_read | fs::perms::owner_write);
   is_missing(test, missing);
@@ -388,19 +390,19 @@ TEST_F(Lost, IsMissingAndNotGone) {
   is_missing(test, missing);
   is_missing("", missing);
   is_missing("--break remedy", "gone.FixHolds ");
-  const Said alone = recapture("run gone");
+  const ShellResult alone = recapture("run gone");
   EXPECT_EQ(alone.code, 7);
   EXPECT_THAT(alone.out, HasSubstr("gone is not built for LibTorch 2.15.0; `ci/suite 2.15.0 -- gone` builds it"));
 }
 
-TEST_F(Lost, ATestIsMissingToo) {
+TEST_F(LostCase, TestInTheCatalogue_IsMissing) {
   Json all = Json::parse(text_of(catalogue));
   all[1]["tests"].push_back({{"name", "FixThatWas"}, {"kind", "fix"}, {"fix", "as it was"}});
   std::ofstream(catalogue) << all.dump();
   is_missing("twofold", "twofold.FixThatWas                                             unavailable  missing ");
 }
 
-TEST_F(Lost, ByTheRecordsWhereThereIsNoCatalogue) {
+TEST_F(LostCase, CaseOnRecordWithoutACatalogue_IsMissing) {
   const std::string report = folder + "/reports/2.15.0/host.jsonl";
   EXPECT_EQ(recapture("run --record " + report + " " + test).code, 0);
   fs::remove(catalogue);
@@ -408,15 +410,15 @@ TEST_F(Lost, ByTheRecordsWhereThereIsNoCatalogue) {
   is_missing(test, missing);
 }
 
-TEST_F(Lost, ShardsAreNotComplete) {
+TEST_F(LostCase, MissingShard_MakesTheMergeIncomplete) {
   for (const char* shard : {"1/3", "2/3", "1/2"}) {
     recapture("run " + test + " --shard " + shard + " --record " + folder + "/" + shard[0] + shard[2]);
   }
   const std::string out = folder + "/m.jsonl ", a = folder + "/13 ", b = folder + "/23 ", of_two = folder + "/12 ";
-  const Said one = recapture("dev merge " + out + a);
+  const ShellResult one = recapture("dev merge " + out + a);
   EXPECT_EQ(one.code, 6);
   EXPECT_THAT(one.out, HasSubstr("is not the whole run: shard 2/3 is missing; shard 3/3 is missing"));
-  const Said shown = recapture("show " + out);
+  const ShellResult shown = recapture("show " + out);
   EXPECT_EQ(shown.code, 6);
   EXPECT_THAT(shown.out, HasSubstr("1 as documented, 1 not run"));
   fs::remove(folder + "/m.jsonl");
@@ -426,7 +428,7 @@ TEST_F(Lost, ShardsAreNotComplete) {
        std::vector<std::pair<std::string, std::string>>{{a + a, "it is shard 1/3, and so is"},
                                                         {b + of_two, "it is shard 1/2, and"},
                                                         {out, "it is no shard of a run"}}) {
-    const Said said = recapture("dev merge " + folder + "/none " + parts);
+    const ShellResult said = recapture("dev merge " + folder + "/none " + parts);
     EXPECT_EQ(said.code, 2);
     EXPECT_THAT(said.out, HasSubstr(words));
     EXPECT_FALSE(fs::exists(folder + "/none"));

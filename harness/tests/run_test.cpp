@@ -14,10 +14,11 @@
 #include <iterator>
 #include <thread>
 
-#include "harness/judge/row.h"
 #include "harness/run/estimate.h"
 #include "harness/run/plan.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {
@@ -44,19 +45,19 @@ class Program : public ::testing::Test {
     for (const std::string& answer : answers) file << answer << '\n';
   }
   std::string command(const std::string& arguments) const { return "'" + folder + "/build/recapture' " + arguments; }
-  Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
+  ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
   std::string record() const { return folder + "/r.jsonl"; }
   // Runs tests of the liar and gives the row of the first one.
-  Row row_of(const std::string& test, const std::string& more = "") {
+  TestVerdict row_of(const std::string& test, const std::string& more = "") {
     fs::remove(record());
     recapture("run --record " + record() + " liar." + test + " " + more);
     const auto rows = judge_record(read_record(record()), {});
-    return rows.empty() ? Row{} : rows.front();
+    return rows.empty() ? TestVerdict{} : rows.front();
   }
   const std::string folder = ::testing::TempDir() + "recapture-run-" + std::to_string(getpid());
 };
 
-TEST_F(Program, TellsEveryWayOfLyingApart) {
+TEST_F(Program, EveryWayOfLying_HasItsOwnResult) {
   const std::vector<std::pair<std::string, Result>> truth = {
       {"ControlHolds", Result::Holds},
       {"ControlBreaks", Result::Broken},
@@ -79,21 +80,21 @@ TEST_F(Program, TellsEveryWayOfLyingApart) {
   };
   for (const char* how : {"", "--exec"}) {
     for (const auto& [test, result] : truth) {
-      EXPECT_EQ(word(row_of(test, how).result), word(result)) << test << " " << how;
+      EXPECT_EQ(to_string(row_of(test, how).result), to_string(result)) << test << " " << how;
     }
   }
 }
 
-TEST_F(Program, KillsWhatHangsAtItsDeadline) {
+TEST_F(Program, HangingTest_IsKilledAtItsDeadline) {
   for (const char* how : {"", "--exec"}) EXPECT_EQ(row_of("ReproducesAndHangs", how).result, Result::Hung) << how;
 }
 
-TEST_F(Program, BoundsWhatATestPrints) {
+TEST_F(Program, FloodOfOutput_IsBoundedInTheRecord) {
   EXPECT_EQ(row_of("FixFloodsItsOutput").result, Result::Holds);
   EXPECT_LT(fs::file_size(record()), 20000U);
 }
 
-TEST_F(Program, LeavesNoChildOfATestAlive) {
+TEST_F(Program, ChildrenOfATest_AreKilled) {
   for (const char* how : {"", "--exec"}) {
     EXPECT_EQ(row_of("FixLeavesChildrenBehind", how).result, Result::Holds);
     const Record seen = read_record(record());
@@ -108,7 +109,7 @@ TEST_F(Program, LeavesNoChildOfATestAlive) {
   }
 }
 
-TEST_F(Program, ExitCodesSayWhatHappened) {
+TEST_F(Program, ResultOfTheRun_DecidesTheExitCode) {
   EXPECT_EQ(recapture("run liar.ReproducesAsDocumented liar.ControlHolds --record " + folder + "/0").code, 0);
   EXPECT_EQ(recapture("run liar.ReproducesSomethingElse --record " + folder + "/1").code, 1);
   EXPECT_EQ(recapture("run liar.ControlBreaks --record " + folder + "/1b").code, 1);
@@ -117,7 +118,7 @@ TEST_F(Program, ExitCodesSayWhatHappened) {
   EXPECT_EQ(recapture("run liar.ReproducesNever --record " + folder + "/6").code, 6);
 }
 
-TEST_F(Program, ConfirmsASurpriseByPlainExec) {
+TEST_F(Program, Surprise_IsConfirmedByPlainExec) {
   recapture("run liar.ReproducesHealthy --record " + record());
   const Record seen = read_record(record());
   EXPECT_EQ(seen.tests.at(0).text("how"), "fork");
@@ -125,25 +126,25 @@ TEST_F(Program, ConfirmsASurpriseByPlainExec) {
   EXPECT_EQ(seen.confirmations.at("liar.ReproducesHealthy")[0].text("how"), "exec");
 }
 
-TEST_F(Program, BreaksOnPurpose) {
-  const Said off = recapture("run liar.ReproducesAsDocumented --break trigger --record " + folder + "/t");
+TEST_F(Program, BrokenOnPurpose_MustChangeTheResult) {
+  const ShellResult off = recapture("run liar.ReproducesAsDocumented --break trigger --record " + folder + "/t");
   EXPECT_EQ(off.code, 0) << off.out;
   EXPECT_THAT(off.out, HasSubstr("healthy"));
-  const Said wrong = recapture("run liar.ReproducesAsDocumented --break value --record " + folder + "/v");
+  const ShellResult wrong = recapture("run liar.ReproducesAsDocumented --break value --record " + folder + "/v");
   EXPECT_EQ(wrong.code, 0) << wrong.out;
   EXPECT_THAT(wrong.out, HasSubstr("different"));
   EXPECT_EQ(recapture("run liar.ReproducesSomethingElse --break trigger --record " + folder + "/n").code, 1);
   EXPECT_EQ(recapture("run liar.FixByItsRemedy --record " + folder + "/f").code, 0);
-  const Said caught = recapture("run liar.FixByItsRemedy --break remedy --record " + folder + "/r");
+  const ShellResult caught = recapture("run liar.FixByItsRemedy --break remedy --record " + folder + "/r");
   EXPECT_EQ(caught.code, 0) << caught.out;
   EXPECT_THAT(caught.out, HasSubstr("broken"));
   EXPECT_EQ(recapture("run liar.FixWithoutNeedOfItsRemedy --break remedy --record " + folder + "/u").code, 1);
-  const Said nothing = recapture("run liar.FixIsSkipped --break remedy --record " + folder + "/o");
+  const ShellResult nothing = recapture("run liar.FixIsSkipped --break remedy --record " + folder + "/o");
   EXPECT_EQ(nothing.code, 4) << nothing.out;
 }
 
-TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
-  const auto one_line = [](const Said& said) {
+TEST_F(Program, BadInput_GetsOneLineAndItsExitCode) {
+  const auto one_line = [](const ShellResult& said) {
     return std::count(said.out.begin(), said.out.end(), '\n') == 1 && said.out.rfind("recapture: ", 0) == 0;
   };
   const std::vector<std::tuple<std::string, int, std::string>> table = {
@@ -170,26 +171,26 @@ TEST_F(Program, BadInputGetsOneClearLineAndItsExitCode) {
       {"list --root /nowhere", 2, "has no ci/matrix.toml"},
   };
   for (const auto& [arguments, code, words] : table) {
-    const Said said = recapture(arguments);
+    const ShellResult said = recapture(arguments);
     EXPECT_EQ(said.code, code) << arguments << "\n" << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(one_line(said)) << arguments << "\n" << said.out;
   }
 }
 
-TEST_F(Program, AMissingLibraryIsInfrastructureAndNamed) {
+TEST_F(Program, MissingLibrary_IsNamedAsInfrastructure) {
   const std::string binary = folder + "/build/2.15.0/cases/lies/broken";
   std::ofstream(binary)
       << "#!/bin/sh\necho 'broken: error while loading shared libraries: libtorch.so: no such file' >&2\nexit 127\n";
   fs::permissions(binary, fs::perms::owner_all);
-  const Said said = recapture("run");
+  const ShellResult said = recapture("run");
   EXPECT_EQ(said.code, 7);
   EXPECT_THAT(said.out, HasSubstr("libtorch.so"));
-  EXPECT_THAT(said.out, HasSubstr("`ci/libtorch` installs it"));
+  EXPECT_THAT(said.out, HasSubstr("`tools/libtorch` installs it"));
 }
 
 // What is forked while another thread holds a lock finds it held for ever.
-TEST_F(Program, CasesAreAskedByAProcessWithOneThread) {
+TEST_F(Program, Cases_AreAskedByAProcessWithOneThread) {
   for (const char* name : {"first", "second", "third"}) {
     const std::string binary = folder + "/build/2.15.0/cases/lies/" + name;
     std::ofstream(binary) << "#!/bin/sh\nrunner=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$PPID/status)\n"
@@ -204,7 +205,7 @@ TEST_F(Program, CasesAreAskedByAProcessWithOneThread) {
   }
 }
 
-TEST_F(Program, CtrlCAsksNoFurtherCase) {
+TEST_F(Program, CtrlC_AsksNoFurtherCase) {
   const std::string begun = folder + "/begun", asked = folder + "/asked", for_ever = folder + "/for_ever";
   mkfifo(begun.c_str(), 0600);
   mkfifo(for_ever.c_str(), 0600);
@@ -236,29 +237,29 @@ TEST_F(Program, CtrlCAsksNoFurtherCase) {
   EXPECT_LE(lines, static_cast<long>(std::thread::hardware_concurrency())) << "only those that were asked already";
 }
 
-TEST_F(Program, AWedgedGpuStopsTheRunAndKeepsTheFirstEvidence) {
+TEST_F(Program, WedgedGpu_StopsTheRunAndKeepsTheResults) {
   const std::string well = R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})";
   const std::string ill = R"({"gpus":1,"gpu":"G","driver":"1","canary":"cuLaunchKernel 700"})";
   canary({ill});
-  const Said at_start = recapture("run --record " + folder + "/none");
+  const ShellResult at_start = recapture("run --record " + folder + "/none");
   EXPECT_EQ(at_start.code, 7);
   EXPECT_THAT(at_start.out, HasSubstr("the GPU does not answer: cuLaunchKernel 700; nothing was run"));
   canary({well, ill});
-  const Said at_end = recapture("run liar.ControlHolds --record " + record());
+  const ShellResult at_end = recapture("run liar.ControlHolds --record " + record());
   EXPECT_EQ(at_end.code, 7) << at_end.out;
   const Record seen = read_record(record());
   EXPECT_EQ(seen.tests.size(), 1U);
   EXPECT_THAT(seen.end, HasSubstr("does not answer after the last test"));
-  const Said shown = recapture("show " + record());
+  const ShellResult shown = recapture("show " + record());
   EXPECT_THAT(shown.out, HasSubstr("as documented")) << "what ran is still judged";
   EXPECT_EQ(shown.code, 6) << "and the rest is not known";
 }
 
-TEST_F(Program, AFullDiskLosesNoEarlierResult) {
+TEST_F(Program, FullDisk_LosesNoEarlierResult) {
   const std::string mount = folder + "/small";
   fs::create_directories(mount);
   // A file system of 16 KiB: the first lines fit, the rest does not. In a namespace of its own, which takes no root.
-  const Said said =
+  const ShellResult said =
       shell("unshare -rm sh -c \"mount -t tmpfs -o size=16k none '" + mount + "' && head -c 10000 /dev/zero > '" +
             mount + "/filler'; " + command("run --record '" + mount + "/r.jsonl'") + "; code=\\$?; cp '" + mount +
             "/r.jsonl' '" + record() + "'; exit \\$code\"");
@@ -272,7 +273,7 @@ TEST_F(Program, AFullDiskLosesNoEarlierResult) {
 }
 
 // Copies of the liar are as many cases.
-class Several : public Program {
+class ParallelRun : public Program {
  protected:
   void copies(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
@@ -289,8 +290,8 @@ class Several : public Program {
   }
   static std::vector<std::string> rows_of(const std::string& path) {
     std::vector<std::string> rows;
-    for (const Row& row : judge_record(read_record(path), {})) {
-      rows.push_back(row.test + " " + std::string(word(row.result)) + " " + std::string(word(row.verdict)));
+    for (const TestVerdict& row : judge_record(read_record(path), {})) {
+      rows.push_back(row.test + " " + std::string(to_string(row.result)) + " " + std::string(to_string(row.verdict)));
     }
     return rows;
   }
@@ -301,15 +302,15 @@ class Several : public Program {
   }
 };
 
-TEST_F(Several, AtOnceGiveTheVerdictsOfOneByOne) {
+TEST_F(ParallelRun, SeveralJobs_GiveTheVerdictsOfOneJob) {
   const std::vector<std::string> cases = {"liar", "second", "third", "fourth", "fifth", "race"};
   copies({cases.begin() + 1, cases.end()});
   const std::string tests =
       each(cases, {"ControlHolds", "ControlBreaks", "ReproducesAsDocumented", "ReproducesHealthy", "ReproducesNever",
                    "ReproducesAndCrashes", "FixLeavesChildrenBehind", "FixIsSkipped"});
-  const Said one = recapture("run --jobs 1 --record " + folder + "/1" + tests);
-  const Said four = recapture("run --jobs 4 --record " + folder + "/4" + tests);
-  const Said by_itself = recapture("run --record " + folder + "/0" + tests);
+  const ShellResult one = recapture("run --jobs 1 --record " + folder + "/1" + tests);
+  const ShellResult four = recapture("run --jobs 4 --record " + folder + "/4" + tests);
+  const ShellResult by_itself = recapture("run --record " + folder + "/0" + tests);
   EXPECT_EQ(one.code, 1) << one.out;
   EXPECT_EQ(four.code, 1) << four.out;
   const auto rows = rows_of(folder + "/1");
@@ -322,7 +323,7 @@ TEST_F(Several, AtOnceGiveTheVerdictsOfOneByOne) {
   EXPECT_THAT(four.out, HasSubstr("8 tests of races alone in "));
 }
 
-TEST_F(Several, RunSideBySideAndRacesAlone) {
+TEST_F(ParallelRun, Races_RunAloneAfterTheRest) {
   const std::vector<std::string> cases = {"liar", "race_first", "race_second", "second", "third"};
   copies({cases.begin() + 1, cases.end()});
   recapture("run --jobs 3 --record " + record() + each(cases, {"ControlTakesItsTime"}));
@@ -343,35 +344,35 @@ TEST_F(Several, RunSideBySideAndRacesAlone) {
   EXPECT_EQ(seen.tests[3].id().rfind("race", 0), 0U) << "races come last";
 }
 
-TEST_F(Several, LoseAWorkerLoudlyAndCanGoOn) {
+TEST_F(ParallelRun, KilledWorker_EndsTheRunThatCanBeContinued) {
   copies({"second", "third"});
   const std::string tests = each({"liar", "second", "third"}, {"ControlHolds"}) + " second.ControlKillsItsRunner";
-  const Said killed = shell("RECAPTURE_LIAR_KILLS=9 " + command("run --jobs 3 --record " + record() + tests));
+  const ShellResult killed = shell("RECAPTURE_LIAR_KILLS=9 " + command("run --jobs 3 --record " + record() + tests));
   EXPECT_EQ(killed.code, 7) << killed.out;
   EXPECT_THAT(killed.out, HasSubstr("was killed by signal 9 in second.ControlKillsItsRunner"));
   const Record cut = read_record(record());
   EXPECT_THAT(cut.end, HasSubstr("was killed by signal 9"));
   EXPECT_NE(cut.find("second.ControlHolds"), nullptr);
-  const Said rest = recapture("run --continue --record " + record() + tests);
+  const ShellResult rest = recapture("run --continue --record " + record() + tests);
   EXPECT_EQ(rest.code, 0) << rest.out;
   EXPECT_EQ(read_record(record()).tests.size(), 4U);
 }
 
 // By whoever kills by a name or a number, rather than the run.
-TEST_F(Several, AreNotDoneWhereAWorkerAloneWasToldToStop) {
+TEST_F(ParallelRun, WorkerStoppedAlone_LeavesTheRunIncomplete) {
   const std::string tests = " liar.ControlHolds liar.ControlKillsItsRunner liar.FixIsSkipped liar.FixIsNotApplicable";
-  const Said told = shell("RECAPTURE_LIAR_KILLS=15 " + command("run --record " + record() + tests));
+  const ShellResult told = shell("RECAPTURE_LIAR_KILLS=15 " + command("run --record " + record() + tests));
   EXPECT_EQ(told.code, 7) << told.out;
   EXPECT_THAT(told.out, HasSubstr("a process that runs tests left with 130 in liar.ControlKillsItsRunner; the rest was "
                                   "not run, --resume " +
                                   record() + " runs it"));
   EXPECT_EQ(read_record(record()).tests.size(), 1U);
-  const Said rest = recapture("run --resume " + record());
+  const ShellResult rest = recapture("run --resume " + record());
   EXPECT_EQ(rest.code, 0) << rest.out;
   EXPECT_EQ(read_record(record()).tests.size(), 4U);
 }
 
-TEST_F(Several, AreShuffledBySeed) {
+TEST_F(ParallelRun, Seed_DecidesTheOrder) {
   const std::vector<std::string> cases = {"liar", "race", "second", "third", "fourth"};
   copies({cases.begin() + 1, cases.end()});
   const std::string tests = each(cases, {"ControlHolds", "ReproducesAsDocumented", "FixIsSkipped"});
@@ -388,14 +389,14 @@ TEST_F(Several, AreShuffledBySeed) {
   EXPECT_NE(order_of(folder + "/7"), order_of(folder + "/8"));
 }
 
-TEST_F(Several, SayWhatABareContextCostsWhereThereIsAGpu) {
+TEST_F(ParallelRun, GpuPresent_ReportsTheCostOfABareContext) {
   copies({"second"});
   canary({R"({"gpus":2,"gpu":"G","driver":"1","canary":"ok"})"});
   const std::string tests =
       each({"liar", "second"}, {"ControlHolds", "ReproducesAsDocumented", "FixByItsRemedy", "ReproducesAtARate",
                                 "FixWithoutNeedOfItsRemedy", "FixIsSkipped", "FixIsNotApplicable",
                                 "ControlTakesItsTime", "ReproducesThenCrashesInAProbe", "FixFloodsItsOutput"});
-  const Said said = recapture("run --jobs 2 --gpu 0,1 --record " + record() + tests);
+  const ShellResult said = recapture("run --jobs 2 --gpu 0,1 --record " + record() + tests);
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("20 tests side by side in "));
   EXPECT_THAT(said.out, HasSubstr("× the floor"));
@@ -407,12 +408,12 @@ TEST_F(Several, SayWhatABareContextCostsWhereThereIsAGpu) {
   EXPECT_EQ(took.at("jobs"), 2);
 }
 
-TEST_F(Program, ContinueMakesResumesOrSaysComplete) {
+TEST_F(Program, Continue_StartsResumesOrReportsComplete) {
   const std::string tests = " liar.ControlHolds liar.ReproducesHealthy";
   const std::string line = "run --continue --record " + record() + tests;
-  const Said made = recapture(line);
+  const ShellResult made = recapture(line);
   EXPECT_EQ(made.code, 5) << made.out;
-  const Said complete = recapture(line);
+  const ShellResult complete = recapture(line);
   EXPECT_EQ(complete.code, 5) << "as the run itself";
   EXPECT_THAT(complete.out, HasSubstr("r.jsonl is complete"));
   // The same cut short: without its end, and without the last test's lines.
@@ -422,7 +423,7 @@ TEST_F(Program, ContinueMakesResumesOrSaysComplete) {
     kept += one + "\n";
   file.close();
   std::ofstream(record()) << kept;
-  const Said resumed = recapture(line);
+  const ShellResult resumed = recapture(line);
   EXPECT_EQ(resumed.code, 5) << resumed.out;
   EXPECT_EQ(resumed.out.find("liar.ControlHolds"), std::string::npos) << "it was not run again";
   EXPECT_EQ(read_record(record()).end, "complete");
@@ -430,17 +431,17 @@ TEST_F(Program, ContinueMakesResumesOrSaysComplete) {
   EXPECT_EQ(recapture("run --continue --record " + record() + " liar.ControlHolds").code, 0);
 }
 
-TEST_F(Program, ARunEndsWithWhatSurprisedItAndTheNextCommand) {
-  const Said calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
+TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
+  const ShellResult calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
   EXPECT_EQ(calm.out.find("next:"), std::string::npos);
-  const Said said = recapture("run liar.ControlHolds liar.ReproducesSomethingElse --record " + record());
+  const ShellResult said = recapture("run liar.ControlHolds liar.ReproducesSomethingElse --record " + record());
   EXPECT_THAT(said.out, HasSubstr("1 surprise:\n  liar.ReproducesSomethingElse: changed: different, else\n"));
   EXPECT_THAT(said.out, HasSubstr("next: recapture show " + record() + "\n"));
   EXPECT_THAT(said.out, HasSubstr("next: recapture run --break trigger liar "));
 }
 
-TEST(Estimates, GoByTheNewestRecordAndByThePaceOfNow) {
+TEST(Estimates, TimeLeft_FollowsTheNewestRecordAndThePace) {
   const auto made = [](const char* release, const char* started, double seconds) {
     Record record;
     record.environment = {{"release", release}, {"gpu", "G"}, {"volatile", {{"started", started}}}};
@@ -465,7 +466,7 @@ TEST(Estimates, GoByTheNewestRecordAndByThePaceOfNow) {
   EXPECT_NEAR(unknown.left(1, 3).value(), 3, 0.01);
 }
 
-TEST(Shuffling, IsTheSameEverywhere) {
+TEST(Shuffling, Seed_GivesTheSameOrderEverywhere) {
   std::vector<PlannedCase> plan(5);
   for (size_t i = 0; i < plan.size(); ++i) plan[i].binary.info.id = std::string(1, static_cast<char>('a' + i));
   shuffle(plan, 20260);
@@ -474,7 +475,7 @@ TEST(Shuffling, IsTheSameEverywhere) {
   EXPECT_EQ(order, "eabdc");
 }
 
-class Stopped : public Program {
+class StoppedRun : public Program {
  protected:
   // Starts a run, waits until its last test hangs, and sends the runner a signal.
   int stop_with(int signal) {
@@ -512,7 +513,7 @@ bool anybody_has(const std::string& text) {
   return false;
 }
 
-class StoppedAtOnce : public Several {
+class StoppedParallelRun : public ParallelRun {
  protected:
   const std::vector<std::string> cases = {"liar", "second", "third", "fourth"};
   const std::string tests = each(cases, {"ControlHolds", "FixHangsBesideAnOrphan"});
@@ -546,7 +547,7 @@ class StoppedAtOnce : public Several {
   }
 };
 
-TEST_F(StoppedAtOnce, ByCtrlCTheyLeaveNothingBehind) {
+TEST_F(StoppedParallelRun, CtrlC_LeavesNothingBehind) {
   const int status = stop_with(SIGINT);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
@@ -555,18 +556,18 @@ TEST_F(StoppedAtOnce, ByCtrlCTheyLeaveNothingBehind) {
   EXPECT_EQ(seen.tests.size(), cases.size()) << "a finished test was lost";
 }
 
-TEST_F(StoppedAtOnce, ByKillTheyLeaveNothingBehind) {
+TEST_F(StoppedParallelRun, Kill_LeavesNothingBehind) {
   const int status = stop_with(SIGKILL);
   ASSERT_TRUE(WIFSIGNALED(status));
   const Record cut = read_record(record());
   EXPECT_EQ(cut.end, "");
   EXPECT_EQ(cut.tests.size(), cases.size()) << "a finished test was lost";
-  const Said rest = recapture("run --continue --record " + record() + tests);
+  const ShellResult rest = recapture("run --continue --record " + record() + tests);
   EXPECT_EQ(rest.code, 0) << rest.out;
   EXPECT_EQ(read_record(record()).tests.size(), 2 * cases.size());
 }
 
-TEST_F(Stopped, ByCtrlCItSaysSoAndCanGoOn) {
+TEST_F(StoppedRun, CtrlC_EndsTheRecordAsInterrupted) {
   const int status = stop_with(SIGINT);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
@@ -576,7 +577,7 @@ TEST_F(Stopped, ByCtrlCItSaysSoAndCanGoOn) {
   EXPECT_EQ(recapture("show " + record()).code, 6);
 }
 
-TEST_F(Stopped, ByCtrlCItIsInterruptedThoughNobodyReadsWhatItPrints) {
+TEST_F(StoppedRun, CtrlCWithAFullPipe_IsInterrupted) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
   const std::string filler(static_cast<size_t>(fcntl(ends[1], F_SETPIPE_SZ, 4096)) - 10, 'x');
@@ -610,18 +611,18 @@ TEST_F(Stopped, ByCtrlCItIsInterruptedThoughNobodyReadsWhatItPrints) {
   EXPECT_EQ(text_of(words), "recapture: interrupted; --resume " + record() + " runs the rest\n");
 }
 
-TEST_F(Stopped, ByKillItLosesTheTestInFlightOnly) {
+TEST_F(StoppedRun, Kill_LosesOnlyTheTestInFlight) {
   const int status = stop_with(SIGKILL);
   ASSERT_TRUE(WIFSIGNALED(status));
   const Record cut = read_record(record());
   EXPECT_EQ(cut.tests.size(), 1U);
   ASSERT_EQ(cut.notes.size(), 1U);
   EXPECT_THAT(cut.notes[0], HasSubstr("lost in flight or not run from liar.ReproducesAndHangs on"));
-  const Said shown = recapture("show " + record());
+  const ShellResult shown = recapture("show " + record());
   EXPECT_EQ(shown.code, 6);
   EXPECT_THAT(shown.out, HasSubstr("note: the run did not come to its end"));
 
-  const Said resumed =
+  const ShellResult resumed =
       recapture("run liar.ControlHolds liar.ReproducesAndHangs liar.FixIsNotApplicable --resume " + record());
   EXPECT_EQ(resumed.code, 1) << resumed.out;  // The hang is a change.
   const Record whole = read_record(record());
@@ -630,7 +631,7 @@ TEST_F(Stopped, ByKillItLosesTheTestInFlightOnly) {
   EXPECT_EQ(resumed.out.find("liar.ControlHolds"), std::string::npos) << "it was not run again";
 }
 
-TEST_F(Program, ShardsMakeUpTheWholeAndMerge) {
+TEST_F(Program, Shards_SplitThePlanAndMerge) {
   fs::copy(folder + "/build/2.15.0/cases/lies/liar", folder + "/build/2.15.0/cases/lies/second");
   for (const char* shard : {"1", "2"}) {
     const std::string n = shard;
@@ -640,14 +641,14 @@ TEST_F(Program, ShardsMakeUpTheWholeAndMerge) {
     EXPECT_EQ(read_record(folder + shard).plan.size(), 1U);
     EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard knows what it is a part of";
   }
-  const Said merged = recapture("dev merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
+  const ShellResult merged = recapture("dev merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
   EXPECT_EQ(merged.code, 0) << merged.out;
   EXPECT_EQ(read_record(record()).tests.size(), 2U);
   EXPECT_EQ(recapture("show " + record()).code, 0);
 }
 
 // One on each GPU of a host.
-TEST_F(Program, ShardsOfSeveralGpusMergeAndWhatElseDiffersIsNamed) {
+TEST_F(Program, ShardsOfSeveralGpus_MergeIfNothingElseDiffers) {
   fs::copy(folder + "/build/2.15.0/cases/lies/liar", folder + "/build/2.15.0/cases/lies/second");
   canary({R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})"});
   const auto shard = [&](const std::string& number, const std::string& name, const std::string& more) {
@@ -657,21 +658,21 @@ TEST_F(Program, ShardsOfSeveralGpusMergeAndWhatElseDiffersIsNamed) {
   };
   const std::string first = shard("1", "1", "--gpu 0"), second = shard("2", "2", "--gpu 1");
   const std::string other = shard("2", "other", "--gpu 1 --env A=1");
-  const Said merged = recapture("dev merge " + record() + first + second);
+  const ShellResult merged = recapture("dev merge " + record() + first + second);
   EXPECT_EQ(merged.code, 0) << merged.out;
   const Environment environment = read_record(record()).environment;
   EXPECT_FALSE(environment.json().at("variables").contains("CUDA_VISIBLE_DEVICES"));
   EXPECT_EQ(environment.json().at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
-  const Said again = recapture("dev merge " + record() + first + second);
+  const ShellResult again = recapture("dev merge " + record() + first + second);
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.out, HasSubstr("is there already; merge makes a new record, so name another"));
-  const Said refused = recapture("dev merge " + folder + "/m.jsonl" + first + other);
+  const ShellResult refused = recapture("dev merge " + folder + "/m.jsonl" + first + other);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.out, HasSubstr("1.jsonl: it differs in --env A; only shards of one run can be merged"));
 }
 
-TEST_F(Program, ListNamesEveryTestAndItsKind) {
-  const Said said = recapture("list --built --json");
+TEST_F(Program, List_NamesEveryTestAndItsKind) {
+  const ShellResult said = recapture("list --built --json");
   ASSERT_EQ(said.code, 0) << said.out;
   const Json cases = Json::parse(said.out);
   ASSERT_EQ(cases.size(), 1U);
@@ -683,7 +684,7 @@ TEST_F(Program, ListNamesEveryTestAndItsKind) {
   EXPECT_EQ(cases[0]["sources"][0]["document"], "none");
 }
 
-TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
+TEST_F(Program, UnavailableTest_Is77ForCTest) {
   const auto test = [&](const std::string& name) { return recapture("dev test --release 2.15.0 liar." + name).code; };
   EXPECT_EQ(test("ControlHolds"), 0);
   EXPECT_EQ(test("ReproducesHealthy"), 5);
@@ -692,7 +693,7 @@ TEST_F(Program, ForCTestATestThatCannotRunHereIs77) {
   EXPECT_EQ(read_record(folder + "/build/2.15.0/ctest/liar.FixIsSkipped.jsonl").end, "complete");
 }
 
-TEST_F(Program, ForCTestATestThatABuildWithoutLibTorchLeavesOutIs77) {
+TEST_F(Program, TestLeftOutWithoutLibTorch_Is77ForCTest) {
   Json catalogue = Json::parse(recapture("dev catalogue --release 2.15.0").out);
   for (Json& one : catalogue) {
     if (one.at("id") == "liar") one["tests"].push_back({{"name", "FixNeedsLibTorch"}, {"kind", "fix"}});
@@ -705,8 +706,8 @@ TEST_F(Program, ForCTestATestThatABuildWithoutLibTorchLeavesOutIs77) {
   EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
 }
 
-TEST_F(Program, WithoutAGpuHostCasesRunAndTheRestSaysWhy) {
-  const Said said = recapture("run liar.ControlHolds --record " + record());
+TEST_F(Program, NoGpu_HostCasesRunAndTheLackIsNamed) {
+  const ShellResult said = recapture("run liar.ControlHolds --record " + record());
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("no GPU"));
 }

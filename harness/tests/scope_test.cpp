@@ -1,10 +1,11 @@
 // Tags, and the scopes that words name.
-#include "harness/judge/scope.h"
+#include "harness/model/scope.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -30,7 +31,7 @@ const Catalogue kCatalogue = {a_case("distributed", "ddp_made_early", {"DDP", "s
 std::string refusal(const std::string& word) {
   try {
     cases_in_scope({word}, kCatalogue);
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
     return stop.what();
   }

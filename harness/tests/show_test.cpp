@@ -8,14 +8,15 @@
 #include <pugixml.hpp>
 #include <sstream>
 
-#include "harness/judge/board.h"
-#include "harness/judge/index.h"
-#include "harness/show/case_view.h"
-#include "harness/show/json.h"
-#include "harness/show/junit.h"
-#include "harness/show/markdown.h"
-#include "harness/show/overview.h"
-#include "harness/show/text.h"
+#include "harness/report/case_view.h"
+#include "harness/report/json.h"
+#include "harness/report/junit.h"
+#include "harness/report/markdown.h"
+#include "harness/report/overview.h"
+#include "harness/report/text.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -48,7 +49,7 @@ Record two_tests() {
   return r;
 }
 
-TEST(Show, ATestWithoutALineIsNotRun) {
+TEST(Show, TestWithoutALine_IsNotRun) {
   const auto rows = judge_record(two_tests(), {});
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0].verdict, Verdict::AsDocumented);
@@ -57,17 +58,17 @@ TEST(Show, ATestWithoutALineIsNotRun) {
   EXPECT_EQ(exit_for(verdicts_of(rows)), Exit::Inconclusive);
 }
 
-TEST(Show, ACaseThatHasChangedIsStaleAndNeverGreen) {
+TEST(Show, ChangedCase_IsStale) {
   Rules rules;
   rules.tree["c"] = {"f", "", "another"};
-  for (const Row& row : judge_record(two_tests(), rules)) {
+  for (const TestVerdict& row : judge_record(two_tests(), rules)) {
     EXPECT_TRUE(row.verdict == Verdict::Stale || row.verdict == Verdict::NotRun) << row.test;
   }
   rules.tree["c"] = {"f", "", "h"};
   EXPECT_EQ(judge_record(two_tests(), rules)[1].verdict, Verdict::AsDocumented);
 }
 
-TEST(Show, WithoutItsControlACaseShowsNothing) {
+TEST(Show, FailingControl_MakesItsCaseInconclusive) {
   Record record = two_tests();
   record.tests[0].line["ended"] = "failed";
   record.tests[0].line["code"] = 1;
@@ -76,7 +77,7 @@ TEST(Show, WithoutItsControlACaseShowsNothing) {
   EXPECT_EQ(rows[1].verdict, Verdict::Inconclusive);
 }
 
-TEST(Show, ADisagreeingConfirmationMakesItInconclusive) {
+TEST(Show, DisagreeingConfirmation_IsInconclusive) {
   Record record = two_tests();
   TestRecord again = record.tests[1];
   record.confirmations["c.Reproduces"] = {again};
@@ -88,7 +89,7 @@ TEST(Show, ADisagreeingConfirmationMakesItInconclusive) {
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Inconclusive);
 }
 
-TEST(Show, WhatWasAvailableBeforeIsMissing) {
+TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
   Record before = two_tests(), now = two_tests();
   now.tests[1].line = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
@@ -96,7 +97,7 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable);
   rules.available = available_in({before});
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
-  EXPECT_EQ(render_seen(judge_record(now, rules)[1]), "no package; a record of such a machine has it");
+  EXPECT_EQ(render_observed(judge_record(now, rules)[1]), "no package; a record of such a machine has it");
   EXPECT_EQ(judge_record(now, rules)[1].seen, "no package") << "the observation alone";
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
   now.environment = now.environment.with("cuda_runtime", "12.0");
@@ -105,7 +106,7 @@ TEST(Show, WhatWasAvailableBeforeIsMissing) {
 }
 
 // What one GPU could not run was not there before because a machine with two could.
-TEST(Show, WhatMoreGpusHadAvailableIsNotMissing) {
+TEST(Show, TestThatNeedsMoreGpus_IsNotMissing) {
   Record before = two_tests(), now = two_tests();
   before.environment = before.environment.with("gpus", 2);
   now.tests[1].line = {
@@ -118,20 +119,20 @@ TEST(Show, WhatMoreGpusHadAvailableIsNotMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
 }
 
-TEST(Show, ADemandedRecorderThatSawNothingIsMissing) {
+TEST(Show, DemandedRecorderThatSawNothing_IsMissing) {
   Record record = two_tests();
   record.tests[1].line["raised_by"] = "cuStreamSynchronize";
   Rules rules;
   rules.demands.recorder = true;
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::Missing);
-  EXPECT_EQ(render_seen(judge_record(record, rules)[1]), "900; the recorder saw no call");
+  EXPECT_EQ(render_observed(judge_record(record, rules)[1]), "900; the recorder saw no call");
   record.tests[1].line["recorder"] = "no CUPTI";
-  EXPECT_EQ(render_seen(judge_record(record, rules)[1]), "900; the recorder was off: no CUPTI");
+  EXPECT_EQ(render_observed(judge_record(record, rules)[1]), "900; the recorder was off: no CUPTI");
   record.tests[1].line["culprit"] = {{"api", "cuStreamSynchronize"}};
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsDocumented);
 }
 
-TEST(Show, TellsWhichLineMadeTheCallAndWhomPyTorchNames) {
+TEST(Show, Culprit_HasItsLineAndWhatPyTorchNames) {
   TestRecord test = two_tests().tests[1];
   test.line["culprit"] = {
       {"api", "cuStreamEndCapture"}, {"code", 904}, {"thread", "capturing"},  {"mode", "global"},
@@ -150,7 +151,7 @@ TEST(Show, TellsWhichLineMadeTheCallAndWhomPyTorchNames) {
   EXPECT_EQ(known().pytorch, "names the same call");
 }
 
-TEST(Show, AnAssertionIsOneLine) {
+TEST(Show, Assertion_IsOneLine) {
   Record record = two_tests();
   Json& line = record.tests[0].line;
   line["ended"] = "failed";
@@ -166,7 +167,7 @@ TEST(Show, AnAssertionIsOneLine) {
   EXPECT_EQ(seen(":-1: C++ exception with description \"no\" thrown in the test body."), "raised \"no\"");
 }
 
-TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
+TEST(Show, BrokenOnPurpose_MustBeHealthyOrDifferent) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "trigger");
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed) << "it reproduces without its trigger";
@@ -178,14 +179,14 @@ TEST(Show, BrokenOnPurposeMustBeHealthyOrDifferent) {
   EXPECT_EQ(judge_record(record, {})[1].verdict, Verdict::Changed);
 }
 
-TEST(Show, AFixWithoutItsRemedyMustFail) {
+TEST(Show, FixWithoutItsRemedy_MustFail) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "remedy");
   record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
   const auto fix = [&] { return judge_record(record, {})[2]; };
   ASSERT_EQ(fix().kind, Kind::Fix);
   EXPECT_EQ(fix().verdict, Verdict::Inconclusive) << "nothing was left out";
-  EXPECT_THAT(render_seen(fix()), HasSubstr("it left no remedy out"));
+  EXPECT_THAT(render_observed(fix()), HasSubstr("it left no remedy out"));
   record.tests[2].line["remedy"] = "left out";
   EXPECT_EQ(fix().verdict, Verdict::Changed) << "it holds without its remedy";
   record.tests[2].line["ended"] = "failed";
@@ -193,7 +194,7 @@ TEST(Show, AFixWithoutItsRemedyMustFail) {
   EXPECT_EQ(fix().verdict, Verdict::AsExpected);
 }
 
-TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
+TEST(Show, FixOfAHealedCase_NeedsNoRemedy) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "remedy");
   record.cases.at("c").tests = {"Control", "Reproduces", "ReproducesLater", "FixIt"};
@@ -202,12 +203,12 @@ TEST(Show, AFixNeedsNoRemedyOnceEveryFailureOfItsCaseIsGone) {
   rules.expectations = {{"c.Reproduces", {}, Result::Healthy, "ok", "fixed", "pytorch#1", {}, ""}};
   EXPECT_EQ(judge_record(record, rules)[2].verdict, Verdict::Changed) << "one of two failures is still there";
   rules.expectations.push_back({"c.ReproducesLater", {}, Result::Healthy, "ok", "fixed", "pytorch#1", {}, ""});
-  const Row fix = judge_record(record, rules)[2];
+  const TestVerdict fix = judge_record(record, rules)[2];
   EXPECT_EQ(fix.verdict, Verdict::NotApplicable);
-  EXPECT_EQ(render_seen(fix), "the failure is gone here, so there is nothing to remedy");
+  EXPECT_EQ(render_observed(fix), "the failure is gone here, so there is nothing to remedy");
 }
 
-TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {
+TEST(Show, HealedFailure_HasNoValueToBeWrong) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "value");
   record.tests[1].line["seen"] = "ok";
@@ -223,12 +224,12 @@ TEST(Show, AFailureThatIsGoneHasNoValueToBeWrong) {
   EXPECT_EQ(judge_record(record, rules)[1].verdict, Verdict::AsExpected) << "a value that differs was noticed";
 }
 
-TEST(Show, JsonHasTheDocumentedKeys) {
+TEST(Show, Json_HasTheDocumentedKeys) {
   Record record = two_tests();
   record.path = "r.jsonl";
   record.environment = record.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
   record.environment = record.environment.with("break", "trigger");
-  const Json rows = as_json(Board({record}, {}).records().front());
+  const Json rows = render_json(ResultMatrix({record}, {}).records().front());
   ASSERT_EQ(rows.size(), 3U);
   for (const char* key : {"case",   "family", "test",   "release", "gpu",     "driver",  "cuda_runtime",
                           "packed", "env",    "break",  "result",  "verdict", "seen",    "code",
@@ -244,20 +245,20 @@ TEST(Show, JsonHasTheDocumentedKeys) {
   EXPECT_EQ(rows[2]["result"], "not run");
 }
 
-TEST(Show, MarkdownHasALineACaseAndAColumnARelease) {
-  const std::string table = as_markdown(Board({two_tests()}, {}));
+TEST(Show, Markdown_HasALineACaseAndAColumnARelease) {
+  const std::string table = render_markdown(ResultMatrix({two_tests()}, {}));
   EXPECT_THAT(table, HasSubstr("## G\n\n| case | what happens | 2.15.0 |\n"));
   EXPECT_THAT(table, HasSubstr("| [c](../cases/f/c.cpp) | A title | reproduced; 1 not run |"));
 }
 
-TEST(Show, MarkdownHasATableForEachGpuAndLeavesOutWhatCannotRunThere) {
+TEST(Show, Markdown_HasATableAGpuWithoutCasesThatCannotRun) {
   Record with = two_tests(), older = two_tests(), without = two_tests();
   older.environment = older.environment.with("release", "2.14.1");
   without.environment = without.environment.with("gpu", "");
   for (TestRecord& test : without.tests) {
     test.line = {{"test", test.id()}, {"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
   }
-  const std::string table = as_markdown(Board({without, older, with}, {}));
+  const std::string table = render_markdown(ResultMatrix({without, older, with}, {}));
   EXPECT_THAT(table, HasSubstr("| case | what happens | 2.14.1 | 2.15.0 |\n"));
   EXPECT_LT(table.find("## G\n"), table.find("## Without a GPU\n")) << "the GPU with most releases stands first";
   EXPECT_THAT(table,
@@ -265,7 +266,7 @@ TEST(Show, MarkdownHasATableForEachGpuAndLeavesOutWhatCannotRunThere) {
   EXPECT_THAT(table, HasSubstr(": 1 of 1 cases.\n"));
 }
 
-TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
+TEST(Show, HostCase_IsKnownFromARunWithoutAGpu) {
   Record with = two_tests(), without = two_tests();
   with.cases["c"].hash = "old";
   without.cases["c"].needs = {};
@@ -274,20 +275,20 @@ TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
   Rules rules;
   rules.tree["c"] = {"f", "", "h"};
   const auto stale_in = [&](const std::vector<Record>& records) {
-    const auto verdicts = Board(records, rules).verdicts();
+    const auto verdicts = ResultMatrix(records, rules).verdicts();
     return std::count(verdicts.begin(), verdicts.end(), Verdict::Stale);
   };
   EXPECT_EQ(stale_in({with}), 2);
   EXPECT_EQ(stale_in({with, without}), 0);
   const std::string line = "| A title | reproduced; 1 of 1 fixes hold |\n";
-  const std::string table = as_markdown(Board({with, without}, rules));
+  const std::string table = render_markdown(ResultMatrix({with, without}, rules));
   EXPECT_LT(table.find("## G\n"), table.find(line));
   EXPECT_NE(table.find(line), table.rfind(line)) << "in both tables";
   Record missing = with;
   missing.cases["c"].hash = "h";
   missing.tests.clear();
   missing.add({{{"test", "c.Control"}, {"ending", "not started"}, {"code", 0}, {"skipped", kNotBuilt}}});
-  const auto verdicts = Board({missing, without}, rules).verdicts();
+  const auto verdicts = ResultMatrix({missing, without}, rules).verdicts();
   EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), Verdict::Missing), 1) << "for who runs it";
   without.cases["c"].needs = {.gpus = 1};
   EXPECT_EQ(stale_in({with, without}), 2) << "it needs a GPU";
@@ -296,7 +297,7 @@ TEST(Show, WhatNeedsNoGpuIsKnownFromARunWithoutOne) {
   EXPECT_EQ(stale_in({with, without}), 2) << "another release";
 }
 
-TEST(Show, MarkdownSaysWhyACellHasNoResult) {
+TEST(Show, MarkdownCellWithoutAResult_HasTheReason) {
   Record unavailable = two_tests(), cut_short, without;
   const std::string reason = "no package: /home/me/package is missing";
   for (TestRecord& test : unavailable.tests) {
@@ -306,7 +307,7 @@ TEST(Show, MarkdownSaysWhyACellHasNoResult) {
   cut_short.cases = unavailable.cases;
   cut_short.plan = unavailable.plan;
   without.environment = {{"release", "2.13.0"}, {"gpu", "G"}};
-  const std::string table = as_markdown(Board({unavailable, cut_short, without}, {}));
+  const std::string table = render_markdown(ResultMatrix({unavailable, cut_short, without}, {}));
   EXPECT_THAT(table, HasSubstr("| A title | not part of the run | not run | unavailable: no package |"));
   EXPECT_THAT(table, ::testing::Not(HasSubstr("|  |")));
   EXPECT_THAT(table, ::testing::Not(HasSubstr("/home/")));
@@ -314,30 +315,30 @@ TEST(Show, MarkdownSaysWhyACellHasNoResult) {
   for (TestRecord& test : unavailable.tests) test.line["skipped"] = "no package";
   Rules rules;
   rules.available = available_in({two_tests()});
-  EXPECT_THAT(as_markdown(Board({unavailable}, rules)), HasSubstr("| A title | unavailable: no package |"))
+  EXPECT_THAT(render_markdown(ResultMatrix({unavailable}, rules)), HasSubstr("| A title | unavailable: no package |"))
       << "that it is missing is for who runs it";
 }
 
-TEST(Show, MarkdownCountsControlsWhereACaseHasNothingElseAndWhatCouldNotRun) {
+TEST(Show, MarkdownOfControlsAlone_CountsThemAndUnavailableTests) {
   Record record = two_tests();
   record.tests[1].line = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
-  EXPECT_THAT(as_markdown(Board({record}, {})),
+  EXPECT_THAT(render_markdown(ResultMatrix({record}, {})),
               HasSubstr("| A title | 1 of 1 controls hold; 1 unavailable; 1 not run |"));
 }
 
-TEST(Show, ALaterRecordStandsForTheStaleRowsThatItRanAgain) {
+TEST(Show, LaterRecord_ReplacesStaleRows) {
   Record before = two_tests(), after = two_tests();
   Rules rules;
   rules.tree["c"] = {"f", "", "new"};
-  EXPECT_THAT(as_markdown(Board({before}, rules)), HasSubstr("| A title | stale |"));
+  EXPECT_THAT(render_markdown(ResultMatrix({before}, rules)), HasSubstr("| A title | stale |"));
   after.cases.at("c").hash = "new";
   for (const auto& records : {std::vector{before, after}, std::vector{after, before}}) {
-    EXPECT_THAT(as_markdown(Board(records, rules)), HasSubstr("| A title | reproduced; 1 not run |"));
+    EXPECT_THAT(render_markdown(ResultMatrix(records, rules)), HasSubstr("| A title | reproduced; 1 not run |"));
   }
 }
 
-TEST(Show, ATestThatTodaysCodeDoesNotHaveIsNotStale) {
+TEST(Show, TestNoLongerInTheCode_IsNotStale) {
   Record before = two_tests(), after = two_tests();
   after.environment = after.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
   after.cases.at("c").hash = "new";
@@ -346,19 +347,19 @@ TEST(Show, ATestThatTodaysCodeDoesNotHaveIsNotStale) {
   after.plan = {"c.Control"};
   Rules rules;
   rules.tree["c"] = {"f", "", "new"};
-  EXPECT_EQ(last_line(latest(Board({before, after}, rules))), "1 results on 1 machine, no surprises\n");
+  EXPECT_EQ(last_line(latest(ResultMatrix({before, after}, rules))), "1 results on 1 machine, no surprises\n");
   after.cases.at("c").tests.push_back("Reproduces");
-  EXPECT_THAT(last_line(latest(Board({before, after}, rules))), HasSubstr("1 stale"));
+  EXPECT_THAT(last_line(latest(ResultMatrix({before, after}, rules))), HasSubstr("1 stale"));
 }
 
-TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
+TEST(Show, Latest_IsTheNewestResultOfEachTest) {
   Record before = two_tests(), after = two_tests();
   after.tests[1].line = {
       {"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   after.environment = after.environment.with("volatile", {{"started", "2026-01-02T00:00:00Z"}});
   Record broken = two_tests();
   broken.environment = broken.environment.with("break", "trigger");
-  const Board board({before, after, broken}, {});
+  const ResultMatrix board({before, after, broken}, {});
   const auto all = latest(board);
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].machine, "2.15.0, G");
@@ -367,11 +368,11 @@ TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
   EXPECT_EQ(all[0].rows[0].judged, &board.records()[1]);
   EXPECT_EQ(all[0].rows[1].judged, &board.records()[0]) << "what is unavailable now was seen before";
   EXPECT_EQ(all[0].rows[2].row->verdict, Verdict::NotRun);
-  for (const Row& row : board.newest("c", "2.15.0, G")) {
+  for (const TestVerdict& row : board.newest("c", "2.15.0, G")) {
     const auto same = std::find_if(all[0].rows.begin(), all[0].rows.end(),
                                    [&](const Latest& one) { return one.row->test == row.test; });
     ASSERT_NE(same, all[0].rows.end());
-    EXPECT_EQ(same->row->seen, row.seen);
+    EXPECT_EQ(same->row->observed, row.observed);
   }
   EXPECT_EQ(machines_text(all),
             "LibTorch 2.15.0, G, driver 1, CUDA runtime , 2026-01-02\n  2 as documented, 1 not run\n"
@@ -382,7 +383,7 @@ TEST(Show, TheLatestIsTheBoardsNewestAndWhyTheRestDidNotRun) {
 }
 
 // Whether it is the newest or not, and whether or not anything of it is shown.
-TEST(Show, EveryRunThatIsNotWholeHasANoteAndIsCounted) {
+TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   Record cut = two_tests(), rest, nothing;
   cut.path = "cut.jsonl";
   cut.end = "interrupted";
@@ -393,7 +394,7 @@ TEST(Show, EveryRunThatIsNotWholeHasANoteAndIsCounted) {
   rest.plan = {"c.FixIt"};
   rest.end = "complete";
   rest.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
-  const Board two({cut, rest}, {});
+  const ResultMatrix two({cut, rest}, {});
   EXPECT_THAT(machines_text(latest(two)), HasSubstr("note: cut.jsonl: the run ended early: interrupted\n"));
   EXPECT_EQ(last_line(latest(two)), "3 results on 1 machine, no surprises; 1 run is not whole\n");
   EXPECT_EQ(exit_for(verdicts_of(latest(two))), Exit::Inconclusive);
@@ -401,13 +402,13 @@ TEST(Show, EveryRunThatIsNotWholeHasANoteAndIsCounted) {
   nothing.path = "nothing.jsonl";
   nothing.plan = cut.plan;
   nothing.notes = {"the run did not come to its end"};
-  const Board three({cut, rest, nothing}, {});
+  const ResultMatrix three({cut, rest, nothing}, {});
   EXPECT_THAT(machines_text(latest(three)), HasSubstr("note: nothing.jsonl: the run did not come to its end\n"));
   EXPECT_EQ(last_line(latest(three)), "3 results on 1 machine, no surprises; 2 runs are not whole\n");
 }
 
 // A remedy that held when its test was another one is not said to hold.
-TEST(Show, AFixThatHeldInAnOlderFormIsListedApart) {
+TEST(Show, FixThatHeldInAnOlderForm_IsListedApart) {
   Record older = two_tests(), now = two_tests(), doubtful = two_tests();
   older.environment = older.environment.with("gpu", "Old");
   older.cases.at("c").hash = "older";
@@ -419,7 +420,7 @@ TEST(Show, AFixThatHeldInAnOlderFormIsListedApart) {
   }
   Rules rules;
   rules.tree["c"] = {"f", "", "h"};
-  const Board board({older, now, doubtful}, rules);
+  const ResultMatrix board({older, now, doubtful}, rules);
   CatalogueCase one;
   one.id = "c";
   one.tests = {{"Control", Kind::Control, {}, ""},
@@ -428,15 +429,15 @@ TEST(Show, AFixThatHeldInAnOlderFormIsListedApart) {
   const std::vector<CitedSource> sources;
   const std::vector<Change> changes;
   const auto all = latest(board);
-  EXPECT_THAT(as_text(CaseView{one, sources, changes, all}),
+  EXPECT_THAT(render_text(CaseView{one, sources, changes, all}),
               HasSubstr("  FixIt: Do.\n    holds on G: 2.15.0\n    inconclusive on Other: 2.15.0\n"
                         "    held in an older form of the test on Old: 2.15.0\n"));
 }
 
-TEST(Show, TheTestsOfAStaleCaseAreOneSurprise) {
+TEST(Show, StaleCase_IsOneSurprise) {
   Rules rules;
   rules.tree["c"] = {"f", "", "new"};
-  const Board board({two_tests()}, rules);
+  const ResultMatrix board({two_tests()}, rules);
   EXPECT_THAT(surprises(latest(board)), HasSubstr("the case has changed since (2 tests)\n"));
 }
 
@@ -472,7 +473,7 @@ class Index : public ::testing::Test {
   const std::vector<std::string> both = {"c.Control", "c.Reproduces"};
 };
 
-TEST_F(Index, TheNewestByDateStandsForAllBeforeIt) {
+TEST_F(Index, NewestRecordByDate_ReplacesThoseBeforeIt) {
   record("a", "2026-01-03", both, both);
   record("b", "2026-01-02", both, both);
   record("c", "", both, both);
@@ -481,13 +482,13 @@ TEST_F(Index, TheNewestByDateStandsForAllBeforeIt) {
   EXPECT_THAT(newest(), ::testing::ElementsAre("d", "a")) << "another driver is another machine; the newest is last";
 }
 
-TEST_F(Index, WithoutDatesTheLastIsTheNewest) {
+TEST_F(Index, NoDates_LastRecordIsTheNewest) {
   record("a", "", both, both);
   record("b", "", both, both);
   EXPECT_THAT(newest(), ::testing::ElementsAre("b"));
 }
 
-TEST_F(Index, AnOlderOneCountsForWhatTheNewestLacks) {
+TEST_F(Index, OlderRecord_CountsForWhatTheNewestLacks) {
   record("a", "2026-01-01", both, both);
   record("b", "2026-01-02", both, both);
   record("c", "2026-01-03", {"c.Control"}, {"c.Control"});
@@ -497,7 +498,7 @@ TEST_F(Index, AnOlderOneCountsForWhatTheNewestLacks) {
 }
 
 // As where a package has gone: the record that still had the test says that it is missing, and what it showed.
-TEST_F(Index, AnOlderOneCountsForWhatTheNewestCouldNotRun) {
+TEST_F(Index, OlderRecord_CountsForWhatTheNewestCouldNotRun) {
   const Json gone = {{"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   const Json good = {{"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
   const auto both_and = [&](const std::string& name, const std::string& day, const Json& second) {
@@ -510,7 +511,7 @@ TEST_F(Index, AnOlderOneCountsForWhatTheNewestCouldNotRun) {
   EXPECT_THAT(newest(), ElementsAre("b", "d"));
   Rules rules;
   rules.available = available_in(newest_records(folder).records);
-  const Board board(newest_records(folder).records, rules);
+  const ResultMatrix board(newest_records(folder).records, rules);
   EXPECT_THAT(board.newest("c", "2.15.0, G"), ::testing::SizeIs(2)) << "its result is still known";
   const auto rows = latest(board).front().rows;
   EXPECT_EQ(rows[1].row->verdict, Verdict::Missing) << "and does not stand for what is missing now";
@@ -521,7 +522,7 @@ TEST_F(Index, AnOlderOneCountsForWhatTheNewestCouldNotRun) {
 }
 
 // That no try showed a race is no evidence against the run that saw it; a run that breaks it is.
-TEST_F(Index, ARaceThatWasSeenStaysSeen) {
+TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   const auto rate = [](int hits, int tries) {
     return Json{{"ending", "exited"},
                 {"code", hits > 0 ? 0 : 1},
@@ -535,7 +536,7 @@ TEST_F(Index, ARaceThatWasSeenStaysSeen) {
            {{"c.Control", {{"ending", "exited"}, {"code", 0}, {"ended", "passed"}}}, {"c.ReproducesAtRate", race}});
   };
   const auto verdict = [&] {
-    const Board board(newest_records(folder).records, {});
+    const ResultMatrix board(newest_records(folder).records, {});
     const auto rows = latest(board).front().rows;
     EXPECT_EQ(rows.at(0).judged, &board.records().back()) << "of the rest the newest counts";
     EXPECT_EQ(board.newest("c", "2.15.0, G").at(1).verdict, rows.at(1).row->verdict);
@@ -559,19 +560,19 @@ TEST_F(Index, ARaceThatWasSeenStaysSeen) {
 }
 
 // Without a GPU most of a plan cannot run, night after night.
-TEST_F(Index, WithoutAGpuNobodyLooksForWhatNeedsOne) {
+TEST_F(Index, RecordsWithoutAGpu_OnlyTheNewestIsRead) {
   const Json lacks = {{"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};
   for (const char* name : {"a", "b"}) record(name, name, both, {"c.Control"}, "1", "", {{"c.Reproduces", lacks}});
   std::ofstream(folder + "/a.jsonl", std::ios::app) << "no line of a record\n";
   EXPECT_EQ(newest_records(folder).left_out, 1U) << "the older one's lines are not read";
 }
 
-TEST_F(Index, WhatIsNoRecordIsSaid) {
+TEST_F(Index, FileThatIsNoRecord_IsRefused) {
   std::ofstream(folder + "/x.jsonl") << "{}\n";
-  EXPECT_THROW(newest_records(folder), Stop);
+  EXPECT_THROW(newest_records(folder), ExitError);
 }
 
-TEST(Show, TablesStandBelowTheDocumentsOwnNumbers) {
+TEST(Show, ObservedTable_StandsBelowTheDocumentsNumbers) {
   Record record = two_tests();
   EXPECT_EQ(observed_tables(record, judge_record(record, {})), "");
   record.tests[1].line["facts"] = {{"table.33", "87 % fail"}, {"other", "x"}};
@@ -583,7 +584,7 @@ TEST(Show, TablesStandBelowTheDocumentsOwnNumbers) {
   EXPECT_THAT(text, ::testing::Not(HasSubstr("other")));
 }
 
-TEST(JUnit, CountsFailuresErrorsAndSkips) {
+TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
   Record record = two_tests();
   record.tests[1].line["seen"] = "906";
   record.tests[1].line["ended"] = "failed";

@@ -6,9 +6,10 @@
 
 #include <pugixml.hpp>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 #include "harness/tests/fake_run.h"
 #include "harness/tests/fake_tree.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -31,44 +32,44 @@ class Sides : public FakeTree {
     now.started = "2026-01-02T00:00:00Z";
     now.saw("D").write(reports + "/2.15.0/g.jsonl");
   }
-  Said compare(const std::string& arguments) const { return recapture("compare " + arguments); }
+  ShellResult compare_sides(const std::string& arguments) const { return recapture("compare " + arguments); }
 
   const std::string reports = folder + "/reports";
 };
 
-TEST_F(Sides, AreReleasesRecordsAndFolders) {
+TEST_F(Sides, ReleaseRecordOrFolder_NamesASide) {
   const std::vector<std::string> all = {"2.6.0 2.15.0", "2.6 2.15", "2.6.0/g.jsonl 2.15.0",
                                         reports + "/2.6.0 " + reports + "/2.15.0/"};
   for (const std::string& sides : all) {
-    const Said said = compare(sides);
+    const ShellResult said = compare_sides(sides);
     EXPECT_EQ(said.code, 1) << sides << "\n" << said.out;
     EXPECT_THAT(said.out, HasSubstr("2.6.0 -> 2.15.0 on G, driver 1: ")) << sides;
     EXPECT_THAT(said.out, HasSubstr("new errors")) << sides;
   }
-  EXPECT_EQ(compare("2.6.0 2.6.0").code, 0);
-  EXPECT_EQ(compare("2.15.0 2.6.0").code, 5);
+  EXPECT_EQ(compare_sides("2.6.0 2.6.0").code, 0);
+  EXPECT_EQ(compare_sides("2.15.0 2.6.0").code, 5);
   FakeRun blind;
   blind.release = "2.7.0";
   blind.not_there("Reproduces", "skipped").write(reports + "/2.7.0/g.jsonl");
-  const Said unknown = compare("2.6.0 2.7.0");
+  const ShellResult unknown = compare_sides("2.6.0 2.7.0");
   EXPECT_EQ(unknown.code, 6) << unknown.out;
   EXPECT_THAT(unknown.out, HasSubstr(": too much is unknown\n"));
-  EXPECT_THAT(compare("2.6.0 2.15.0").out, Not(HasSubstr("too much")));
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, Not(HasSubstr("too much")));
 }
 
-TEST_F(Sides, AreReleasesWhateverTheFoldersOfTheirRunsAreCalled) {
+TEST_F(Sides, Release_IsFoundInFoldersOfAnyName) {
   fs::create_directories(folder + "/nights/2026-01-02");
   fs::copy(reports + "/2.6.0/g.jsonl", folder + "/nights/2026-01-01.jsonl");
   fs::copy(reports + "/2.15.0/g.jsonl", folder + "/nights/2026-01-02/g.jsonl");
   for (const char* sides : {"2.6.0 2.15.0", "2.6 2.15.0+cu130"}) {
-    const Said said = compare(std::string(sides) + " --records " + folder + "/nights");
+    const ShellResult said = compare_sides(std::string(sides) + " --records " + folder + "/nights");
     EXPECT_EQ(said.code, 1) << said.out;
     EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0 on G"));
   }
 }
 
 // Runs of January whose records are called by their days; each is whole and lacks nothing.
-class Counted : public FakeTree {
+class CountedSides : public FakeTree {
  protected:
   struct Library {
     std::string version, by;  // "preload" where it was chosen.
@@ -92,7 +93,7 @@ class Counted : public FakeTree {
     try {
       const BothSides sides = sides_of(from, to, choice, reports, {});
       return days_of(sides.from) + " -> " + days_of(sides.to);
-    } catch (const Stop& stop) {
+    } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::NothingRan) << stop.what();
       return stop.what();
     }
@@ -102,12 +103,12 @@ class Counted : public FakeTree {
  private:
   static std::string days_of(const Side& side) {
     std::vector<std::string> all;
-    for (const Judged& run : side.runs) all.push_back(fs::path(run.record.path).stem());
+    for (const JudgedRun& run : side.runs) all.push_back(fs::path(run.record.path).stem());
     return fmt::format("{}", fmt::join(all, " "));
   }
 };
 
-TEST_F(Counted, BothSides_OfTheNewestRunsMachineAndLine) {
+TEST_F(CountedSides, BothCounted_AreOfTheNewestRunsMachineAndLine) {
   add("2.9.0", 1);
   add("2.9.1", 2, "H");
   add("2.9.1", 3);
@@ -125,7 +126,7 @@ TEST_F(Counted, BothSides_OfTheNewestRunsMachineAndLine) {
   EXPECT_EQ(days("latest~1", "latest", {"g", "", {}}), "5 -> 7") << "the newest that the choice allows";
 }
 
-TEST_F(Counted, LinesAreMajorAndMinor) {
+TEST_F(CountedSides, LineOfReleases_IsMajorAndMinorVersion) {
   add("2.16.0.dev20261123", 1);
   add("2.16.0rc1+cu130", 2);
   add("2.1.0", 3);
@@ -140,7 +141,7 @@ TEST_F(Counted, LinesAreMajorAndMinor) {
   EXPECT_EQ(days("latest~1", "latest"), "6 -> 8");
 }
 
-TEST_F(Counted, OneSide_StaysOnTheMachineAndInTheLineOfTheOther) {
+TEST_F(CountedSides, OneCounted_IsOfTheMachineAndLineOfTheOther) {
   add("2.9.0", 1);
   add("2.9.1", 2);
   add("2.9.1", 3, "H");
@@ -160,7 +161,7 @@ TEST_F(Counted, OneSide_StaysOnTheMachineAndInTheLineOfTheOther) {
             "is marked or complete; other lines there: 2.9 (1); 2.11 also on G, driver 1 (1)");
 }
 
-TEST_F(Counted, LibrariesAreTheSameOrTheReleasesOwn) {
+TEST_F(CountedSides, Libraries_AreTheSameOrTheReleasesOwn) {
   const Library chosen{"12.9", "preload"};
   add("2.9.0", 1);
   add("2.9.1", 2, "G", chosen);
@@ -179,7 +180,7 @@ TEST_F(Counted, LibrariesAreTheSameOrTheReleasesOwn) {
             "neither side ran with CUDA runtime 99.1");
 }
 
-TEST_F(Counted, GoodIsOfTheLineAlsoWhereAnotherIsMarked) {
+TEST_F(CountedSides, Baseline_IsOfTheLineEvenIfAnotherIsMarked) {
   add("2.9.1", 1);
   add("2.11.0", 2);
   add("2.9.1", 3);
@@ -192,7 +193,7 @@ TEST_F(Counted, GoodIsOfTheLineAlsoWhereAnotherIsMarked) {
   EXPECT_EQ(days("baseline", path("2.9.1", 4)), "1 -> 4");
 }
 
-TEST_F(Counted, GoodIsBeforeTheOtherSideOnThatMachine) {
+TEST_F(CountedSides, Baseline_IsBeforeTheOtherSideOnItsMachine) {
   add("2.9.1", 3);
   FakeRun other;
   other.release = "2.9.1";
@@ -205,7 +206,7 @@ TEST_F(Counted, GoodIsBeforeTheOtherSideOnThatMachine) {
   EXPECT_EQ(days("baseline", folder + "/outside"), "3 -> 05");
 }
 
-TEST_F(Counted, TooFew_IsOneLineWithWhatThereIs) {
+TEST_F(CountedSides, TooFewRuns_GetOneLineWithWhatThereIs) {
   add("2.4.1", 28, "NVIDIA H100 80GB HBM3");
   EXPECT_EQ(days("latest~1", "latest"), "there is no latest~1 of 2.4 on NVIDIA H100 80GB HBM3, driver 1: 1 run");
   for (int minor = 5; minor < 13; ++minor) add(fmt::format("2.{}.0", minor), minor, "NVIDIA H100 80GB HBM3");
@@ -228,7 +229,7 @@ TEST_F(Counted, TooFew_IsOneLineWithWhatThereIs) {
             "there is no latest of 2.9 on J, driver 1: 0 runs; 2.9 also on NVIDIA H100 80GB HBM3, driver 1 (2)");
 }
 
-TEST_F(Counted, AGpuThatRanNothing_ListsThoseThatRan) {
+TEST_F(CountedSides, GpuThatRanNothing_ListsThoseThatRan) {
   add("2.9.0", 1, "NVIDIA H200");
   add("2.9.1", 2, "NVIDIA H200");
   add("2.9.1", 3, "NVIDIA H200");
@@ -245,7 +246,7 @@ TEST_F(Counted, AGpuThatRanNothing_ListsThoseThatRan) {
   EXPECT_EQ(days("2.9.0", "2.9", {"none", "", {}}), "no run of 2.9.0 without a GPU; runs on record: NVIDIA H200 (1)");
 }
 
-TEST_F(Sides, GateSaysItsAnswerInJsonToo) {
+TEST_F(Sides, GateWithJson_HasItsAnswer) {
   std::ofstream(folder + "/p.toml") << "block = ['stopped holding']\n";
   const Json blocked = Json::parse(recapture("gate 2.6 2.15 --json").out);
   EXPECT_EQ(blocked["answer"], "blocked");
@@ -256,11 +257,11 @@ TEST_F(Sides, GateSaysItsAnswerInJsonToo) {
   EXPECT_EQ(passes["changes"][0]["blocks"], false);
 }
 
-TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
+TEST_F(Sides, SameRelease_UsesTheNamesAsTyped) {
   FakeRun second;
   second.started = "2026-01-03T00:00:00Z";
   second.saw("D").write(reports + "/2.6.0/g.run-2.jsonl");
-  EXPECT_THAT(compare(reports + "/2.6.0/g.jsonl " + reports + "/2.6.0/g.run-2.jsonl").out,
+  EXPECT_THAT(compare_sides(reports + "/2.6.0/g.jsonl " + reports + "/2.6.0/g.run-2.jsonl").out,
               StartsWith("g.jsonl -> g.run-2.jsonl on G"));
   FakeRun cut = second;
   cut.started = "2026-01-04T00:00:00Z";
@@ -269,17 +270,18 @@ TEST_F(Sides, OfOneReleaseAreCalledAsTheUserDoes) {
   FakeRun other = second;
   other.gpu = "J";
   other.write(folder + "/elsewhere.jsonl");
-  const Said none = compare(folder + "/elsewhere.jsonl latest");
+  const ShellResult none = compare_sides(folder + "/elsewhere.jsonl latest");
   EXPECT_EQ(none.code, 4) << none.out;
   EXPECT_THAT(none.out, HasSubstr("there is no latest of 2.6 on J, driver 1: 0 runs"));
-  const Said said = compare("baseline latest");  // The newest is cut short, and the one before it is whole.
+  const ShellResult said =
+      compare_sides("baseline latest");  // The newest is cut short, and the one before it is whole.
   EXPECT_THAT(said.out, StartsWith("baseline -> latest on G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));
   EXPECT_EQ(said.code, 0) << said.out;
 }
 
-TEST_F(Sides, AreGoodIfSomebodySaysSo) {
+TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   FakeRun second;
   second.release = "2.15.0";
   second.started = "2026-01-03T00:00:00Z";
@@ -288,11 +290,11 @@ TEST_F(Sides, AreGoodIfSomebodySaysSo) {
   first.tests.resize(1);
   first.started = "2026-01-01T00:00:00Z";
   first.saw(kOk).write(reports + "/2.15.0/first.jsonl");
-  EXPECT_EQ(compare("baseline latest").code, 0) << "the run before it";
+  EXPECT_EQ(compare_sides("baseline latest").code, 0) << "the run before it";
   EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").out, "2.15.0/first.jsonl is a baseline\n");
   EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").code, 0) << "twice is once";
   EXPECT_EQ(text_of(reports + "/good.txt"), "2.15.0/first.jsonl\n");
-  EXPECT_EQ(compare("baseline latest").code, 1);
+  EXPECT_EQ(compare_sides("baseline latest").code, 1);
   FakeRun cut;
   cut.end = "";
   cut.write(reports + "/2.6.0/cut.jsonl");
@@ -301,75 +303,75 @@ TEST_F(Sides, AreGoodIfSomebodySaysSo) {
            {reports + "/2.6.0/cut.jsonl", 2, "is not whole, and no run to compare with"},
            {folder + "/elsewhere.jsonl", 2, "does not lie below"},
            {folder + "/none.jsonl", 2, "No such file"}}) {
-    const Said said = recapture("baseline " + path);
+    const ShellResult said = recapture("baseline " + path);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
   }
 }
 
 TEST_F(Sides, OldWordForTheBaseline_DoesTheSameAndNamesTheNewOne) {
-  const Said said = compare("good latest"), plain = compare("baseline latest");
+  const ShellResult said = compare_sides("good latest"), plain = compare_sides("baseline latest");
   EXPECT_EQ(said.code, plain.code);
   EXPECT_EQ(said.out, "recapture: 'good' is now 'baseline'; the old word goes in the next version\n" + plain.out);
 }
 
-TEST_F(Sides, AreReleasesAlsoWhereABuildHasTheirName) {
+TEST_F(Sides, BuildOfTheSameName_DoesNotHideTheRelease) {
   fs::create_directories(folder + "/build/2.15.0/cases");
   EXPECT_EQ(shell("cd '" + folder + "/build' && ./recapture compare 2.6.0 2.15.0").code, 1);
 }
 
-TEST_F(Sides, AreOfOneMachine) {
+TEST_F(Sides, SeveralMachines_OneIsCompared) {
   for (const char* release : {"2.6.0", "2.15.0"}) {
     FakeRun other;
     other.release = release;
     other.gpu = "Another";
     other.saw(kOk).write(reports + "/" + release + "/a.jsonl");
   }
-  EXPECT_THAT(compare("2.6.0 2.15.0").out, HasSubstr("--gpu or --driver chooses"));
-  EXPECT_EQ(compare("2.6.0 2.15.0 --gpu another").code, 0);
-  EXPECT_EQ(compare("2.6.0 2.15.0 --gpu g --driver 1").code, 1);
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, HasSubstr("--gpu or --driver chooses"));
+  EXPECT_EQ(compare_sides("2.6.0 2.15.0 --gpu another").code, 0);
+  EXPECT_EQ(compare_sides("2.6.0 2.15.0 --gpu g --driver 1").code, 1);
   FakeRun host;
   host.gpu = host.driver = "";
   host.saw(kOk).write(reports + "/2.6.0/host.jsonl");
   host.release = "2.15.0";
   host.write(reports + "/2.15.0/host.jsonl");
-  EXPECT_THAT(compare("2.6.0 2.15.0 --gpu none").out, StartsWith("2.6.0 -> 2.15.0 on a machine without a GPU: "));
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0 --gpu none").out, StartsWith("2.6.0 -> 2.15.0 on a machine without a GPU: "));
 }
 
-TEST_F(Sides, TakeWhatNeedsNoGpuFromRunsWithoutOne) {
+TEST_F(Sides, HostCase_IsTakenFromRunsWithoutAGpu) {
   FakeRun before, now;
   before.gpu = before.driver = now.gpu = now.driver = "";
   now.release = "2.15.0";
   before.saw(kOk, "ReproducesTwo").write(reports + "/2.6.0/host.jsonl");
   now.saw("D", "ReproducesTwo").write(reports + "/2.15.0/host.jsonl");
-  EXPECT_THAT(compare("2.6 2.15").out, Not(HasSubstr("ReproducesTwo"))) << "it needs a GPU, and ran without one";
+  EXPECT_THAT(compare_sides("2.6 2.15").out, Not(HasSubstr("ReproducesTwo"))) << "it needs a GPU, and ran without one";
   before.needs = now.needs = "python";
   before.write(reports + "/2.6.0/host.jsonl");
   now.write(reports + "/2.15.0/host.jsonl");
   for (const char* machine : {"", " --gpu g"}) {
-    const Said said = compare(std::string("2.6 2.15") + machine);
+    const ShellResult said = compare_sides(std::string("2.6 2.15") + machine);
     EXPECT_THAT(said.out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: "));
     EXPECT_THAT(said.out, HasSubstr("ReproducesTwo"));
     EXPECT_THAT(said.out, Not(HasSubstr("no GPU")));
   }
-  EXPECT_THAT(compare(reports + "/2.6.0/g.jsonl 2.15").out, HasSubstr("1: not part of any run of 2.6.0"))
+  EXPECT_THAT(compare_sides(reports + "/2.6.0/g.jsonl 2.15").out, HasSubstr("1: not part of any run of 2.6.0"))
       << "one run alone";
 }
 
-TEST_F(Sides, OfSeveralRuntimesTakeOneAndSayWhich) {
+TEST_F(Sides, SeveralRuntimes_OneIsTakenAndNamed) {
   FakeRun other;
   other.release = "2.15.0";
   other.runtime = "13.2";
   other.started = "2026-01-03T00:00:00Z";
   other.saw(kOk).write(reports + "/2.15.0/g.run-2.jsonl");
-  const Said newest = compare("2.6.0 2.15.0");
+  const ShellResult newest = compare_sides("2.6.0 2.15.0");
   EXPECT_EQ(newest.code, 0) << newest.out;
   EXPECT_THAT(newest.out, HasSubstr("CUDA runtime 12.4 -> 13.2"));
   EXPECT_THAT(newest.out, HasSubstr("--cuda-runtime chooses of 12.4, 13.2"));
-  EXPECT_EQ(compare("2.6.0 2.15.0 --cuda-runtime 12.4").code, 1);
+  EXPECT_EQ(compare_sides("2.6.0 2.15.0 --cuda-runtime 12.4").code, 1);
 }
 
-TEST_F(Sides, WithAChosenRuntimeAreOfTheMachineThatRanMostWithIt) {
+TEST_F(Sides, ChosenRuntime_TakesTheMachineThatRanMostWithIt) {
   FakeRun other;
   other.gpu = "Another";
   other.saw(kOk);
@@ -378,7 +380,7 @@ TEST_F(Sides, WithAChosenRuntimeAreOfTheMachineThatRanMostWithIt) {
     other.runtime = "12.9";
     other.write(reports + "/" + release + "/a.jsonl");
   }
-  EXPECT_THAT(compare("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "));
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "));
   FakeRun more;
   more.saw(kOk);
   for (const char* name : {"g.run-2", "g.run-3"}) {
@@ -387,18 +389,20 @@ TEST_F(Sides, WithAChosenRuntimeAreOfTheMachineThatRanMostWithIt) {
       more.write(reports + "/" + release + "/" + name + ".jsonl");
     }
   }
-  EXPECT_THAT(compare("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: ")) << "it has more runs";
-  EXPECT_THAT(compare("2.6.0 2.15.0 --cuda-runtime 12.9").out, StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "));
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: ")) << "it has more runs";
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0 --cuda-runtime 12.9").out,
+              StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "));
   more.runtime = "12.9";
   more.write(reports + "/2.15.0/g.run-4.jsonl");
   other.write(reports + "/2.15.0/a.run-2.jsonl");
   other.release = "2.6.0";
   other.write(reports + "/2.6.0/a.run-2.jsonl");
-  EXPECT_THAT(compare("2.6.0 2.15.0 --cuda-runtime 12.9").out, StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "))
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0 --cuda-runtime 12.9").out,
+              StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "))
       << "one run of three with it, and two of two";
 }
 
-TEST_F(Sides, WithoutAChoiceAreOfTheMachineThatRanWithTheReleasesOwnRuntime) {
+TEST_F(Sides, NoChosenRuntime_TakesTheMachineWithTheReleasesOwn) {
   FakeRun other;
   other.gpu = "Another";
   other.runtime_by = "preload";
@@ -411,7 +415,8 @@ TEST_F(Sides, WithoutAChoiceAreOfTheMachineThatRanWithTheReleasesOwnRuntime) {
     }
   }
   const auto expect = [&](const char* sides, const char* machine, const char* why) {
-    EXPECT_THAT(compare(sides).out, StartsWith(std::string("2.6.0 -> 2.15.0 on ") + machine + ", driver 1: ")) << why;
+    EXPECT_THAT(compare_sides(sides).out, StartsWith(std::string("2.6.0 -> 2.15.0 on ") + machine + ", driver 1: "))
+        << why;
   };
   expect("2.6.0 2.15.0", "G", "two runs a side, and none with a runtime that is the release's own");
   expect("2.6.0 2.15.0 --cuda-runtime 12.9", "Another", "where one was chosen");
@@ -435,7 +440,7 @@ TEST_F(Sides, WithoutAChoiceAreOfTheMachineThatRanWithTheReleasesOwnRuntime) {
   expect("2.6.0 2.15.0 --cuda-runtime 12.9", "Another", "both sides ran with it there, and one on G, twice");
 }
 
-TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
+TEST_F(Sides, BadSides_GetOneLineAndTheirExitCode) {
   FakeRun elsewhere, broken;
   elsewhere.release = "2.11.0";
   elsewhere.driver = "2";
@@ -472,17 +477,17 @@ TEST_F(Sides, ThatAreWrongGetOneLineAndItsExitCode) {
       {"'' 2.15.0", 2, "is empty"},
   };
   for (const auto& [arguments, code, words] : table) {
-    const Said said = compare(arguments);
+    const ShellResult said = compare_sides(arguments);
     EXPECT_EQ(said.code, code) << arguments << "\n" << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << arguments;
     EXPECT_TRUE(said.is_one_line()) << arguments << "\n" << said.out;
   }
-  EXPECT_EQ(compare("2.6.0 2.15.0 > /dev/full").code, 7);
+  EXPECT_EQ(compare_sides("2.6.0 2.15.0 > /dev/full").code, 7);
 }
 
-TEST_F(Sides, JUnitIsWrittenBesideTheText) {
+TEST_F(Sides, JUnitFile_IsWrittenBesideTheOutput) {
   const std::string xml = folder + "/out.xml";
-  EXPECT_EQ(compare("2.6.0 2.15.0 --json --junit " + xml).code, 1);
+  EXPECT_EQ(compare_sides("2.6.0 2.15.0 --json --junit " + xml).code, 1);
   pugi::xml_document document;
   EXPECT_TRUE(document.load_file(xml.c_str()));
 }
@@ -498,7 +503,7 @@ class GateRuns : public FakeTree {
     fs::copy(folder + "/build/2.15.0/cases", folder + "/build/2.6.0/cases", fs::copy_options::recursive);
   }
   void catalogue() const {
-    const Said made = recapture("dev catalogue --release 2.15.0");
+    const ShellResult made = recapture("dev catalogue --release 2.15.0");
     fs::create_directories(folder + "/cases");
     std::ofstream(folder + "/cases/catalogue.json") << made.out;
   }
@@ -508,8 +513,8 @@ class GateRuns : public FakeTree {
   }
 };
 
-TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
-  const Said said = shell("'" + folder + "/build/recapture' gate 2.6 2.15 --run --gpu none --json 2>/dev/null");
+TEST_F(GateRuns, MissingRun_IsMadeAndNothingElse) {
+  const ShellResult said = shell("'" + folder + "/build/recapture' gate 2.6 2.15 --run --gpu none --json 2>/dev/null");
   EXPECT_EQ(said.code, 0) << said.out;
   const Json answer = Json::parse(said.out);
   EXPECT_EQ(answer.at("unknown"), 0);
@@ -525,12 +530,12 @@ TEST_F(GateRuns, WhatIsMissingAndNothingElse) {
   add_case("steady_too");
   fs::copy(cases + "/steady_too", folder + "/build/2.6.0/cases/doubtful/steady_too");
   catalogue();
-  const Said more = recapture("gate 2.6 2.15 --run --gpu none");
+  const ShellResult more = recapture("gate 2.6 2.15 --run --gpu none");
   EXPECT_EQ(more.code, 0);
   EXPECT_THAT(more.out, AllOf(HasSubstr("steady_too.ControlHolds"), Not(HasSubstr("steady.ControlHolds"))));
 }
 
-TEST_F(GateRuns, ARunOfAnotherMachineIsNoneOfThisOne) {
+TEST_F(GateRuns, RunOfAnotherMachine_DoesNotCount) {
   ASSERT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
   const fs::path path = fs::directory_iterator(folder + "/build/gate/2.6.0")->path();
   std::ifstream file(path);
@@ -542,36 +547,36 @@ TEST_F(GateRuns, ARunOfAnotherMachineIsNoneOfThisOne) {
   EXPECT_EQ(records("2.6.0"), 2U);
 }
 
-TEST_F(GateRuns, OnlyReleasesThatAreBuiltAndOnlyWhereItCan) {
+TEST_F(GateRuns, UnbuiltReleaseOrAbsentGpu_IsRefused) {
   for (const auto& [arguments, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
            {"2.6 2.15", 7, "no GPU to run on: no driver; --gpu none runs what needs none"},
            {"2.6 latest --gpu none", 2, "'latest'"},
            {"2.6 2.11 --gpu none", 2, "'2.11'"},
            {"2.6 2.15 --gpu none --records /proc/nowhere", 7, "cannot make this record"},
            {"2.6 2.15 --gpu none --json --markdown", 2, "cannot be combined"}}) {
-    const Said said = recapture("gate --run " + arguments);
+    const ShellResult said = recapture("gate --run " + arguments);
     EXPECT_EQ(said.code, code) << arguments << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
   }
 }
 
-TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
+TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
   const std::string policy = folder + "/p.toml";
   const auto gate = [&](const std::string& text) {
     std::ofstream(policy) << text;
     return recapture("gate 2.6.0 2.15.0 --policy " + policy);
   };
-  const Said blocked = recapture("gate 2.6.0 2.15.0");
+  const ShellResult blocked = recapture("gate 2.6.0 2.15.0");
   EXPECT_EQ(blocked.code, 1);
   EXPECT_THAT(blocked.out, HasSubstr(": blocked\n  new errors (c)\n"));
   EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "what is only better does not block";
-  const Said passes = gate("block = ['broken handlers']\nunknown = 5\n");
+  const ShellResult passes = gate("block = ['broken handlers']\nunknown = 5\n");
   EXPECT_EQ(passes.code, 0) << passes.out;
   EXPECT_THAT(passes.out, HasSubstr(": passes\n"));
-  const Said old = gate("block = ['new failures']\n");
+  const ShellResult old = gate("block = ['new failures']\n");
   EXPECT_EQ(old.code, 1);
   EXPECT_THAT(old.out, HasSubstr("p.toml: 'new failures' is now called new damage and new errors\n"));
-  const Said waived = gate("[[waiver]]\ntest = 'c'\nreason = 'known'\nuntil = '2.16'\n");
+  const ShellResult waived = gate("[[waiver]]\ntest = 'c'\nreason = 'known'\nuntil = '2.16'\n");
   EXPECT_EQ(waived.code, 0) << waived.out;
   EXPECT_THAT(waived.out, HasSubstr("  waived: c.Reproduces (known; until 2.16)\n"));
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
@@ -589,7 +594,7 @@ TEST_F(Sides, GateReadsItsPolicyAndRefusesWhatIsNone) {
            {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = 'soon'", "'until' takes a date such as"},
            {"[[waiver]]\ntest = 'c'\nreason = 'x'\nuntil = '2026-02-40'", "'until' takes a date such as"},
            {"block = [", "p.toml:1: "}}) {
-    const Said said = gate(text);
+    const ShellResult said = gate(text);
     EXPECT_EQ(said.code, 2) << text;
     EXPECT_THAT(said.out, HasSubstr(words)) << text;
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), text.find("concerns") == 0 ? 2 : 1) << said.out;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -35,7 +36,7 @@ class SmallTree {
   std::string command(const std::string& arguments) const {
     return "'" RECAPTURE_BUILD "/recapture' --root '" + folder + "' " + arguments;
   }
-  Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
+  ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
 
   const std::string folder =
       std::filesystem::temp_directory_path().string() + "/recapture-small-" + std::to_string(getpid());

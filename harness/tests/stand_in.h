@@ -20,7 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/record.h"
+#include "harness/model/record.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -50,7 +51,7 @@ class StandIn : public ::testing::Test {
   std::string command(const std::string& arguments) const {
     return "TMPDIR='" + folder + "/tmp' RECAPTURE_TEST='" + folder + "' '" + folder + "/build/recapture' " + arguments;
   }
-  Said recapture(const std::string& arguments) const { return shell(command(arguments)); }
+  ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
 
   // Starts the program in the background, and waits until something in it has written to the pipe.
   pid_t start(const std::string& arguments) const {

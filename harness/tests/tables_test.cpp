@@ -1,13 +1,14 @@
 // What all records say together: what is in the tables, of records that are made up.
-#include "harness/page/tables.h"
+#include "harness/report/tables.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/judge/bounds.h"
-#include "harness/show/overview.h"
+#include "harness/model/bounds.h"
+#include "harness/report/overview.h"
 #include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 
 namespace recapture {
@@ -25,7 +26,7 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(TablesVerb, HasAnExitCodeForEachThingAndOneLineForWhatIsWrong) {
+TEST(TablesVerb, BadArguments_GetOneLineAndTheirExitCode) {
   const std::string empty = ::testing::TempDir() + "recapture-no-tables-" + std::to_string(getpid());
   fs::create_directories(empty);
   for (const auto& [arguments, code] :
@@ -38,7 +39,7 @@ TEST(TablesVerb, HasAnExitCodeForEachThingAndOneLineForWhatIsWrong) {
                                                 {"machines --records '" + empty + "'", 4},
                                                 {"records --records '" + empty + "'", 4},
                                                 {"calls --records '" + empty + "'", 4}}) {
-    const Said said = shell(kRecapture + " dev tables " + arguments);
+    const ShellResult said = shell(kRecapture + " dev tables " + arguments);
     EXPECT_EQ(said.code, code) << arguments;
     EXPECT_TRUE(said.is_one_line()) << said.out;
   }
@@ -49,9 +50,9 @@ TEST(TablesVerb, HasAnExitCodeForEachThingAndOneLineForWhatIsWrong) {
   fs::remove_all(empty);
 }
 
-TEST(ReportsTables, CallsAreWhatTheRecordsGive) {
+TEST(ReportsTables, Calls_AreUpToDate) {
   const bool same = contents(kRoot + "/reports/calls.md") == shell(kRecapture + " dev tables calls 2>/dev/null").out;
-  EXPECT_TRUE(same) << "run `ci/tables`";
+  EXPECT_TRUE(same) << "run `tools/tables`";
 }
 
 // Records of c.Reproduces, c.FixIt and the table of one call.
@@ -129,12 +130,12 @@ class Tables : public ::testing::Test {
   int records = 0;
 };
 
-TEST_F(Tables, BoundEachRangeByRecordsAndCallTheRestAGuess) {
+TEST_F(Tables, Range_IsBoundByRecordsAndTheRestIsAGuess) {
   record("2.6.0", kD);
   record("2.8.0", kOk);
   TableInput all = input();
   all.background.changes = {change("2.7", ">=2.7")};
-  const std::string text = failures_as_markdown(all);
+  const std::string text = render_failures(all);
   EXPECT_THAT(text,
               HasSubstr("| [c](../cases/f/c.cpp) (Reproduces) | reproduced in 2.6.0 (older: a guess); 2.7.1: a guess; "
                         "healthy in 2.8.0 (newer: a guess) | raised D in 2.6.0; in 2.8.0 it works | "
@@ -142,7 +143,7 @@ TEST_F(Tables, BoundEachRangeByRecordsAndCallTheRestAGuess) {
   EXPECT_THAT(text, HasSubstr("* G: 2.6.0, 2.8.0\n"));
 }
 
-TEST_F(Tables, CallNothingAGuessForAReleaseThatTheMatrixLacks) {
+TEST_F(Tables, ReleaseNotInTheMatrix_IsNoGuess) {
   record("2.5.1", kD);
   record("2.8.0", kOk);
   std::ofstream file(folder + "/control.jsonl");
@@ -153,55 +154,54 @@ TEST_F(Tables, CallNothingAGuessForAReleaseThatTheMatrixLacks) {
     file << line << "\n";
   }
   file.close();
-  EXPECT_THAT(failures_as_markdown(input()),
-              HasSubstr("| reproduced in 2.5.1; 2.6.0, 2.7.1: a guess; healthy in 2.8.0"));
+  EXPECT_THAT(render_failures(input()), HasSubstr("| reproduced in 2.5.1; 2.6.0, 2.7.1: a guess; healthy in 2.8.0"));
 }
 
-TEST_F(Tables, LeaveOutWhatOlderCodeOfACaseShowed) {
+TEST_F(Tables, StaleResults_AreLeftOutOfFailures) {
   record("2.6.0", kD);
   record("2.8.0", kOk);
   TableInput all = input();
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("reproduced in 2.6.0"));
+  EXPECT_THAT(render_failures(all), HasSubstr("reproduced in 2.6.0"));
   all.background.rules.tree["c"].code = "another";
-  EXPECT_THAT(failures_as_markdown(all), Not(HasSubstr("reproduced in 2.6.0")));
+  EXPECT_THAT(render_failures(all), Not(HasSubstr("reproduced in 2.6.0")));
 }
 
-TEST_F(Tables, SayNothingWhereTheCaseIsAtFault) {
+TEST_F(Tables, ResultByFaultOfTheCase_IsLeftOut) {
   record("2.5.1", kD);
   record("2.6.0", kOk);
   record("2.9.1", kD);
   TableInput all = input();
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("healthy in 2.6.0"));
+  EXPECT_THAT(render_failures(all), HasSubstr("healthy in 2.6.0"));
   all.background.changes = {change("", "==2.6.0")};
   all.background.changes.front().ours = true;
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |"));
+  EXPECT_THAT(render_failures(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |"));
 }
 
-TEST_F(Tables, LetRecordsWinOverWhatIsExpected) {
+TEST_F(Tables, ContradictingRecord_WinsOverTheExpectation) {
   record("2.5.1", kD);
   record("2.6.0", kOk);
   TableInput all = input();
   all.background.changes = {change("2.7", ">=2.6")};
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("since 2.7: the records contradict 2.7: 2.6.0 has it already"));
+  EXPECT_THAT(render_failures(all), HasSubstr("since 2.7: the records contradict 2.7: 2.6.0 has it already"));
 }
 
-TEST_F(Tables, CompleteWhatNeedsNoGpuFromAllMachines) {
+TEST_F(Tables, HostCase_IsCompletedFromAllMachines) {
   record("2.5.1", kD);
   record("2.9.1", kD);
   record("2.6.0", kOk, "12.4", "", {{"gpu", ""}});
   record("2.9.1", kD, "12.4", "", {{"gpu", ""}});
   TableInput all = input();
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "a GPU's is its own";
+  EXPECT_THAT(render_failures(all), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "a GPU's is its own";
   all.background.catalogue.front().needs = "host python";
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| reproduced in 2.5.1; healthy in 2.6.0; "));
-  EXPECT_THAT(failures_as_markdown(all), HasSubstr("| G; no GPU |\n"));
+  EXPECT_THAT(render_failures(all), HasSubstr("| reproduced in 2.5.1; healthy in 2.6.0; "));
+  EXPECT_THAT(render_failures(all), HasSubstr("| G; no GPU |\n"));
   record("2.5.1", kOk, "12.4", "", {{"gpu", ""}});
   TableInput apart = input();
   apart.background.catalogue.front().needs = "host python";
-  EXPECT_THAT(failures_as_markdown(apart), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "they contradict";
+  EXPECT_THAT(render_failures(apart), HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 |")) << "they contradict";
 }
 
-TEST_F(Tables, PutWhatIsAlikeOnSeveralMachinesIntoOneLine) {
+TEST_F(Tables, MachinesThatAgree_ShareALine) {
   for (const char* gpu : {"G", "H"}) {
     record("2.5.1", kD, "12.4", "", {{"gpu", gpu}});
     record("2.9.1", kD, "12.4", "", {{"gpu", gpu}});
@@ -210,78 +210,78 @@ TEST_F(Tables, PutWhatIsAlikeOnSeveralMachinesIntoOneLine) {
   record("2.5.1", kD, "12.4", "", {{"gpu", "I"}});
   record("2.5.1", kOk, "12.4", "", {{"gpu", "J"}});
   EXPECT_THAT(
-      failures_as_markdown(input()),
+      render_failures(input()),
       AllOf(HasSubstr("| reproduced from 2.5.1 to 2.9.1 | 1 | [c](../cases/f/c.cpp) | G; H |\n"),
             HasSubstr("| reproduced from 2.5.1 to 2.6.0 (newer: a guess) | 1 | [c](../cases/f/c.cpp) | I |\n")));
   record("2.6.0", kD);
-  EXPECT_THAT(failures_as_markdown(input()), HasSubstr("| G; H for 2.5.1, 2.9.1; I for 2.5.1, 2.6.0 |\n"));
+  EXPECT_THAT(render_failures(input()), HasSubstr("| G; H for 2.5.1, 2.9.1; I for 2.5.1, 2.6.0 |\n"));
 }
 
-TEST_F(Tables, NameTheClaimsThatDoNotHold) {
+TEST_F(Tables, ClaimThatDoesNotHold_IsNamed) {
   record("2.6.0", kD);
   record("2.7.1", kOk);
   TableInput all = input();
   all.background.changes = {change("2.7", ">=2.7")};
   EXPECT_THAT(
-      documents_as_markdown(all),
+      render_documents(all),
       AllOf(HasSubstr("## the document\n"),
             HasSubstr("| 12-14 | A heading | a call \\| fails | no longer | reproduced in 2.6.0 (older: a guess); "
                       "healthy in 2.7.1 (newer: a guess) | 1 of 2: c.Reproduces | [pytorch#1](https://x/1): it was "
                       "mended | [2.jsonl](../reports/2.jsonl) | G |\n")));
-  EXPECT_THAT(documents_as_markdown(input(1)),
+  EXPECT_THAT(render_documents(input(1)),
               HasSubstr("| the document, 12-14, A heading | a call \\| fails | no longer |"));
   fs::remove(folder + "/1.jsonl");
-  EXPECT_THAT(documents_as_markdown(input()), HasSubstr("| never | healthy in 2.7.1"));
+  EXPECT_THAT(render_documents(input()), HasSubstr("| never | healthy in 2.7.1"));
   fs::remove(folder + "/2.jsonl");
   record("2.8.0", kD);
-  EXPECT_THAT(documents_as_markdown(input()), Not(HasSubstr("12-14")));
+  EXPECT_THAT(render_documents(input()), Not(HasSubstr("12-14")));
 }
 
-TEST_F(Tables, TakeAClaimForWrongByWhatItsTestsSayOfIt) {
+TEST_F(Tables, RoleOfATest_DecidesWhetherAClaimHolds) {
   record("2.5.1", kD);
   record("2.6.0", "other words");
   record("2.7.1", kOk);
   TableInput all = input();
   const auto said_of = [&](const std::string& covered) {
     all.documents.front().covered = covered;
-    const std::string text = documents_as_markdown(all);
+    const std::string text = render_documents(all);
     const size_t claim = text.find("| 12-14 |");
     return claim == text.npos ? "" : text.substr(claim, text.find('\n', claim) - claim);
   };
   EXPECT_THAT(said_of("c.Reproduces"),
               HasSubstr("| no longer | reproduced in 2.5.1; different in 2.6.0; healthy in 2.7.1 (newer: a guess) | "
-                        "c.Reproduces | nothing in `cases/changes.toml` | [2.jsonl]"));
+                        "c.Reproduces | nothing in `cases/expectations.toml` | [2.jsonl]"));
   EXPECT_THAT(said_of("c.Reproduces:fails"), AllOf(HasSubstr("| no longer |"), HasSubstr("| [3.jsonl]")));
   EXPECT_THAT(said_of("c.Reproduces:against"),
               AllOf(HasSubstr("| not yet |"), HasSubstr("| [c](../cases/f/c.cpp) shows it | [1.jsonl]")));
   EXPECT_THAT(said_of("c.Control:against"), HasSubstr("| never | holds from 2.5.1 to 2.7.1 (newer: a guess) |"));
   EXPECT_THAT(said_of("c.Control:against c.Reproduces:any"), HasSubstr("| never | holds "));
   said_of("c.Control:against c.Reproduces");
-  EXPECT_THAT(documents_as_markdown(all), HasSubstr("| not always | holds from 2.5.1 to 2.7.1 "));
+  EXPECT_THAT(render_documents(all), HasSubstr("| not always | holds from 2.5.1 to 2.7.1 "));
   EXPECT_EQ(said_of("c.Reproduces:any"), "");
 }
 
-TEST_F(Tables, OfDocumentsTellResultsAndNotWords) {
+TEST_F(Tables, SameResultInOtherWords_IsOneRange) {
   record("2.5.1", kD);
   record("2.6.0", "D and more words");
   record("2.7.1", kOk);
-  EXPECT_THAT(documents_as_markdown(input()), HasSubstr("| no longer | reproduced from 2.5.1 to 2.6.0; healthy in "));
+  EXPECT_THAT(render_documents(input()), HasSubstr("| no longer | reproduced from 2.5.1 to 2.6.0; healthy in "));
 }
 
-TEST_F(Tables, OfShowNameWhatNoRecordHas) {
+TEST_F(Tables, ReleaseOrTestWithoutARecord_IsAGap) {
   record("2.6.0", kD);
   record("2.7.1", kD, "13.0", "", {{"cuda_runtime_by", "preload"}});
   record("2.8.0", kD, "12.4", "", {{"gpu", ""}});
   const TableInput all = input();
   Catalogue catalogue = all.background.catalogue;
   catalogue.front().tests.push_back({"FixIt", Kind::Fix, {}, "Do it."});
-  const Board board(all.records, {});
+  const ResultMatrix board(all.records, {});
   EXPECT_EQ(gaps(latest(board), all.matrix, catalogue), "  G: 2.5.1, 2.7.1, 2.8.0, 2.9.1\n  2.6.0, G: 1 test of c\n");
   catalogue.front().tests.pop_back();
   EXPECT_EQ(gaps(latest(board), {"2.6.0"}, catalogue), "");
 }
 
-TEST_F(Tables, OfShowLackNothingThatARunWithoutAGpuHas) {
+TEST_F(Tables, HostTestThatRanWithoutAGpu_IsNoGap) {
   record("2.6.0", kD);
   Catalogue catalogue = input().background.catalogue;
   catalogue.front().tests.push_back({"FixIt", Kind::Fix, {}, "Do it."});
@@ -292,7 +292,7 @@ TEST_F(Tables, OfShowLackNothingThatARunWithoutAGpuHas) {
                                           << R"({"test":"c.FixIt","ending":"exited","code":0,"ended":"passed"})"
                                           << "\n"
                                           << Json{{"end", "complete"}} << "\n";
-    const Board board(read_records_below(folder), {});
+    const ResultMatrix board(read_records_below(folder), {});
     return gaps(latest(board), {"2.6.0"}, catalogue);
   };
   EXPECT_EQ(lacks_beside("2.6.0", "host"), "");
@@ -300,7 +300,7 @@ TEST_F(Tables, OfShowLackNothingThatARunWithoutAGpuHas) {
   EXPECT_EQ(lacks_beside("2.7.1", "host"), "  2.6.0, G: 1 test of c\n");
 }
 
-TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
+TEST(Bounds, ReleaseBeyondTheRecords_IsCalledAGuess) {
   Expectation e;
   e.test = "c.Reproduces";
   e.result = Result::Healthy;
@@ -319,7 +319,7 @@ TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
                {"seen", "ok"},
                {"documented", "D"},
                {"healthy", "ok"}}});
-  EXPECT_THAT(render_seen(judge_record(record, rules).front()),
+  EXPECT_THAT(render_observed(judge_record(record, rules).front()),
               HasSubstr("what is expected of 2.16.0 is a guess: it is on record for 2.9.1 to 2.11.0 alone"));
   e.records = {"2.9.1/g.jsonl"};
   EXPECT_EQ(bounds_of(e), "2.9.1");
@@ -327,44 +327,44 @@ TEST(Bounds, OfWhatIsExpectedAreSaidWhereItIsAGuess) {
   EXPECT_EQ(bounds_of(e), "");
 }
 
-TEST_F(Tables, HaveCallsByModeThreadAndRuntime) {
+TEST_F(Tables, Calls_AreListedByModeThreadAndRuntime) {
   record("2.5.1", kD, "12.4");
   record("2.6.0", kD, "12.6");
   record("2.7.1", kOk, "12.8",
          "global/self=ok global/other=ok thread-local/self=ok thread-local/other=ok relaxed/self=ok relaxed/other=ok");
   record("2.7.1", kD, "13.0", "", {{"cuda_runtime_by", "preload"}});
-  const std::string text = calls_as_markdown(input());
+  const std::string text = render_calls(input());
   EXPECT_THAT(text,
               HasSubstr("| cudaMalloc | 900, end 900 | 900, end 900 | 900, end 900 | ok | ok | ok | 12.4 to 12.6 |\n"));
   EXPECT_THAT(text, HasSubstr("| cudaMalloc | ok | ok | ok | ok | ok | ok | 12.8 |\n"));
   EXPECT_THAT(
       text, HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 to 12.6, 13.0 | 1 | [c](../cases/f/c.cpp) |\n"));
   EXPECT_THAT(text, Not(HasSubstr("odd")));
-  EXPECT_THAT(calls_as_markdown(input(1)), AllOf(HasSubstr("12.4 to 12.6"), Not(HasSubstr("12.8"))));
+  EXPECT_THAT(render_calls(input(1)), AllOf(HasSubstr("12.4 to 12.6"), Not(HasSubstr("12.8"))));
 }
 
-TEST_F(Tables, OfCallsHaveAGapOnlyWhereTheTestsShowedSomethingElse) {
+TEST_F(Tables, RuntimeWithAnotherResult_IsAGapInCalls) {
   record("2.5.1", kD, "12.4");
   record("2.7.1", kD, "12.6");
   record_line(
       {{"release", "2.6.0"}, {"cuda_runtime", "12.5"}},
       {{"code", 77}, {"ended", "skipped"}, {"inapplicable", "no member"}, {"skipped", "Not applicable: no member"}});
-  EXPECT_THAT(calls_as_markdown(input()),
+  EXPECT_THAT(render_calls(input()),
               AllOf(HasSubstr("On record are\n12.4, 12.5, 12.6."), HasSubstr("| ok | ok | ok | 12.4 to 12.6 |\n"),
                     HasSubstr("| capturing | 12.4 to 12.6 | 1 |")));
   record("2.6.0", kOk, "12.5", "");
-  EXPECT_THAT(calls_as_markdown(input()),
+  EXPECT_THAT(render_calls(input()),
               AllOf(HasSubstr("| ok | ok | ok | 12.4, 12.6 |\n"), HasSubstr("| capturing | 12.4, 12.6 | 1 |")));
 }
 
-TEST_F(Tables, OfCallsLoseNoneByARunInWhichItsRaceDidNotOccur) {
+TEST_F(Tables, UnseenRace_LosesNoCall) {
   record("2.5.1", kD, "12.4", "", {{"volatile", {{"started", "2026-11-01T00:00:00Z"}}}});
   record_line({{"release", "2.5.1"}, {"cuda_runtime", "12.4"}, {"volatile", {{"started", "2026-11-02T00:00:00Z"}}}},
               {{"code", 1}, {"ended", "failed"}, {"hits", 0}, {"tries", 50}, {"stopping", "300 captures"}});
-  EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 | 1 |"));
+  EXPECT_THAT(render_calls(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 | 1 |"));
 }
 
-TEST_F(Tables, OfCallsHaveNoGapWhereARaceFellIntoAnotherCallThanItsOtherTests) {
+TEST_F(Tables, RaceInAnotherCall_IsNoGapInCalls) {
   const auto race = [&](const std::string& runtime, const std::string& api) {
     record_line({{"release", "2.5.1"}, {"cuda_runtime", runtime}},
                 {{"code", 0},
@@ -377,22 +377,22 @@ TEST_F(Tables, OfCallsHaveNoGapWhereARaceFellIntoAnotherCallThanItsOtherTests) {
   race("12.4", "cuMemAlloc_v2");
   race("12.5", "cuEventQuery");
   race("12.6", "cuMemAlloc_v2");
-  EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4, 12.6 | 1 |"));
+  EXPECT_THAT(render_calls(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4, 12.6 | 1 |"));
   record("2.5.1", kD, "12.4");
   record("2.7.1", kD, "12.6");
-  EXPECT_THAT(calls_as_markdown(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 to 12.6 | 2 |"));
+  EXPECT_THAT(render_calls(input()), HasSubstr("| cuMemAlloc | 900 | global | capturing | 12.4 to 12.6 | 2 |"));
 }
 
-TEST_F(Tables, OfCallsLeaveOutWhatOlderCodeOfACaseShowed) {
+TEST_F(Tables, StaleResults_AreLeftOutOfCalls) {
   record("2.5.1", kD);
   TableInput all = input();
-  EXPECT_THAT(calls_as_markdown(all), HasSubstr("| cuMemAlloc |"));
+  EXPECT_THAT(render_calls(all), HasSubstr("| cuMemAlloc |"));
   all.background.rules.tree["c"].code = "another";
-  EXPECT_THAT(calls_as_markdown(all), AllOf(Not(HasSubstr("| cuMemAlloc |")), Not(HasSubstr("| cudaMalloc |"))));
+  EXPECT_THAT(render_calls(all), AllOf(Not(HasSubstr("| cuMemAlloc |")), Not(HasSubstr("| cudaMalloc |"))));
 }
 
 // Of a machine the newest result of each test; what was broken on purpose is none of them.
-TEST_F(Tables, OfMachines_CountNewestResultsAndNameWhatIsIncomplete) {
+TEST_F(Tables, Machines_HaveNewestResultsAndWhatIsIncomplete) {
   record("2.6.0", "D", "12.4", "", {{"volatile", {{"started", "2026-01-01T00:00:00Z"}}}});
   record("2.6.0", "E", "12.4", "", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}});
   record("2.6.0", "ok > active > ok", "12.4", "", {{"break", "trigger"}});
@@ -400,7 +400,7 @@ TEST_F(Tables, OfMachines_CountNewestResultsAndNameWhatIsIncomplete) {
   const std::string cut = contents(folder + "/4.jsonl");
   std::ofstream(folder + "/4.jsonl") << cut.substr(0, cut.find(R"({"test":"c.Reproduces")"));
   TableInput all = input();
-  const auto text = [&] { return machines_as_markdown(Board(all.records, all.background.rules)); };
+  const auto text = [&] { return render_machines(ResultMatrix(all.records, all.background.rules)); };
   EXPECT_THAT(text(), HasSubstr("| 2.6.0, G | 12.4 | 1 | 2026-01-02 | 2 | 1 as documented, 1 changed |  |\n"
                                 "| 2.7.1, H\\| | 12.6 | 1 |  | 2 | 1 as documented | 1 not run, the newest run was cut "
                                 "short |\n\n"));
@@ -409,9 +409,9 @@ TEST_F(Tables, OfMachines_CountNewestResultsAndNameWhatIsIncomplete) {
 }
 
 TEST(TablesOfMachines, EveryVerdict_HasAMeaning) {
-  const std::string text = machines_as_markdown(Board({}, {}));
+  const std::string text = render_machines(ResultMatrix({}, {}));
   for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
-    EXPECT_THAT(text, HasSubstr(fmt::format("\n| {} | ", word(static_cast<Verdict>(i)))));
+    EXPECT_THAT(text, HasSubstr(fmt::format("\n| {} | ", to_string(static_cast<Verdict>(i)))));
   }
 }
 

@@ -18,22 +18,23 @@
 #include <sstream>
 #include <tuple>
 
+#include "harness/base/exit.h"
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
-#include "harness/check/documents.h"
-#include "harness/check/expectations.h"
-#include "harness/check/signatures.h"
-#include "harness/check/sources.h"
-#include "harness/judge/board.h"
-#include "harness/judge/catalogue.h"
-#include "harness/judge/index.h"
-#include "harness/judge/rate.h"
-#include "harness/judge/row.h"
-#include "harness/judge/scope.h"
-#include "harness/judge/version.h"
-#include "harness/record/exit.h"
+#include "harness/lint/documents.h"
+#include "harness/lint/expectations.h"
+#include "harness/lint/signatures.h"
+#include "harness/lint/sources.h"
+#include "harness/model/catalogue.h"
+#include "harness/model/release.h"
+#include "harness/model/scope.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/verdict/rate.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/select.h"
+#include "harness/verdict/test_verdict.h"
 
 namespace recapture {
 namespace {
@@ -100,7 +101,7 @@ const std::set<std::string> kWithoutFix = {"allocation_in_capture",      "empty_
                                            "load_without_dynamo",        "private_pool_after_failed_capture",
                                            "queries_by_mode_and_stream", "unsafe_calls_by_mode"};
 
-TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
+TEST(Cases, EveryCase_IsCompleteAndNamedByTheRules) {
   std::set<std::string> stems;
   for (const fs::path& file : case_files()) {
     const std::string stem = file.stem(), source = contents(file);
@@ -108,7 +109,7 @@ TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
     SCOPED_TRACE(path);
     EXPECT_TRUE(stems.insert(stem).second) << "the name is taken";
     EXPECT_EQ(source.rfind("// ", 0), 0U) << "a case opens with a sentence about what fails";
-    const std::string alone = "// Alone:  g++ " + path + " $(ci/libtorch --flags) -o " + stem + "\n";
+    const std::string alone = "// Alone:  g++ " + path + " $(tools/libtorch --flags) -o " + stem + "\n";
     EXPECT_THAT(source, HasSubstr(alone));
     const Tests tests = tests_in(source);
     for (const std::string& suite : tests.suites) EXPECT_EQ(suite, camel_case(stem));
@@ -130,7 +131,7 @@ TEST(Cases, AreWholeAndNamedAsTheyShouldBe) {
 }
 
 // What a user is told: of each failure what it does to a program, of each fix what to do.
-TEST(Catalogue, HasAnEffectForEveryFailureAndASentenceForEveryFix) {
+TEST(Catalogue, EveryTest_HasItsEffectOrItsSentence) {
   std::set<std::string> sentences;
   size_t fixes = 0;
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
@@ -212,7 +213,7 @@ TEST(Catalogue, ReleasesOfFixes_AreBoundedRangesOfReleasesOnRecord) {
 }
 
 // No record may outlive the code that it was made with, wherever that lies.
-TEST(Stale, IsEveryCaseWhoseFixtureHasAnotherTokenAndNoneForAComment) {
+TEST(CodeHash, FixtureToken_ChangesItAndACommentDoesNot) {
   std::map<std::string, std::string> fixtures;
   for (const auto& entry : fs::recursive_directory_iterator(kRoot + "/fixtures")) {
     const fs::path& path = entry.path();
@@ -244,7 +245,7 @@ TEST(Stale, IsEveryCaseWhoseFixtureHasAnotherTokenAndNoneForAComment) {
   }
 }
 
-TEST(Documents, AreWholeAndNameTestsThatExist) {
+TEST(Documents, EveryClaim_NamesTestsThatExist) {
   std::map<std::string, int> claims;
   for (const DocumentLine& line : read_documents(kRoot)) ++claims[line.document];
   EXPECT_THAT(claims, ElementsAre(Pair("CUDA graph guide", Ge(60)), Pair("capture failures", Ge(200)),
@@ -273,7 +274,7 @@ class Reports : public ::testing::Test {
 };
 std::vector<Record>* Reports::records = nullptr;
 
-TEST_F(Reports, StandWhereTheirEnvironmentSays) {
+TEST_F(Reports, EveryRecord_LiesWhereItsEnvironmentPutsIt) {
   EXPECT_GE(records->size(), 10U);
   for (const Record& record : *records) {
     const std::string path = fs::path(record.path).lexically_relative(kRoot + "/reports");
@@ -282,7 +283,7 @@ TEST_F(Reports, StandWhereTheirEnvironmentSays) {
 }
 
 // What a machine without a GPU must have is known by the record of one, and a new release must not lose that.
-TEST_F(Reports, HaveOneWithoutAGpuOfTheNewestRelease) {
+TEST_F(Reports, NewestRelease_HasARecordWithoutAGpu) {
   EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl"));
 }
 
@@ -301,11 +302,11 @@ TEST(Cases, StoppingRule_IsKnownByItsName) {
   EXPECT_GT(rules, 0U);
 }
 
-TEST_F(Reports, NameTheCallWhereTheCaseDemandsOne) {
-  const Board board(*records, rules_of(kRoot, {.recorder = true}));
+TEST_F(Reports, DemandedCall_IsNamed) {
+  const ResultMatrix board(*records, rules_of(kRoot, {.recorder = true}));
   for (const std::string& machine : board.machines()) {
     for (const auto& [id, info] : board.cases()) {
-      for (const Row& row : board.newest(id, machine)) {
+      for (const TestVerdict& row : board.newest(id, machine)) {
         EXPECT_NE(row.verdict, Verdict::Missing) << machine << ": " << row.test << " was reproduced, by whom?";
       }
     }
@@ -318,8 +319,8 @@ TEST_F(Reports, NameTheCallWhereTheCaseDemandsOne) {
 }
 
 // docs/findings.md has it: neither that GPU nor the CUDA runtime makes a difference.
-TEST_F(Reports, OfAnH100SayWhatThoseOfAnH200Say) {
-  const Board board(*records, rules_of(kRoot, {.recorder = true}));
+TEST_F(Reports, H100AndH200_ShowTheSame) {
+  const ResultMatrix board(*records, rules_of(kRoot, {.recorder = true}));
   struct Machine {
     std::string release, runtime;
     size_t tests;
@@ -335,10 +336,10 @@ TEST_F(Reports, OfAnH100SayWhatThoseOfAnH200Say) {
     size_t same = 0;
     for (const auto& [id, info] : board.cases()) {
       if (nature_of(info.nature) == Nature::Race || info.needs.gpus == 0) continue;
-      for (const Row& row : board.newest(id, release + ", NVIDIA H100 80GB HBM3" + machine.runtime)) {
-        for (const Row& other : board.newest(id, release + ", NVIDIA H200")) {
+      for (const TestVerdict& row : board.newest(id, release + ", NVIDIA H100 80GB HBM3" + machine.runtime)) {
+        for (const TestVerdict& other : board.newest(id, release + ", NVIDIA H200")) {
           if (other.test != row.test || row.result == Result::Unavailable) continue;
-          EXPECT_EQ(std::pair(row.result, row.seen), std::pair(other.result, other.seen))
+          EXPECT_EQ(std::pair(row.result, row.observed), std::pair(other.result, other.seen))
               << release << machine.runtime << ": " << row.test;
           ++same;
         }
@@ -348,7 +349,7 @@ TEST_F(Reports, OfAnH100SayWhatThoseOfAnH200Say) {
   }
 }
 
-TEST_F(Reports, HoldSignaturesThatAreReadAsTheyWereWritten) {
+TEST_F(Reports, EverySignature_IsReadBackUnchanged) {
   size_t read = 0;
   for (const Record& record : *records) {
     for (const TestRecord& test : record.tests) {
@@ -361,14 +362,14 @@ TEST_F(Reports, HoldSignaturesThatAreReadAsTheyWereWritten) {
   EXPECT_GE(read, 500U);
 }
 
-TEST_F(Reports, NeedEveryExpectationAndNoneHidesAnother) {
+TEST_F(Reports, EveryExpectation_IsNeededAndHidesNoOther) {
   EXPECT_THAT(
       expectation_errors(expectations_of(read_changes(kRoot)), read_matrix(kRoot), *records, kRoot + "/reports"),
       IsEmpty());
 }
 
 // `show CASE` reads them so.
-TEST_F(Reports, ReadForTheirRatesAloneHaveAllRates) {
+TEST_F(Reports, ReadingRatesAlone_FindsAllRates) {
   const Rules rules = rules_of(kRoot);
   const auto words = [&](const std::vector<Record>& read) {
     std::vector<std::string> pools;
@@ -385,12 +386,12 @@ TEST_F(Reports, ReadForTheirRatesAloneHaveAllRates) {
   EXPECT_EQ(alone, words(*records));
 }
 
-TEST_F(Reports, ShowNoFailureThatAForeignSignatureTakes) {
+TEST_F(Reports, EverySignature_TakesNoForeignFailure) {
   EXPECT_THAT(loose_signatures(*records, rules_of(kRoot)), IsEmpty());
 }
 
 // The hashes of old records are those of sources that stand in the history, which a shallow clone lacks.
-TEST(Hashes, OfOldRecordsAreOfTheSourcesThatTheyName) {
+TEST(Hashes, OldRecord_HasTheHashOfItsSource) {
   std::istringstream table(contents(kRoot + "/reports/hashes.tsv"));
   std::string line;
   std::getline(table, line);
@@ -413,12 +414,12 @@ TEST(Hashes, OfOldRecordsAreOfTheSourcesThatTheyName) {
   EXPECT_GE(checked, 100U);
 }
 
-TEST(Sources, AreAllKnownAndAllCited) { EXPECT_THAT(source_errors(kRoot), IsEmpty()); }
-TEST(Sources, AreOlderThanTheReleasesThatTheyExplain) { EXPECT_THAT(date_errors(kRoot), IsEmpty()); }
+TEST(Sources, EverySource_IsKnownAndCited) { EXPECT_THAT(source_errors(kRoot), IsEmpty()); }
+TEST(Sources, EverySource_IsOlderThanTheReleaseItExplains) { EXPECT_THAT(date_errors(kRoot), IsEmpty()); }
 
-TEST(ReportsReadme, IsWhatTheRecordsGiveAndShort) {
+TEST(ReportsReadme, Tables_AreUpToDateAndShort) {
   const std::string readme = contents(kRoot + "/reports/README.md");
-  EXPECT_EQ(readme, output_of(kRecapture + " dev tables machines")) << "run `ci/tables`";
+  EXPECT_EQ(readme, output_of(kRecapture + " dev tables machines")) << "run `tools/tables`";
   EXPECT_LE(readme.size(), 30'000U);
 }
 
@@ -494,7 +495,7 @@ TEST(Documents, Session_ShowsWhatIsPrinted) {
 }
 
 // The tests of the page itself are of few records: here are all of them.
-TEST_F(Reports, AreAllOnThePage) {
+TEST_F(Reports, EveryRecord_IsOnThePage) {
   std::set<std::string> counted;
   size_t runs = 0, broken = 0;
   for (const Record& record : *records) {
@@ -545,7 +546,7 @@ class Workflows : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder); }
 
   // Runs the lines of a job's script from this one on, as far as they are indented like it.
-  Said run(const std::string& job, const std::string& first) const {
+  ShellResult run(const std::string& job, const std::string& first) const {
     const size_t at = job.find(first), begin = job.rfind('\n', at) + 1;
     if (at == std::string::npos) return {1, "no line " + first};
     std::istringstream lines(job.substr(begin));
@@ -563,7 +564,7 @@ class Workflows : public ::testing::Test {
 
 TEST_F(Workflows, GitHub_MatrixIsThePlan) {
   const std::string github = contents(kRoot + "/ci/github.yml");
-  const Said said = run(job(github, "plan", "  "), "build/recapture nightly plan");
+  const ShellResult said = run(job(github, "plan", "  "), "build/recapture nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   std::map<std::string, std::string> outputs;
   std::istringstream lines(contents(folder + "/output"));
@@ -583,7 +584,7 @@ TEST_F(Workflows, GitHub_MatrixIsThePlan) {
 }
 
 TEST_F(Workflows, GitLab_TasksAreThePlan) {
-  const Said said = run(job(contents(kRoot + "/ci/gitlab.yml"), "plan", ""), "build/recapture nightly plan");
+  const ShellResult said = run(job(contents(kRoot + "/ci/gitlab.yml"), "plan", ""), "build/recapture nightly plan");
   ASSERT_EQ(said.code, 0) << said.out;
   const std::string common = contents(kRoot + "/ci/gitlab-tasks.yml"), tasks = contents(folder + "/tasks.yml");
   ASSERT_EQ(tasks.rfind(common, 0), 0U);
@@ -617,7 +618,7 @@ TEST_F(Workflows, NightWithoutASingleRecord_IsCollected) {
   const std::string github = job(contents(kRoot + "/ci/github.yml"), "collect", "  ");
   EXPECT_EQ(github.find("pack"), std::string::npos);
   std::ofstream(folder + "/build/plan.json") << plan;
-  const Said said = run(github, "code=0");
+  const ShellResult said = run(github, "code=0");
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_THAT(said.out, HasSubstr("2.6.0-h200-1of1 is missing"));
   EXPECT_TRUE(fs::exists(folder + "/tonight/night.json"));
@@ -640,7 +641,7 @@ TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
                                            << " \"$@\"; fi\necho \"$@\" >>'" << folder << "/log'\n";
   for (const std::string& file : {folder + "/sbatch", tree + "/build/recapture"})
     fs::permissions(file, fs::perms::owner_all);
-  const Said said = shell("PATH='" + folder + "':\"$PATH\" '" + tree + "/ci/slurm.sh' '" + night + "'");
+  const ShellResult said = shell("PATH='" + folder + "':\"$PATH\" '" + tree + "/ci/slurm.sh' '" + night + "'");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, HasSubstr("tasks: 7; gathered by: 7"));
   const std::string log = contents(folder + "/log");
@@ -671,7 +672,7 @@ class Scripts : public ::testing::Test {
   }
 
   // What these lines of Python make of a script, which they call `it`.
-  Said with(const std::string& name, const std::string& lines) const {
+  ShellResult with(const std::string& name, const std::string& lines) const {
     std::ofstream(folder + "/with.py")
         << "import importlib.machinery as m, importlib.util as u, pathlib\nl = m.SourceFileLoader('it', '" + kRoot +
                "/ci/" + name + "')\nit = u.module_from_spec(u.spec_from_loader('it', l))\nl.exec_module(it)\n" + lines;
@@ -681,13 +682,13 @@ class Scripts : public ::testing::Test {
   const std::string folder = ::testing::TempDir() + "recapture-scripts-" + std::to_string(getpid());
 };
 
-TEST_F(Scripts, SayInOneLineWhatIsNotThere) {
+TEST_F(Scripts, MissingFileOrTool_GetsOneLineAndItsExitCode) {
   std::ofstream(folder + "/zero.prices")
       << "{\"prices\":1,\"release\":\"1\",\"gpu\":\"G\",\"driver\":\"1\",\"cuda_runtime\":\"12\",\"revision\":\"r\"}\n"
          "{\"price\":[\"c.FixIt\"],\"what\":\"w\",\"without\":[0,1],\"with\":[1,1]}\n";
   // As Google Benchmark leaves its report where the filter matches nothing.
   script("remedies", "#!/bin/sh\nfor w; do case $w in --benchmark_out=*) : >\"${w#*=}\" ;; esac; done\n");
-  fs::copy(kRoot + "/ci/tables", folder + "/tree/ci/tables");
+  fs::copy(kRoot + "/tools/tables", folder + "/tree/tools/tables");
   const std::string root = "'" + kRoot + "/ci/", here = "'" + folder + "/";
   for (const auto& [line, code, words] :
        {std::tuple(root + "prices' --blame --recapture /none", 7, "prices: /none is not there"),
@@ -703,29 +704,29 @@ TEST_F(Scripts, SayInOneLineWhatIsNotThere) {
         {root + "blame' --recapture /bin/true --python nosuch", 7, "blame: there is no nosuch"},
         {"CXX=false " + root + "blame' --recapture /bin/true", 7, "blame: false cannot compile"},
         {root + "blame' --recapture /bin/true --output /proc/x/y", 7, "blame: /proc/x/y.json cannot be written"},
-        {here + "tree/ci/tables'", 7, "tables: there is no build/recapture"}}) {
-    const Said said = shell(line);
+        {here + "tree/tools/tables'", 7, "tables: there is no build/recapture"}}) {
+    const ShellResult said = shell(line);
     EXPECT_EQ(said.code, code) << line << "\n" << said.out;
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1) << line << "\n" << said.out;
     EXPECT_THAT(said.out, HasSubstr(words)) << line;
   }
   for (const char* name : {"libtorch", "page"}) {
-    const Said old = shell(std::string("python3 -B -c \"import sys; sys.version_info = (3, 9, 2); exec(open('") +
-                           kRoot + "/ci/" + name + "').read())\"");
+    const ShellResult old = shell(std::string("python3 -B -c \"import sys; sys.version_info = (3, 9, 2); exec(open('") +
+                                  kRoot + "/ci/" + name + "').read())\"");
     EXPECT_EQ(old.code, 7) << old.out;
     EXPECT_THAT(old.out, HasSubstr(std::string(name) + ": this needs Python 3.11 or newer")) << old.out;
     EXPECT_EQ(std::count(old.out.begin(), old.out.end(), '\n'), 1) << old.out;
   }
 }
 
-TEST_F(Scripts, AdviseWhatHelps) {
+TEST_F(Scripts, PathWithBlanksOrAnotherPython_GetsAdvice) {
   const std::string flags =
       "facts = dict(std=17, abi=1, cuda_only=1, include_dirs=[], libraries=[])\n"
       "def advice():\n  try: it.flags(facts)\n  except it.Problem as problem: print(problem)\n";
-  const Said blanks = with("libtorch", flags +
-                                           "facts['include_dirs'] = [str(it.CACHE / 'a b')]; advice()\n"
-                                           "facts['include_dirs'] = ['/a b']; advice()\n"
-                                           "it.ROOT = pathlib.Path('/a tree'); advice()\n");
+  const ShellResult blanks = with("libtorch", flags +
+                                                  "facts['include_dirs'] = [str(it.CACHE / 'a b')]; advice()\n"
+                                                  "facts['include_dirs'] = ['/a b']; advice()\n"
+                                                  "it.ROOT = pathlib.Path('/a tree'); advice()\n");
   EXPECT_THAT(blanks.out, ContainsRegex("set RECAPTURE_CACHE to .*\n.*move what lies there to .*\n.*stand in "
                                         "this tree, or move it to a path without blanks\n"));
   fs::create_directories(folder + "/site/torch");
@@ -735,16 +736,16 @@ TEST_F(Scripts, AdviseWhatHelps) {
       "try: it.check_python_of(pathlib.Path('site'), args); print('good')\n"
       "except it.Problem as problem: print(problem.code, problem)\n";
   EXPECT_THAT(with("pack", check).out, ContainsRegex("7 site is for another Python than 3.11, which is packed: "
-                                                     "it has _C.cpython-312-.*run ci/libtorch 2.6.0 where"));
+                                                     "it has _C.cpython-312-.*run tools/libtorch 2.6.0 where"));
   std::ofstream(folder + "/site/torch/_C.cpython-311-x86_64-linux-gnu.so");
   EXPECT_EQ(with("pack", check).out, "good\n");
 }
 
 // In a tree where everything is there but what the words say.
-TEST_F(Scripts, SuiteEndsWithTheFirstStatusThatIsNotZeroAndLooksWhereTheUserStands) {
+TEST_F(Scripts, Suite_EndsWithTheFirstFailureAndRunsInTheUsersFolder) {
   for (const char* name : {"suite", "build"}) fs::copy(kRoot + "/ci/" + name, folder + "/tree/ci/" + name);
   std::ofstream(folder + "/tree/ci/packages") << "set -euo pipefail; SUITE_PACKAGES=(); need_packages() { :; }\n";
-  script("tree/ci/libtorch",
+  script("tree/tools/libtorch",
          "#!/bin/bash\ncase $2 in\n--version) basename \"$1\" ;;\n--cmake) case $1 in nonet) exit 7 ;; stopped) exit "
          "130 ;; "
          "esac; mkdir -p \"${3%/*}\"; touch \"${3%/*}/build.ninja\" ;;\nesac\n");
@@ -755,7 +756,7 @@ TEST_F(Scripts, SuiteEndsWithTheFirstStatusThatIsNotZeroAndLooksWhereTheUserStan
   fs::create_directories(folder + "/user/site/torch");
   fs::create_directories(folder + "/user/2.6.0");
   const auto suite = [&](const std::string& words) {
-    Said said =
+    ShellResult said =
         shell("cd '" + folder + "/user' && PATH='" + folder + "/bin':$PATH ../tree/ci/suite " + words + " 2>/dev/null");
     return std::pair(said.code, said.out);
   };
@@ -770,7 +771,7 @@ TEST_F(Scripts, SuiteEndsWithTheFirstStatusThatIsNotZeroAndLooksWhereTheUserStan
 }
 
 // With a stand-in for Python, whose pip says which settings it has.
-TEST_F(Scripts, NemoIsFetchedOnceWhateverPipIsToldElsewhere) {
+TEST_F(Scripts, Nemo_IsFetchedOnceUnderAnyPipSettings) {
   script(
       "python",
       "#!/bin/bash\ncase \"$*\" in\n'-c '*) echo 3.11 ;;\n*--version) ;;\n"
@@ -780,7 +781,7 @@ TEST_F(Scripts, NemoIsFetchedOnceWhateverPipIsToldElsewhere) {
       "*install*) while [ \"$1\" != --target ]; do shift; done; mkdir -p \"$2\" ;;\n*) exec python3 \"$@\" ;;\nesac\n");
   fs::create_directories(folder + "/cache/nemo/partial.killed");
   const std::string fetch = "'" + kRoot + "/ci/nemo' 2.0.0 ./python";
-  const Said said =
+  const ShellResult said =
       shell("cd '" + folder + "' && export RECAPTURE_CACHE=$PWD/cache PIP_USER=1 PIP_REQUIRE_VIRTUALENV=1; (" + fetch +
             " & " + fetch + " & wait) 2>/dev/null; cat downloads; ls cache/nemo; touch broken; '" + kRoot +
             "/ci/nemo' 3.0.0 ./python; echo $?; ls cache/nemo");
@@ -791,7 +792,7 @@ TEST_F(Scripts, NemoIsFetchedOnceWhateverPipIsToldElsewhere) {
 }
 
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
-TEST(Container, HasAllThatTheListsOfPackagesNameAndNoListOfItsOwn) {
+TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
   const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
   static const std::regex kList(R"((?:^|\n)([A-Z]+_PACKAGES)=\()"), kNeeds(R"(need_packages (.*) &&)");
   std::smatch needs;
@@ -805,10 +806,10 @@ TEST(Container, HasAllThatTheListsOfPackagesNameAndNoListOfItsOwn) {
 }
 
 // Whoever clones it fetches all of it, and so does a machine that it is copied to.
-TEST(Tree, StaysBelow16MiB) {
-  const Said git = shell("git -C '" + kRoot + "' rev-parse --git-dir");
+TEST(Tree, TrackedFiles_StayBelow16MiB) {
+  const ShellResult git = shell("git -C '" + kRoot + "' rev-parse --git-dir");
   if (git.code != 0) GTEST_SKIP() << "no git, or no clone: " << git.out;
-  const Said files = shell("cd '" + kRoot + "' && git ls-files -z | xargs -0 stat --printf='%s %n\\n'");
+  const ShellResult files = shell("cd '" + kRoot + "' && git ls-files -z | xargs -0 stat --printf='%s %n\\n'");
   ASSERT_EQ(files.code, 0) << files.out;
   uintmax_t all = 0, size = 0;
   std::istringstream lines(files.out);
@@ -847,28 +848,24 @@ TEST(Harness, InlineFunctions_AreDefinedInTheirHeaderAlone) {
   }
 }
 
-// Floors from the top down: each may use those below it, and none above it.
-TEST(Harness, UsesNothingAboveItself) {
-  const std::vector<std::string> floors = {"case",  "recorder", "record", "judge",   "show",
-                                           "check", "explain",  "blame",  "compare", "history",
-                                           "night", "page",     "triage", "run",     "commands"};
-  const auto floor_of = [&](const std::string& folder) {
-    const bool is_beside_show =
-        folder == "check" || folder == "explain" || folder == "blame" || folder == "compare" || folder == "history";
-    if (is_beside_show) return 4L;
-    return std::find(floors.begin(), floors.end(), folder) - floors.begin();
-  };
+// A folder may include those of a lower layer, and none beside or above it.
+TEST(Harness, EveryFolder_UsesNothingAboveItself) {
+  const std::map<std::string, int> layers = {
+      {"case", 0},    {"base", 1}, {"recorder", 1}, {"model", 2},    {"record", 3},  {"verdict", 4},
+      {"compare", 5}, {"lint", 5}, {"explain", 5},  {"blame", 5},    {"nightly", 6}, {"timeline", 6},
+      {"report", 7},  {"run", 8},  {"triage", 8},   {"commands", 9}, {"tests", 10}};
   static const std::regex kInclude(R"re(#include "harness/(\w+)/)re");
   size_t files = 0;
-  for (const std::string& folder : floors) {
+  for (const auto& [folder, layer] : layers) {
+    if (folder == "tests") continue;
     for (const auto& entry : fs::directory_iterator(kRoot + "/harness/" + folder)) {
-      if (!entry.is_regular_file()) continue;  // What a bundle brings stands on no floor.
+      if (!entry.is_regular_file()) continue;  // What a bundle brings belongs to no layer.
       const std::string source = contents(entry.path());
       ++files;
       EXPECT_EQ(source.find("#include \"fixtures/"), std::string::npos) << entry.path();
       for (std::sregex_iterator at(source.begin(), source.end(), kInclude), end; at != end; ++at) {
         const std::string used = (*at)[1];
-        const bool below = used == folder || floor_of(used) < floor_of(folder);
+        const bool below = used == folder || layers.at(used) < layer;
         EXPECT_TRUE(below) << entry.path() << " includes " << used << "/";
       }
     }
@@ -877,7 +874,7 @@ TEST(Harness, UsesNothingAboveItself) {
 }
 
 // GUARANTEES.md, "What can go wrong around a test": each row names the tests that hold it.
-TEST(Promise, NamesTestsThatExist) {
+TEST(Guarantees, EveryRow_NamesTestsThatExist) {
   std::vector<std::string> tests;
   static const std::regex kTest(R"(TEST(?:_F)?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
   for (const auto& entry : fs::directory_iterator(kRoot + "/harness/tests")) {

@@ -12,13 +12,13 @@
 #include <regex>
 #include <set>
 
-#include "harness/judge/index.h"
-#include "harness/record/file.h"
+#include "harness/base/file.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
 #include "harness/triage/privacy.h"
 #include "harness/triage/report.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -58,7 +58,7 @@ class Triage : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder); }
 
   // The program on a machine whose python3 is a stand-in: a shell script that does what `says` makes of judge.py.
-  Said triage(const std::string& arguments, const std::string& before = "") const {
+  ShellResult triage(const std::string& arguments, const std::string& before = "") const {
     return shell("cd '" + folder + "' && " + before + "RECAPTURE_CACHE=/nonexistent " + tree().command("triage ") +
                  arguments);
   }
@@ -100,9 +100,9 @@ class Triage : public ::testing::Test {
 
 const std::string kPython = "grad_of_python_graphed_callable.Reproduces";
 
-TEST_F(Triage, IsWrittenOnceItDidWhatItClaims) {
+TEST_F(Triage, VerifiedBundle_IsWritten) {
   python(kHonest);
-  const Said said = triage(kPython + " --release 2.11.0 " + with_python);
+  const ShellResult said = triage(kPython + " --release 2.11.0 " + with_python);
   ASSERT_EQ(said.code, 0) << said.out;
   const auto files = unpacked(folder + "/" + kPython + ".tar.gz");
   const std::string report = files.at(kPython + "/REPORT.md");
@@ -124,9 +124,9 @@ TEST_F(Triage, IsWrittenOnceItDidWhatItClaims) {
 }
 
 // What a report says of records that a test makes up.
-class Reported : public ::testing::Test {
+class TriageReport : public ::testing::Test {
  protected:
-  Reported() {
+  TriageReport() {
     one.id = "c";
     one.title = "A title";
     one.why = "It fails.";
@@ -159,15 +159,15 @@ class Reported : public ::testing::Test {
   }
 
   std::string report(const std::string& release = "") const {
-    const Board board(records, rules);
+    const ResultMatrix board(records, rules);
     const std::vector<OnMachine> machines = latest(board);
     Bundle bundle;
     bundle.main = "c.cpp";
     bundle.files = {{"c.cpp", "int main() {}\n"}};
-    const Background background{};
+    const CompareContext background{};
     const std::vector<Prices> prices;
-    const Story story{one,        "Reproduces", machines, record_that_shows(machines, "c.Reproduces", release),
-                      background, bundle,       prices};
+    const ReportInput story{one,        "Reproduces", machines, record_that_shows(machines, "c.Reproduces", release),
+                            background, bundle,       prices};
     return report_of(story, {});
   }
 
@@ -176,7 +176,7 @@ class Reported : public ::testing::Test {
   std::vector<Record> records;
 };
 
-TEST_F(Reported, WhatARemedyDidInAnOlderFormIsNotWhatItDoes) {
+TEST_F(TriageReport, RemedyInAnOlderForm_IsListedApart) {
   run("2.6.0", "D", Json::object(), "older");
   run("2.11.0", "D");
   const std::string text = report();
@@ -184,7 +184,7 @@ TEST_F(Reported, WhatARemedyDidInAnOlderFormIsNotWhatItDoes) {
   EXPECT_THAT(text, HasSubstr("* Do.\n  holds: 2.11.0, G\n  held in an older form of the test: 2.6.0, G\n"));
 }
 
-TEST_F(Reported, WhereItShowsIsToldByTheNcclThatARunChose) {
+TEST_F(TriageReport, ChosenNccl_IsNamedWithTheRelease) {
   run("2.7.1", "E", {{"nccl", "2.26.2"}});
   run("2.10.0", "D", {{"nccl", "2.27.5"}});
   run("2.12.1", "ok", {{"nccl", "2.29.7"}});
@@ -202,7 +202,7 @@ TEST_F(Reported, WhereItShowsIsToldByTheNcclThatARunChose) {
   EXPECT_THAT(text, HasSubstr("\n| 2.11.0 | 12.4 | 2.28.9 | G | 1 | healthy |"));
 }
 
-TEST_F(Reported, OneReleaseOnBothSidesIsNamedByWhatTellsItsMachinesApart) {
+TEST_F(TriageReport, ReleaseOnBothSides_IsNamedWithItsMachine) {
   run("2.11.0", "D", {{"nccl", "2.28.9"}});
   run("2.11.0", "ok", {{"gpu", "Other"}});
   EXPECT_THAT(report(), HasSubstr("It shows in LibTorch 2.11.0 (G); it does not in 2.11.0 (Other).\n"))
@@ -214,7 +214,7 @@ TEST_F(Reported, OneReleaseOnBothSidesIsNamedByWhatTellsItsMachinesApart) {
 }
 
 // Nobody upstream is to hear of what the case itself got wrong.
-TEST_F(Reported, WhatIsInconclusiveIsNotToldOfARelease) {
+TEST_F(TriageReport, InconclusiveRelease_IsLeftOut) {
   run("2.2.2", "E");
   run("2.6.0", "D");
   EXPECT_THAT(report(), HasSubstr("it fails in another way in 2.2.2"));
@@ -225,16 +225,16 @@ TEST_F(Reported, WhatIsInconclusiveIsNotToldOfARelease) {
   try {
     report("2.2.2");
     ADD_FAILURE() << "2.2.2 does not show it";
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_EQ(std::string(stop.what()), "no record shows c.Reproduces in 2.2.2; in 2.2.2 it is inconclusive");
   }
 }
 
-TEST_F(Triage, IsNotWrittenIfItContradictsTheRecord) {
+TEST_F(Triage, ContradictionToTheRecord_WritesNothing) {
   const std::string once = compile_once();
   for (const char* judge : {"echo 'NOT REPRODUCED: [14.0]'", "echo 'REPRODUCED: always'; exit 1"}) {
     python(judge);
-    const Said said = triage(kPython + " --release 2.11.0 " + with_python, once);
+    const ShellResult said = triage(kPython + " --release 2.11.0 " + with_python, once);
     EXPECT_EQ(said.code, 1) << judge;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr("REPRODUCED: "));
@@ -242,7 +242,7 @@ TEST_F(Triage, IsNotWrittenIfItContradictsTheRecord) {
   }
 }
 
-TEST_F(Triage, SaysInItsFirstLineWhatCouldNotBeVerified) {
+TEST_F(Triage, UnverifiedBundle_IsMarkedInItsFirstLine) {
   const std::string once = compile_once();
   python("echo 'COULD NOT RUN: this torch finds no GPU'; exit 2");
   EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python, once).code, 0);
@@ -256,7 +256,7 @@ TEST_F(Triage, SaysInItsFirstLineWhatCouldNotBeVerified) {
               StartsWith("**Not verified**: "));
 }
 
-TEST_F(Triage, IsTheSameBytesForTheSameRecords) {
+TEST_F(Triage, SameRecords_GiveTheSameBytes) {
   python(kHonest);
   const std::string once = compile_once();
   ASSERT_EQ(triage(kPython + " --release 2.11.0 --output 1.tar.gz " + with_python, once).code, 0);
@@ -266,7 +266,7 @@ TEST_F(Triage, IsTheSameBytesForTheSameRecords) {
   EXPECT_LT(bytes.size(), 100'000U);
 }
 
-TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
+TEST_F(Triage, PriceOnRecord_IsInTheReport) {
   python(kHonest);
   fs::create_directories(folder + "/records/2.11.0");
   fs::copy(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz",
@@ -277,7 +277,7 @@ TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
       << R"({"price":["grad_of_python_graphed_callable.FixCloneGradients"],"what":"a clone","clock":"gpu",)"
       << R"("without":[10,10],"with":[20,20]})"
       << "\n";
-  const Said said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
+  const ShellResult said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
   ASSERT_EQ(said.code, 0) << said.out;
   const std::string report = unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
   EXPECT_THAT(report, HasSubstr("\n  costs on 2.11.0, NVIDIA H200"));
@@ -285,7 +285,7 @@ TEST_F(Triage, SaysWhatARemedyCostsWhereThatIsOnRecord) {
   EXPECT_THAT(report, Not(HasSubstr("No record has what a remedy costs")));
 }
 
-TEST_F(Triage, IsNotWrittenWhereARecordTellsWhatIsNobodysBusiness) {
+TEST_F(Triage, PrivateTextInARecord_WritesNothing) {
   python(kHonest);
   fs::create_directories(folder + "/records/2.11.0");
   std::string record = shell("zcat " RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz").out;
@@ -293,7 +293,7 @@ TEST_F(Triage, IsNotWrittenWhereARecordTellsWhatIsNobodysBusiness) {
   ASSERT_NE(record.find(system), record.npos);
   record.replace(record.find(system), system.size(), "Ubuntu of anna@example.org");
   std::ofstream(folder + "/records/2.11.0/nvidia-h200.jsonl") << record;
-  const Said said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
+  const ShellResult said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
   EXPECT_EQ(said.code, 6) << said.out;
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out, HasSubstr("nothing was written: "));
@@ -301,11 +301,11 @@ TEST_F(Triage, IsNotWrittenWhereARecordTellsWhatIsNobodysBusiness) {
 }
 
 // Many are called what a program, a path of a package or a sentence has in it.
-TEST_F(Triage, IsWrittenForAUserWhoseNameIsAWordOfTheTree) {
+TEST_F(Triage, UserNamedLikeAWordOfTheTree_GetsTheBundle) {
   python("echo 'COULD NOT RUN: no GPU'; exit 2");
   const std::string once = compile_once();
   for (const char* user : {"nvidia", "torch", "dev", "test", "will"}) {
-    const Said said = triage(kPython + " --release 2.11.0 " + with_python, once + fmt::format("USER={} ", user));
+    const ShellResult said = triage(kPython + " --release 2.11.0 " + with_python, once + fmt::format("USER={} ", user));
     EXPECT_EQ(said.code, 0) << user << ": " << said.out;
   }
   fs::create_directories(folder + "/records/2.11.0");
@@ -316,7 +316,7 @@ TEST_F(Triage, IsWrittenForAUserWhoseNameIsAWordOfTheTree) {
     theirs.replace(theirs.find(system), system.size(), place);
     std::ofstream(folder + "/records/2.11.0/nvidia-h200.jsonl") << theirs;
     for (const char* user : {"nvidia", "anna"}) {
-      const Said said =
+      const ShellResult said =
           triage(kPython + " --release 2.11.0 --output x.tar.gz --records '" + folder + "/records' " + with_python,
                  once + fmt::format("USER={} ", user));
       const bool tells = std::string(place).find("/home") != std::string::npos || std::string(user) == "anna";
@@ -325,10 +325,10 @@ TEST_F(Triage, IsWrittenForAUserWhoseNameIsAWordOfTheTree) {
   }
 }
 
-TEST_F(Triage, SaysFirstOfAConstraintThatItIsNoDefect) {
+TEST_F(Triage, Constraint_IsCalledNoDefectFirst) {
   python("exit 2");
   const auto report_of = [&](const std::string& test, const std::string& release) {
-    const Said said = triage(test + " --release " + release + " " + with_python);
+    const ShellResult said = triage(test + " --release " + release + " " + with_python);
     EXPECT_EQ(said.code, 0) << said.out;
     return unpacked(folder + "/" + test + ".tar.gz").at(test + "/REPORT.md");
   };
@@ -347,23 +347,23 @@ TEST_F(Triage, SaysFirstOfAConstraintThatItIsNoDefect) {
   EXPECT_THAT(report_of("event_query_in_other_thread.Reproduces", "2.15.0"), HasSubstr(lacks));
 }
 
-TEST_F(Triage, IsNotWrittenWhereTarCannotUnpackIt) {
+TEST_F(Triage, BundleThatTarCannotUnpack_IsNotWritten) {
   python(kHonest);
   std::ofstream(folder + "/bin/tar") << "#!/bin/sh\nexit 3\n";
   chmod((folder + "/bin/tar").c_str(), 0755);
-  const Said said = triage(kPython + " --release 2.11.0 " + with_python, "PATH='" + folder + "/bin':$PATH ");
+  const ShellResult said = triage(kPython + " --release 2.11.0 " + with_python, "PATH='" + folder + "/bin':$PATH ");
   EXPECT_EQ(said.code, 7) << said.out;
   EXPECT_THAT(said.out, HasSubstr("tar cannot unpack the bundle: "));
   EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
 }
 
 // While a bundle is tried, and before, while Python is asked what it is.
-TEST_F(Triage, CtrlCLeavesNothingBehind) {
+TEST_F(Triage, CtrlC_LeavesNothingBehind) {
   const std::string stop = "kill -INT $(cat '" + folder + "/pid'); exec sleep 100";
   const std::string file = folder + "/bin/python3";
   const std::string once = compile_once();
   const auto interrupted = [&] {
-    const Said said = triage(kPython + " --release 2.11.0 " + with_python, "echo $$ > pid && exec env " + once);
+    const ShellResult said = triage(kPython + " --release 2.11.0 " + with_python, "echo $$ > pid && exec env " + once);
     EXPECT_EQ(said.code, 130) << said.out;
     EXPECT_THAT(said.out, HasSubstr("interrupted; nothing was written"));
     EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
@@ -375,7 +375,7 @@ TEST_F(Triage, CtrlCLeavesNothingBehind) {
 }
 
 // The calls between the programs are the case's, in Python's words.
-TEST_F(Triage, WritesDownTheCallsBetweenThePrograms) {
+TEST_F(Triage, CallsBetweenPrograms_AreWrittenInPython) {
   python(kHonest, "2.15.0");
   const std::string test = "nvrtc_log_in_shared_bytes.ReproducesFourAndMore";
   ASSERT_EQ(triage(test + " --release 2.15.0 " + with_python).code, 0);
@@ -409,7 +409,7 @@ std::set<std::string> cuda_calls(const std::string& source) {
 }
 
 // A program beside a case is short, stands alone, and makes the calls of the case in each of its tests.
-TEST_F(Triage, OfTheCudaRuntimeAloneIsOneShortFile) {
+TEST_F(Triage, ProgramOfTheCudaRuntimeAlone_IsOneShortFile) {
   size_t found = 0;
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
     const std::string path = kRoot + "/cases/" + one.family + "/" + one.id;
@@ -429,7 +429,7 @@ TEST_F(Triage, OfTheCudaRuntimeAloneIsOneShortFile) {
   EXPECT_GE(found, 1U);
 }
 
-TEST_F(Triage, TakesNoLongFileForAShortOne) {
+TEST_F(Triage, LongProgramOfTheCudaRuntime_IsRefused) {
   fs::create_directories(folder + "/cases/f");
   CatalogueCase one;
   one.id = "c";
@@ -440,14 +440,14 @@ TEST_F(Triage, TakesNoLongFileForAShortOne) {
   try {
     bundle_of(folder, one, "Reproduces", {});
     ADD_FAILURE();
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
     EXPECT_THAT(stop.what(), HasSubstr("151 lines"));
   }
 }
 
 // All that any case includes is there, and nothing of GoogleTest or of the runner.
-TEST_F(Triage, OfACaseHasAllThatItIncludes) {
+TEST_F(Triage, BundleOfACase_HasAllThatItIncludes) {
   size_t cases = 0;
   std::set<std::string> read;  // Most files are of many cases.
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
@@ -484,7 +484,7 @@ TEST_F(Triage, OfACaseHasAllThatItIncludes) {
 }
 
 // A second run of the script with another torch, or another nvcc, must not run what the first one built.
-TEST_F(Triage, BuildsForTheTorchThatIsThere) {
+TEST_F(Triage, AnotherTorch_IsBuiltForAgain) {
   const std::string bin = folder + "/bin/";
   for (const char* compiler : {"g++", "nvcc"}) {  // Its programs say with what they were built.
     std::ofstream(bin + compiler) << "#!/bin/sh\necho \"echo 'NOT REPRODUCED: built with $TORCH'\" > program\n"
@@ -510,7 +510,7 @@ TEST_F(Triage, BuildsForTheTorchThatIsThere) {
 }
 
 // The shim in place of GoogleTest judges as it does.
-TEST_F(Triage, HasAShimThatJudges) {
+TEST_F(Triage, Shim_JudgesAsGoogleTestDoes) {
   Bundle bundle = bundle_of(kRoot, one_case("decoder_frozen_after_raise"), "Reproduces", {});
   for (const BundleFile& file : bundle.files) {
     fs::create_directories(fs::path(folder + "/" + file.name).parent_path());
@@ -519,6 +519,7 @@ TEST_F(Triage, HasAShimThatJudges) {
   std::ofstream(folder + "/mini.cpp") << R"cpp(
 #include <stdexcept>
 #include "harness/case/case.h"
+#include "harness/tests/namespaces.h"
     using namespace recapture;
     RECAPTURE_CASE = {.title = "t",
                       .sources = {},
@@ -568,7 +569,7 @@ TEST_F(Triage, HasAShimThatJudges) {
   )cpp";
   ASSERT_EQ(shell("cd '" + folder + "' && g++ -std=c++17 -w -I. -Ishim mini.cpp shim/main.cpp -o mini").code, 0);
   const auto ends = [&](const std::string& test, int code, const std::string& words) {
-    const Said said = shell("cd '" + folder + "' && ./mini " + test);
+    const ShellResult said = shell("cd '" + folder + "' && ./mini " + test);
     EXPECT_EQ(said.code, code) << test << said.out;
     EXPECT_THAT(said.out, ::testing::EndsWith(words + "\n")) << test;
   };
@@ -592,14 +593,14 @@ TEST_F(Triage, HasAShimThatJudges) {
 }
 
 // What run.sh and judge.py make of a program in Python.
-TEST_F(Triage, HasAJudgeForPrograms) {
+TEST_F(Triage, PythonProgram_IsJudgedByWhatItShows) {
   const Bundle bundle = bundle_of(kRoot, one_case("grad_of_python_graphed_callable"), "Reproduces",
                                   {{"ControlWithoutGraph", {"x", ""}}, {"Reproduces", {"x", ""}}});
   ASSERT_EQ(bundle.shape, Shape::Python);
   std::ofstream(folder + "/judge.py") << bundle.file("judge.py").text;
   const auto ends = [&](const std::string& program, int code, const std::string& words) {
     std::ofstream(folder + "/p.py") << program;
-    const Said said = shell("cd '" + folder + "' && python3 judge.py p.py");
+    const ShellResult said = shell("cd '" + folder + "' && python3 judge.py p.py");
     EXPECT_EQ(said.code, code) << program << said.out;
     EXPECT_THAT(said.out, ::testing::EndsWith(words + "\n")) << program;
   };
@@ -615,7 +616,7 @@ TEST_F(Triage, HasAJudgeForPrograms) {
        "COULD NOT RUN: ModuleNotFoundError: No module named 'no_such_module'");
 }
 
-TEST(Privacy, FindsWhatTellsWhereAndByWhom) {
+TEST(Privacy, PrivateText_IsFound) {
   for (const char* text :
        {"File \"/home/alice/.cache/x.py\"", "/Users/alice/x", "in /srv/alice/y", " /tmp/tmp.abc/z", "see /mnt/data1/q",
         "alice.b@example.com", "10.0.12.7", "host 192.168.1.1, up", "fe80:0:0:0:1:2:3:4", "a4:bf:01:2e:33:9c",
@@ -629,7 +630,7 @@ TEST(Privacy, FindsWhatTellsWhereAndByWhom) {
   }
 }
 
-TEST(Privacy, LeavesWhatIsPublic) {
+TEST(Privacy, PublicText_IsNotReported) {
   for (const char* text :
        {"driver 580.159.04, CUDA 13.0.88", "/usr/lib/x86_64-linux-gnu/libcuda.so.1(+0x1234)",
         "(site-packages)/torch/x.py", "https://github.com/pytorch/pytorch/issues/181723", "global/self=900>901",
@@ -648,7 +649,7 @@ TEST(Privacy, LeavesWhatIsPublic) {
             "at ./x.py, (site-packages)/torch/a.py");
 }
 
-TEST_F(Triage, BadInputIsALineAndACode) {
+TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
   python(kHonest);
   fs::create_directories(folder + "/empty");
   fs::create_directories(folder + "/bad");
@@ -673,23 +674,23 @@ TEST_F(Triage, BadInputIsALineAndACode) {
                         {"", 2, "test is required"},
                         {"driver_crash_beside_capture --python words", 2, "is no python3"},
                         {"driver_crash_beside_capture --libtorch empty", 7, "has no torch"}}) {
-    const Said said = triage(bad.arguments);
+    const ShellResult said = triage(bad.arguments);
     EXPECT_EQ(said.code, bad.code) << bad.arguments << "\n" << said.out;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(bad.words));
   }
 }
 
-TEST_F(Triage, WithoutACompilerItSaysSo) {
+TEST_F(Triage, NoCompiler_GetsOneLineAndWritesNothing) {
   python(kHonest);
-  const Said said = triage(kPython + " --release 2.11.0 " + with_python, "PATH=/none ");
+  const ShellResult said = triage(kPython + " --release 2.11.0 " + with_python, "PATH=/none ");
   EXPECT_EQ(said.code, 7) << said.out;
   EXPECT_THAT(said.out, HasSubstr("there is no g++, with which triage reads the Python programs"));
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_FALSE(fs::exists(folder + "/" + kPython + ".tar.gz"));
 }
 
-TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
+TEST_F(Triage, OutputThatIsNoArchive_IsNotOverwritten) {
   python("exit 2");
   std::ofstream(folder + "/words") << "words\n";
   fs::create_directories(folder + "/out");
@@ -700,7 +701,7 @@ TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
                                                               {"out", 2, "is a folder"},
                                                               {"pipe", 2, "is no archive"},
                                                               {"none/x.tar.gz", 7, "No such file or directory"}}) {
-    const Said said = triage(start + output, once);
+    const ShellResult said = triage(start + output, once);
     EXPECT_EQ(said.code, code) << said.out;
     EXPECT_TRUE(said.is_one_line()) << said.out;
     EXPECT_THAT(said.out, HasSubstr(words));
@@ -709,7 +710,7 @@ TEST_F(Triage, OverwritesOnlyArchivesAndLeavesNoHalfOnes) {
 }
 
 // Those that were sent: as the tree makes them today, tried, small, and silent about where.
-TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
+TEST_F(Triage, CommittedBundles_AreVerifiedAndUpToDate) {
   size_t count = 0;
   for (const auto& entry : fs::directory_iterator(kRoot + "/reports/triage")) {
     ++count;
@@ -727,7 +728,8 @@ TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
     }
     for (const auto& [file, text] : sent) EXPECT_THAT(private_parts(text, versions), IsEmpty()) << file;
     python("exit 2");
-    const Said said = triage(test + " --release " + environment.at("release").get<std::string>() + " " + with_python);
+    const ShellResult said =
+        triage(test + " --release " + environment.at("release").get<std::string>() + " " + with_python);
     ASSERT_EQ(said.code, 0) << said.out;
     auto today = unpacked(folder + "/" + test + ".tar.gz");
     for (auto& [file, text] : sent) {
@@ -743,12 +745,12 @@ TEST_F(Triage, CommittedBundlesAreVerifiedAndOfToday) {
   EXPECT_GE(count, 4U);
 }
 
-TEST(Archive, TakesNoNameThatItsHeaderCannotHold) {
+TEST(Archive, NameTooLongForTheHeader_IsRefused) {
   EXPECT_FALSE(archive_of("x", {{std::string(98, 'a'), ""}}).empty());
   try {
     archive_of("x", {{std::string(99, 'a'), ""}});
     ADD_FAILURE() << "x/ and 99 letters are 101 bytes";
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
   }
 }

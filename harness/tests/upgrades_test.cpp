@@ -12,13 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/toml.h"
 #include "harness/case/tags.h"
 #include "harness/compare/compare.h"
-#include "harness/compare/format.h"
 #include "harness/compare/policy.h"
-#include "harness/judge/scope.h"
-#include "harness/judge/toml.h"
+#include "harness/model/scope.h"
+#include "harness/report/comparison.h"
 #include "harness/tests/committed_records.h"
+#include "harness/tests/namespaces.h"
 
 namespace recapture {
 namespace {
@@ -82,7 +83,7 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
   const auto* upgrades = tables_in(file, "upgrade", path, "[[upgrade]]");
   ASSERT_NE(upgrades, nullptr);
   ASSERT_EQ(upgrades->size(), 12U);
-  const Background& background = CommittedRecords::get().background;
+  const CompareContext& background = CommittedRecords::get().background;
   for (const auto& node : *upgrades) {
     const toml::table& upgrade = *node.as_table();
     const std::string from = text_in(upgrade, "from", path), to = text_in(upgrade, "to", path);
@@ -102,7 +103,7 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
       EXPECT_EQ(decision.blocking.count(test), 1U) << name << ": " << test;
       EXPECT_THAT(decision.outside_scope, ::testing::HasSubstr(case_of(test))) << name;
     }
-    const ComparisonReport report{restricted(comparison, scope), policy, &decision};
+    const ComparisonReport report{filter_cases(comparison, scope), policy, &decision};
     const std::string markdown = render_markdown(report);
     EXPECT_LT(markdown.size(), 20000U) << name;
     EXPECT_THAT(markdown.substr(0, markdown.find('\n')), ::testing::EndsWith(decision.answer)) << name;
@@ -110,23 +111,24 @@ TEST(Upgrades, ThreeTeams_GetTheAnswerThatWasWrittenDown) {
 }
 
 // By the rows alone, and not by the table that compare decides by.
-bool works(const Row& row) {
+bool works(const TestVerdict& row) {
   return row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen ||
          (row.result == Result::Reproduced && row.effect == Effect::Works);
 }
-bool does_damage(const Row& row) {
+bool does_damage(const TestVerdict& row) {
   if (row.result == Result::Crashed || row.result == Result::Hung) return true;
   return row.kind == Kind::Reproduces && row.result == Result::Reproduced &&
          (row.effect == Effect::SilentlyWrong || row.effect == Effect::Hangs || row.effect == Effect::Crashes);
 }
 
-const Row* row_in(const Judged* run, const std::string& test) {
+const TestVerdict* row_in(const JudgedRun* run, const std::string& test) {
   if (run == nullptr) return nullptr;
-  const auto row = std::find_if(run->rows.begin(), run->rows.end(), [&](const Row& each) { return each.test == test; });
+  const auto row =
+      std::find_if(run->rows.begin(), run->rows.end(), [&](const TestVerdict& each) { return each.test == test; });
   return row == run->rows.end() ? nullptr : &*row;
 }
 
-TEST(Upgrades, WorksToDamage_IsNeverPassedWhateverTheScope) {
+TEST(Upgrades, WorksToDamage_IsNeverPassedInAnyScope) {
   const CommittedRecords& records = CommittedRecords::get();
   std::vector<std::vector<std::string>> scopes = {{}, {"DDP", "graphed callables", "generators"}, {"sync"}};
   for (const Tag& tag : kTags) scopes.push_back({std::string(tag.name)});
@@ -143,9 +145,9 @@ TEST(Upgrades, WorksToDamage_IsNeverPassedWhateverTheScope) {
   records.for_each_pair([&](const Side& from, const Side& to, const Comparison& comparison) {
     std::set<std::string> damaged;
     for (const ComparedTest& test : comparison.tests) {
-      const Row *before = row_in(test.before, test.test), *now = row_in(test.after, test.test);
+      const TestVerdict *before = row_in(test.before, test.test), *now = row_in(test.after, test.test);
       if (before == nullptr || now == nullptr || test.consequence == Consequence::Unknown) continue;
-      const bool is_race = test.before->record.find(test.test)->has("tries");  // Judged by all its runs.
+      const bool is_race = test.before->record.find(test.test)->has("tries");  // JudgedRun by all its runs.
       if (!is_race && works(*before) && does_damage(*now)) damaged.insert(test.test);
     }
     if (damaged.empty()) return;
@@ -193,7 +195,7 @@ TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
   for (size_t i = 0; i + 1 < releases.size(); ++i) {
     const Comparison comparison = CommittedRecords::get().compared(releases[i], releases[i + 1]);
     const bool breaks = std::any_of(comparison.changes.begin(), comparison.changes.end(),
-                                    [](const CaseChange& change) { return hurts(change.consequence); });
+                                    [](const CaseChange& change) { return is_regression(change.consequence); });
     EXPECT_EQ(exit_for(comparison) == Exit::Changed, breaks) << releases[i];
     if (breaks) failing += releases[i] + " ";
   }

@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/record/exit.h"
+#include "harness/base/exit.h"
 
-namespace recapture {
+namespace recapture::triage {
 namespace {
 
 constexpr size_t kBlock = 512;
 
 // A file's header as POSIX has it (ustar).
 std::string header(const std::string& path, size_t size) {
-  if (path.size() > 100) throw Stop(Exit::Usage, path + ": a name in an archive has at most 100 bytes");
+  if (path.size() > 100) throw ExitError(Exit::Usage, path + ": a name in an archive has at most 100 bytes");
   std::string block(kBlock, '\0');
   const auto put = [&](size_t at, const std::string& text) {
     std::copy(text.begin(), text.end(), block.begin() + static_cast<std::ptrdiff_t>(at));
@@ -39,7 +39,7 @@ std::string compressed(const std::string& text) {
   constexpr int kGzip = 15 + 16;  // The largest window, and gzip's header, in which zlib writes neither time nor name.
   z_stream stream{};
   if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw Stop(Exit::Infrastructure, "zlib cannot start");
+    throw ExitError(Exit::Infrastructure, "zlib cannot start");
   }
   std::string out(deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // It is only read.
@@ -49,7 +49,7 @@ std::string compressed(const std::string& text) {
   const int result = deflate(&stream, Z_FINISH);
   out.resize(stream.total_out);
   deflateEnd(&stream);
-  if (result != Z_STREAM_END) throw Stop(Exit::Infrastructure, "zlib cannot compress");
+  if (result != Z_STREAM_END) throw ExitError(Exit::Infrastructure, "zlib cannot compress");
   return out;
 }
 
@@ -65,4 +65,4 @@ std::string archive_of(const std::string& folder, const std::vector<BundleFile>&
   return compressed(tar);
 }
 
-}  // namespace recapture
+}  // namespace recapture::triage

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace recapture {
+namespace recapture::triage {
 
 struct BundleFile {
   std::string name, text;
@@ -12,4 +12,4 @@ struct BundleFile {
 // A .tar.gz with the files in one folder: no times, no owner, in the order in which they come.
 std::string archive_of(const std::string& folder, const std::vector<BundleFile>& files);
 
-}  // namespace recapture
+}  // namespace recapture::triage

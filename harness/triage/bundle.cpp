@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <set>
 
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
 #include "harness/case/source_hash.h"
-#include "harness/record/exit.h"
-#include "harness/record/file.h"
 
 // Become part of the program: an installation has no sources of the harness.
 #define EMBED(name, file)                                                                          \
@@ -30,7 +30,7 @@ EMBED(triage_types, "case/types.h");
 EMBED(triage_signature, "case/signature.h");
 EMBED(triage_errors, "case/cuda_errors.h");
 
-namespace recapture {
+namespace recapture::triage {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,8 +192,8 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
                  const std::map<std::string, Written>& written) {
   const std::string path = root + "/" + path_of(one);
   if (has(one.needs, "nemo")) {
-    throw Stop(Exit::Usage,
-               fmt::format("{} can be no bundle: it runs files of NeMo's, which a bundle cannot carry", one.id));
+    throw ExitError(Exit::Usage,
+                    fmt::format("{} can be no bundle: it runs files of NeMo's, which a bundle cannot carry", one.id));
   }
   Bundle bundle;
   bundle.reproduces = reproduces;
@@ -210,8 +210,8 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   if (is_file(path + ".cu")) {
     const std::string source = contents_of(path + ".cu");
     if (lines_of(source) > kMostLines) {
-      throw Stop(Exit::Usage, fmt::format("{}.cu has {} lines; a bundle takes {} at most", path_of(one),
-                                          lines_of(source), kMostLines));
+      throw ExitError(Exit::Usage, fmt::format("{}.cu has {} lines; a bundle takes {} at most", path_of(one),
+                                               lines_of(source), kMostLines));
     }
     bundle.shape = Shape::Cuda;
     bundle.main = one.id + ".cu";
@@ -239,4 +239,4 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   return bundle;
 }
 
-}  // namespace recapture
+}  // namespace recapture::triage

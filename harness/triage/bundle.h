@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/judge/catalogue.h"
+#include "harness/model/catalogue.h"
 #include "harness/triage/archive.h"
 
-namespace recapture {
+namespace recapture::triage {
 
 enum class Shape {
   Python,   // Each test as a program in Python, for torch.
@@ -40,4 +40,4 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written);
 
-}  // namespace recapture
+}  // namespace recapture::triage

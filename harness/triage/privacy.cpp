@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <regex>
 
-namespace recapture {
+namespace recapture::triage {
 namespace {
 
 // Words of this machine that must stand nowhere.
@@ -44,7 +44,7 @@ bool has_word(const std::string& text, const std::string& word) {
 }  // namespace
 
 std::vector<std::string> private_parts(const std::string& text, const std::vector<std::string>& known,
-                                       const std::string& everybodys) {
+                                       const std::string& public_words) {
   static const std::array<std::regex, 7> kPatterns = {
       // A file in a place that is no system's own.
       std::regex(
@@ -65,7 +65,7 @@ std::vector<std::string> private_parts(const std::string& text, const std::vecto
     }
   }
   for (const std::string& word : own_words()) {
-    if (has_word(text, word) && !has_word(everybodys, word)) found.push_back(word);
+    if (has_word(text, word) && !has_word(public_words, word)) found.push_back(word);
   }
   return found;
 }
@@ -78,4 +78,4 @@ std::string without_places(std::string text, const std::string& folder) {
   return std::regex_replace(text, kPackages, "(site-packages)/$2/");
 }
 
-}  // namespace recapture
+}  // namespace recapture::triage

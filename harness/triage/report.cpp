@@ -9,26 +9,26 @@
 #include <sstream>
 #include <string_view>
 
+#include "harness/base/escape.h"
 #include "harness/case/events.h"
-#include "harness/judge/index.h"
-#include "harness/judge/version.h"
-#include "harness/record/visible.h"
-#include "harness/show/case_view.h"
+#include "harness/model/release.h"
+#include "harness/report/case_view.h"
+#include "harness/verdict/select.h"
 
-namespace recapture {
+namespace recapture::triage {
 namespace {
 
 enum class Vendor { PyTorch, Nvidia, Nemo };
 
 constexpr size_t kLinesOfAnIssue = 80;  // Of a program that stands in the text itself.
 
-const CitedSource* source_of(const Story& story, const std::string& id) {
+const CitedSource* source_of(const ReportInput& story, const std::string& id) {
   const auto& all = story.background.sources;
   const auto found = std::find_if(all.begin(), all.end(), [&](const CitedSource& source) { return source.id == id; });
   return found == all.end() ? nullptr : &*found;
 }
 
-std::vector<const CitedSource*> cited(const Story& story) {
+std::vector<const CitedSource*> cited(const ReportInput& story) {
   std::vector<const CitedSource*> all;
   for (const Json& source : story.one.sources) {
     const CitedSource* const its = source_of(story, cited_id(source));
@@ -37,7 +37,7 @@ std::vector<const CitedSource*> cited(const Story& story) {
   return all;
 }
 
-Vendor vendor_of(const Story& story) {
+Vendor vendor_of(const ReportInput& story) {
   if (story.bundle.shape == Shape::Cuda || story.bundle.shape == Shape::Runtime) return Vendor::Nvidia;
   for (const CitedSource* source : cited(story)) {
     if (source->url.rfind("https://github.com/NVIDIA-NeMo/", 0) == 0) return Vendor::Nemo;
@@ -45,7 +45,7 @@ Vendor vendor_of(const Story& story) {
   return Vendor::PyTorch;
 }
 
-const TestRecord& seen_test(const Story& story) { return *story.record.find(story.one.id + "." + story.test); }
+const TestRecord& seen_test(const ReportInput& story) { return *story.record.find(story.one.id + "." + story.test); }
 
 // With the version that a driver adds to a call's name, and the driver's prefix, gone: as a program spells it.
 std::string as_runtime(std::string call) {
@@ -54,7 +54,7 @@ std::string as_runtime(std::string call) {
 }
 
 // Where the bundle's own program makes the call: "x.cu:110: (void)cudaEventQuery(…)". "" where it names no such call.
-std::string line_of_call(const Story& story, const std::string& call) {
+std::string line_of_call(const ReportInput& story, const std::string& call) {
   const std::string wanted = as_runtime(call) + "(";
   std::istringstream lines(story.bundle.file(story.bundle.main).text);
   size_t number = 0;
@@ -69,7 +69,7 @@ std::string line_of_call(const Story& story, const std::string& call) {
 std::string plain(const std::string& text) {
   std::string out;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) out += visible(line) + "\n";
+  for (std::string line; std::getline(lines, line);) out += escape_control(line) + "\n";
   return out;
 }
 
@@ -84,10 +84,10 @@ std::string seen_words(const TestRecord& test) {
     return fmt::format("{} times in {} tries{}", test.number(key::hits).value_or(0), *test.number(key::tries),
                        stopping.empty() ? "" : " (" + stopping + ")");
   }
-  return visible(test.text(key::seen));
+  return escape_control(test.text(key::seen));
 }
 
-std::string steps_text(const Story& story) {
+std::string steps_text(const ReportInput& story) {
   const Bundle& bundle = story.bundle;
   const std::string& program = bundle.file(bundle.main).text;
   const auto lines = static_cast<size_t>(std::count(program.begin(), program.end(), '\n'));
@@ -105,30 +105,30 @@ std::string steps_text(const Story& story) {
   return text + ".\n\n";
 }
 
-std::string seen_text(const Story& story, const Verification& verification) {
+std::string seen_text(const ReportInput& story, const Verification& verification) {
   const TestRecord& test = seen_test(story);
-  const Details known = details_of(test);
+  const report::Details known = report::details_of(test);
   std::string text = "* seen: " + seen_words(test) + "\n";
   if (!known.message.empty() && seen_words(test).find(known.message) == std::string::npos) {
-    text += fmt::format("* message: {}{}\n", visible(known.message),
+    text += fmt::format("* message: {}{}\n", escape_control(known.message),
                         known.exception.empty() ? "" : " (" + known.exception + ")");
   }
   text += fmt::format("* what it does to a program: {}\n", [&] {
     for (const CatalogueTest& each : story.one.tests) {
-      if (each.name == story.test) return word(each.effect.value_or(story.one.effect));
+      if (each.name == story.test) return to_string(each.effect.value_or(story.one.effect));
     }
-    return word(story.one.effect);
+    return to_string(story.one.effect);
   }());
-  if (!known.after.empty()) text += "* what it leaves behind: " + visible(known.after) + "\n";
+  if (!known.after.empty()) text += "* what it leaves behind: " + escape_control(known.after) + "\n";
   if (!known.call.empty()) {
-    std::string call = visible(known.call);
+    std::string call = escape_control(known.call);
     if (const size_t at = call.find(", capture mode none"); at != std::string::npos) call.erase(at);  // Not known.
     text += "* the call: " + call + "\n";
     if (const std::string line = line_of_call(story, test.culprit("api")); !line.empty()) {
-      text += "* in the program: `" + visible(line) + "`\n";
+      text += "* in the program: `" + escape_control(line) + "`\n";
     }
   }
-  if (!known.log.empty()) text += "* the driver's log: " + visible(known.log) + "\n";
+  if (!known.log.empty()) text += "* the driver's log: " + escape_control(known.log) + "\n";
   text += "\n";
   // The case's own frames are numbers in a binary that nobody else has.
   std::string frames;
@@ -155,27 +155,27 @@ std::string seen_text(const Story& story, const Verification& verification) {
   return text;
 }
 
-std::string expected_text(const Story& story) {
+std::string expected_text(const ReportInput& story) {
   const TestRecord& test = seen_test(story);
-  if (!test.text(key::healthy).empty()) return "`" + visible(test.text(key::healthy)) + "`\n\n";
+  if (!test.text(key::healthy).empty()) return "`" + escape_control(test.text(key::healthy)) + "`\n\n";
   return story.one.effect == Effect::Crashes ? "No process crashes: each call returns its error.\n\n"
                                              : "None of the tries shows it.\n\n";
 }
 
 // A member of the environment behind its label; nothing where the record does not have it.
-std::string line_of(const Story& story, const char* label, const char* key) {
-  const std::string value = story.record.where(key);
+std::string line_of(const ReportInput& story, const char* label, const char* key) {
+  const std::string value = story.record.env(key);
   return value.empty() ? "" : fmt::format("{}: {}\n", label, value);
 }
 
 // As torch.utils.collect_env prints it.
-std::string versions_text(const Story& story) {
+std::string versions_text(const ReportInput& story) {
   std::string text;
   text += line_of(story, "PyTorch version", "libtorch");
   text += line_of(story, "PyTorch git", "libtorch_git");
   text += line_of(story, "OS", "system");
   text += line_of(story, "Python version", "python");
-  const bool gpu = !story.record.where("gpu").empty();
+  const bool gpu = !story.record.env("gpu").empty();
   text += fmt::format("Is CUDA available: {}\n", gpu ? "True" : "False");
   text += line_of(story, "CUDA runtime version", "cuda_runtime");
   text += line_of(story, "GPU models and configuration", "gpu");
@@ -188,7 +188,7 @@ std::string versions_text(const Story& story) {
   return block(text) + "This is the machine of the record; `sh run.sh env` prints yours in full.\n\n";
 }
 
-std::string bundle_text(const Story& story) {
+std::string bundle_text(const ReportInput& story) {
   return fmt::format("The attached folder: `run.sh`; {}; `record.jsonl`, the record's lines of this case.\n\n", [&] {
     std::string names;
     for (const BundleFile& file : story.bundle.files) {
@@ -198,7 +198,7 @@ std::string bundle_text(const Story& story) {
   }());
 }
 
-bool names_another(const Story& story, const std::string& text) {
+bool names_another(const ReportInput& story, const std::string& text) {
   const Catalogue& all = story.background.catalogue;
   return std::any_of(all.begin(), all.end(), [&](const CatalogueCase& other) {
     return other.id != story.one.id && text.find(other.id) != std::string::npos;
@@ -206,7 +206,7 @@ bool names_another(const Story& story, const std::string& text) {
 }
 
 // Without the clauses that point to other cases, which a stranger does not have.
-std::string why_text(const Story& story) {
+std::string why_text(const ReportInput& story) {
   const std::string& program = story.bundle.file(story.bundle.main).text;
   const std::string text = story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why;
   std::string kept;
@@ -225,7 +225,7 @@ std::string why_text(const Story& story) {
 }
 
 // Other cases that come from the same part of a document, each with its remedies.
-std::string related_text(const Story& story) {
+std::string related_text(const ReportInput& story) {
   std::string text;
   for (const CatalogueCase& other : story.background.catalogue) {
     const auto is_shared = [&](const Json& source) {
@@ -241,23 +241,23 @@ std::string related_text(const Story& story) {
   return text.empty() ? "" : "## The same failure from other sides\n\n" + text + "\n";
 }
 
-std::string pytorch_form(const Story& story, const Verification& verification) {
+std::string pytorch_form(const ReportInput& story, const Verification& verification) {
   return "## 🐛 Describe the bug\n\n" + why_text(story) + steps_text(story) + "### Expected\n\n" + expected_text(story) +
          "### Seen\n\n" + seen_text(story, verification) + "## Versions\n\n" + versions_text(story);
 }
 
-std::string nemo_form(const Story& story, const Verification& verification) {
-  const bool gpu = !story.record.where("gpu").empty();
+std::string nemo_form(const ReportInput& story, const Verification& verification) {
+  const bool gpu = !story.record.env("gpu").empty();
   return "**Describe the bug**\n\n" + why_text(story) + seen_text(story, verification) +
          "**Steps/Code to reproduce bug**\n\n" + steps_text(story) + "**Expected behavior**\n\n" +
          expected_text(story) +
          "**Environment overview**\n\n* Environment location: the machines below\n* Method of NeMo "
          "install: none; the failure needs PyTorch and NVRTC alone\n\n**Environment details**\n\n" +
          versions_text(story) + "**Additional context**\n\nGPU model: " +
-         (gpu ? story.record.where("gpu") : std::string("none; it fails without a GPU")) + "\n\n";
+         (gpu ? story.record.env("gpu") : std::string("none; it fails without a GPU")) + "\n\n";
 }
 
-std::string nvidia_form(const Story& story, const Verification& verification) {
+std::string nvidia_form(const ReportInput& story, const Verification& verification) {
   std::string environment;
   environment += line_of(story, "OS", "system");
   environment += line_of(story, "GPU", "gpu");
@@ -271,29 +271,29 @@ std::string nvidia_form(const Story& story, const Verification& verification) {
 }
 
 // The result of a test on one machine, in a few words.
-std::string result_words(const Latest& latest) {
-  const Row& row = *latest.row;
-  std::string words(row.ran ? word(row.result) : "not run");
+std::string result_words(const report::Latest& latest) {
+  const TestVerdict& row = *latest.row;
+  std::string words(row.ran ? to_string(row.result) : "not run");
   const TestRecord* const test = latest.test();
   if (test != nullptr && test->number(key::tries)) words += ", " + seen_words(*test);
   if (row.verdict == Verdict::Stale) words += " (by an older form of this test)";
   return words;
 }
 
-const Latest* of_test(const OnMachine& on, const std::string& test) {
-  for (const Latest& latest : on.rows) {
+const report::Latest* of_test(const report::OnMachine& on, const std::string& test) {
+  for (const report::Latest& latest : on.rows) {
     if (latest.row->test == test) return &latest;
   }
   return nullptr;
 }
 
-bool has_result(const Latest& latest) {
+bool has_result(const report::Latest& latest) {
   return latest.row->ran && latest.row->result != Result::Unavailable && latest.row->result != Result::Invalid;
 }
 
 // Whether a vendor can be told of it: not where the case itself is at fault, nor where what the verdict needs is not on
 // record.
-bool tells(const Latest& latest) {
+bool tells(const report::Latest& latest) {
   return has_result(latest) && latest.row->verdict != Verdict::Inconclusive && latest.row->verdict != Verdict::Missing;
 }
 
@@ -324,13 +324,13 @@ size_t side_of(Result result) {
 
 // One machine's result of the test.
 struct Place {
-  const Latest* latest;
+  const report::Latest* latest;
   size_t side;  // Of kSides.
 
   const Record& record() const { return latest->judged->record; }
   const std::string& release() const { return latest->row->release; }
   std::string value(const char* key) const {
-    const std::string value = record().where(key);
+    const std::string value = record().env(key);
     return value.empty() && key == std::string_view("gpu") ? "no GPU" : value;
   }
 };
@@ -367,11 +367,11 @@ std::vector<std::string> releases_on(size_t side, const std::vector<Place>& plac
   return names;
 }
 
-std::string where_text(const Story& story) {
+std::string where_text(const ReportInput& story) {
   const std::string id = story.one.id + "." + story.test;
   std::vector<Place> places;
-  for (const OnMachine& on : story.machines) {
-    const Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
+  for (const report::OnMachine& on : story.machines) {
+    const report::Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
     if (latest != nullptr && tells(*latest)) places.push_back({latest, side_of(latest->row->result)});
   }
   std::string text = "## Since when, and where\n\n";
@@ -398,9 +398,9 @@ std::string where_text(const Story& story) {
     const Record& record = place.record();
     text +=
         fmt::format("| {} | {} |{} {} | {} | {} | {} |\n", is_version(place.release()) ? cell(place.release()) : "none",
-                    cell(record.where("cuda_runtime")), has_nccl ? " " + cell(record.where("nccl")) + " |" : "",
-                    cell(record.where("gpu").empty() ? "none" : record.where("gpu")), cell(record.where("driver")),
-                    cell(visible(result_words(*place.latest))), record.environment.started.substr(0, 10));
+                    cell(record.env("cuda_runtime")), has_nccl ? " " + cell(record.env("nccl")) + " |" : "",
+                    cell(record.env("gpu").empty() ? "none" : record.env("gpu")), cell(record.env("driver")),
+                    cell(escape_control(result_words(*place.latest))), record.environment.started.substr(0, 10));
   }
   text += "\n";
   std::string changes;
@@ -410,7 +410,7 @@ std::string where_text(const Story& story) {
       const CitedSource* const source = source_of(story, change.number);
       changes += fmt::format(
           "* {}{}{}: {}{}\n", expected.where.release.empty() ? "" : expected.where.release + ": ",
-          word(expected.result), change.since.empty() ? "" : ", since " + change.since, change.what,
+          to_string(expected.result), change.since.empty() ? "" : ", since " + change.since, change.what,
           source == nullptr ? " (" + change.number + ")" : fmt::format(" ([{}]({}))", source->id, source->url));
     }
   }
@@ -421,16 +421,17 @@ std::string where_text(const Story& story) {
   return text + "\n";
 }
 
-std::string remedies_text(const Story& story) {
+std::string remedies_text(const ReportInput& story) {
   std::string text;
   bool has_price = false;
   for (const CatalogueTest& test : story.one.tests) {
     if (test.kind != Kind::Fix) continue;
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
-    for (const OnMachine& on : story.machines) {
-      const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
+    for (const report::OnMachine& on : story.machines) {
+      const report::Latest* const latest =
+          on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
       if (latest == nullptr || !tells(*latest)) continue;
-      machines[{latest->row->verdict == Verdict::Stale, outcome_of(*latest->row)}].push_back(on.machine);
+      machines[{latest->row->verdict == Verdict::Stale, report::outcome_of(*latest->row)}].push_back(on.machine);
     }
     const auto& fixes = story.bundle.fixes;
     const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
@@ -440,7 +441,7 @@ std::string remedies_text(const Story& story) {
     }
     for (const Prices& prices : story.prices) {
       for (const PriceLine* line : prices_of(prices, story.one.id + "." + test.name)) {
-        text += fmt::format("  costs on {}, {}: {}\n", prices.machine(), line->what, words_of(*line));
+        text += fmt::format("  costs on {}, {}: {}\n", prices.machine(), line->what, describe(*line));
         has_price = true;
       }
     }
@@ -451,12 +452,12 @@ std::string remedies_text(const Story& story) {
 
 }  // namespace
 
-const Record& record_that_shows(const std::vector<OnMachine>& machines, const std::string& test,
+const Record& record_that_shows(const std::vector<report::OnMachine>& machines, const std::string& test,
                                 const std::string& release) {
-  const Latest* best = nullptr;
-  const Latest* other = nullptr;
-  for (const OnMachine& on : machines) {
-    const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
+  const report::Latest* best = nullptr;
+  const report::Latest* other = nullptr;
+  for (const report::OnMachine& on : machines) {
+    const report::Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
     if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
     if (latest->row->result == Result::Reproduced && tells(*latest)) {
       // In the order of releases; a result of today's code before one of older code.
@@ -469,14 +470,15 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
   if (best != nullptr) return best->judged->record;
   const std::string where = release.empty() ? "" : " in " + release;
   if (other != nullptr) {
-    throw Stop(Exit::Usage, fmt::format("no record shows {}{}; in {} it is {}", test, where, other->row->release,
-                                        outcome_of(*other->row)));
+    throw ExitError(Exit::Usage, fmt::format("no record shows {}{}; in {} it is {}", test, where, other->row->release,
+                                             report::outcome_of(*other->row)));
   }
-  throw Stop(Exit::NothingRan, fmt::format("no record has a result of {}{}; `ci/suite {}` makes one", test, where,
-                                           release.empty() ? "-- " + case_of(test) : release + " -- " + case_of(test)));
+  throw ExitError(Exit::NothingRan,
+                  fmt::format("no record has a result of {}{}; `ci/suite {}` makes one", test, where,
+                              release.empty() ? "-- " + case_of(test) : release + " -- " + case_of(test)));
 }
 
-std::string report_of(const Story& story, const Verification& verification) {
+std::string report_of(const ReportInput& story, const Verification& verification) {
   std::string text = verification.line + "\n\n";
   if (story.one.nature == Nature::Constraint) {
     text +=
@@ -504,7 +506,7 @@ std::string report_of(const Story& story, const Verification& verification) {
          bundle_text(story);
 }
 
-std::string record_lines(const Story& story) {
+std::string record_lines(const ReportInput& story) {
   std::string text;
   Json environment = story.record.environment.json();
   for (const char* key : {"host", "gpu_id", "image", "variables", "volatile"}) environment.erase(key);
@@ -529,4 +531,4 @@ std::vector<std::string> versions_in(const Record& record) {
   return all;
 }
 
-}  // namespace recapture
+}  // namespace recapture::triage

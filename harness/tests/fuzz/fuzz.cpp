@@ -1,5 +1,5 @@
 // Everything that Recapture reads, fuzzed by libFuzzer: `fuzz --target=record corpus/`. A reader may take an input or
-// end with one Stop; whatever else leaves it (a crash, another exception, a hang) is an error of ours. ci/fuzz runs
+// end with one Stop; whatever else leaves it (a crash, another exception, a hang) is an error of ours. tools/fuzz runs
 // all.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,28 +13,29 @@
 #include <string>
 #include <string_view>
 
+#include "harness/base/escape.h"
+#include "harness/base/exit.h"
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
-#include "harness/check/documents.h"
-#include "harness/judge/board.h"
-#include "harness/judge/catalogue.h"
-#include "harness/judge/index.h"
-#include "harness/judge/price.h"
-#include "harness/judge/rate.h"
-#include "harness/judge/suggest.h"
-#include "harness/judge/tree.h"
-#include "harness/judge/version.h"
-#include "harness/record/exit.h"
-#include "harness/record/visible.h"
+#include "harness/lint/documents.h"
+#include "harness/model/catalogue.h"
+#include "harness/model/release.h"
+#include "harness/model/suggest.h"
+#include "harness/model/tree.h"
+#include "harness/report/json.h"
+#include "harness/report/junit.h"
+#include "harness/report/markdown.h"
+#include "harness/report/overview.h"
+#include "harness/report/text.h"
 #include "harness/run/line.h"
 #include "harness/run/plan.h"
-#include "harness/show/json.h"
-#include "harness/show/junit.h"
-#include "harness/show/markdown.h"
-#include "harness/show/overview.h"
-#include "harness/show/text.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/price.h"
+#include "harness/verdict/rate.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -48,7 +49,7 @@ class Tree {
     file_ = memfd_create("input", 0);
     const std::string input = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_);
     root_ = fs::temp_directory_path().string() + "/recapture-fuzz-" + std::to_string(getpid());
-    for (const char* path : {"cases/catalogue.json", "cases/changes.toml", "cases/sources.toml", "cases/documents.tsv",
+    for (const char* path : {"cases/catalogue.json", "cases/expectations.toml", "cases/sources.toml", "cases/coverage.tsv",
                              "reports/hashes.tsv", "ci/matrix.toml", "records/r.jsonl"}) {
       fs::create_directories(fs::path(root_ + "/" + path).parent_path());
       fs::create_symlink(input, root_ + "/" + path);
@@ -83,21 +84,22 @@ void must(bool holds, const char* what) {
 
 // Every output of a record.
 void show(Record record) {
-  const Board board({std::move(record)}, {});
-  const Judged& judged = board.records().front();
+  const ResultMatrix board({std::move(record)}, {});
+  const JudgedRun& judged = board.records().front();
   std::string all = heading(judged.record) + summary(judged.rows) + observed_tables(judged.record, judged.rows);
-  for (const Row& row : judged.rows) all += as_line(row) + "\n";
+  for (const TestVerdict& row : judged.rows) all += render_line(row) + "\n";
   const auto machines = latest(board);
-  all += machines_text(machines) + surprises(machines) + last_line(machines) + as_markdown(board);
+  all += machines_text(machines) + surprises(machines) + last_line(machines) + render_markdown(board);
   std::istringstream lines(all);
-  for (std::string line; std::getline(lines, line);) must(visible(line) == line, "a control character is shown");
-  as_json(judged).dump(1, ' ', false, Json::error_handler_t::replace);
+  for (std::string line; std::getline(lines, line);) must(escape_control(line) == line, "a control character is shown");
+  render_json(judged).dump(1, ' ', false, Json::error_handler_t::replace);
   std::ostringstream xml;
   write_junit(judged, xml);
   exit_for(board.verdicts());
   exit_for(verdicts_of(machines));
-  must(judged.record.whole() || exit_for(board.verdicts()) != Exit::AsExpected, "a run that is not whole is green");
-  for (const RatePool& pool : rate_pools({judged.record}, {})) words_of(pool.runs);
+  must(judged.record.is_complete() || exit_for(board.verdicts()) != Exit::AsExpected,
+       "a run that is not whole is green");
+  for (const RatePool& pool : rate_pools({judged.record}, {})) describe(pool.runs);
 }
 
 void fuzz_record(std::string_view text) {
@@ -110,10 +112,10 @@ void fuzz_record(std::string_view text) {
 void fuzz_prices(std::string_view text) {
   tree().put(text);
   for (const PriceLine& line : read_prices(tree().root() + "/records/r.jsonl").lines) {
-    const std::string all = line.what + words_of(line);
-    must(visible(all) == all, "a control character is shown");
+    const std::string all = line.what + describe(line);
+    must(escape_control(all) == all, "a control character is shown");
     must(!changed(line, line), "a price differs from itself");
-    as_json(line).dump(1, ' ', false, Json::error_handler_t::replace);
+    render_json(line).dump(1, ' ', false, Json::error_handler_t::replace);
   }
 }
 
@@ -138,7 +140,7 @@ void fuzz_events(std::string_view text) {
   tree().put(record);
   try {
     show(read_record(tree().root() + "/records/r.jsonl"));
-  } catch (const Stop& stop) {
+  } catch (const ExitError& stop) {
     must(false, stop.what());
   }
 }
@@ -151,7 +153,7 @@ void fuzz_description(std::string_view text) {
     const CaseInfo info = CaseInfo::from(*json);
     must(CaseInfo::from(info.to_json()).to_json() == info.to_json(), "a description is not what it was");
     catalogue_case(*json, "// Why.\n");
-  } catch (const Stop&) {
+  } catch (const ExitError&) {
     throw;
   } catch (const std::exception&) {  // Whoever asks a binary names it with these words.
   }
@@ -164,7 +166,7 @@ void fuzz_grammars(std::string_view text) {
   const auto may_stop = [](const std::function<void()>& read) {
     try {
       read();
-    } catch (const Stop&) {
+    } catch (const ExitError&) {
     }
   };
   may_stop([&] { satisfies("2.6.0", first); });
@@ -182,7 +184,7 @@ void fuzz_grammars(std::string_view text) {
   outcome(first, rest, all);
   Needs::read(first);
   stopping_of(first, 1);
-  must(visible(visible(all)) == visible(all), "what is visible is not");
+  must(escape_control(escape_control(all)) == escape_control(all), "what is visible is not");
   code_hash(all, [&](const std::string&) { return std::optional<std::string>(rest); });
   why_of(all);
   const Json environment = {{"release", first}, {"gpu", rest}, {"env", {{first, rest}}}};
@@ -205,7 +207,7 @@ const std::map<std::string, std::function<void(std::string_view)>>& targets() {
       {"events", fuzz_events},
       {"description", fuzz_description},
       {"grammars", fuzz_grammars},
-      {"catalogue", file([](const std::string& root) { as_text(selected(read_catalogue(root), {})); })},
+      {"catalogue", file([](const std::string& root) { render_text(selected(read_catalogue(root), {})); })},
       {"changes", file([](const std::string& root) {
          Record record;
          record.environment = {{"release", "2.15.0"}, {"gpu", "NVIDIA H200"}};
@@ -245,7 +247,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     (*recapture::target)({reinterpret_cast<const char*>(data), size});
-  } catch (const recapture::Stop& stop) {
+  } catch (const recapture::ExitError& stop) {
     recapture::must(std::string_view(stop.what()).find('\n') == std::string_view::npos, "a Stop of several lines");
   }
   return 0;

@@ -1,0 +1,117 @@
+#include "harness/base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/base/exit.h"
+
+namespace recapture {
+namespace fs = std::filesystem;
+
+std::string contents_of(const std::string& path) {
+  const auto cannot = [&](const std::string& why) {
+    return ExitError(Exit::Usage, fmt::format("{}: cannot read it: {}", path, why));
+  };
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);  // To open a FIFO may take for ever.
+  if (fd < 0) throw cannot(std::strerror(errno));
+  struct stat about {};
+  const bool is_regular = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+  std::string text;
+  int error = 0;
+  for (bool more = is_regular; more;) {
+    std::array<char, 65536> buffer{};
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) error = errno;
+    more = got > 0 || (got < 0 && error == 0);
+  }
+  close(fd);
+  if (S_ISDIR(about.st_mode)) throw cannot(std::strerror(EISDIR));
+  if (!is_regular) throw cannot("it is not a regular file");
+  if (error != 0) throw cannot(std::strerror(error));
+  return text;
+}
+
+std::string unpacked_contents_of(const std::string& path) {
+  std::string packed = contents_of(path);
+  if (packed.rfind("\x1f\x8b", 0) != 0) return packed;
+  constexpr int kGzip = 15 + 16;
+  constexpr size_t kMost = size_t{1} << 30;
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzip) != Z_OK) throw ExitError(Exit::Infrastructure, "zlib cannot start");
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // It is only read.
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  int result = Z_OK;
+  while (result == Z_OK && text.size() <= kMost) {
+    std::array<char, 65536> buffer{};
+    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_out = static_cast<uInt>(buffer.size());
+    result = inflate(&stream, Z_NO_FLUSH);
+    text.append(buffer.data(), buffer.size() - stream.avail_out);
+    // What was added to a packed file is packed by itself.
+    if (result == Z_STREAM_END && stream.avail_in > 0) result = inflateReset(&stream);
+  }
+  inflateEnd(&stream);
+  if (result != Z_STREAM_END)
+    throw ExitError(Exit::Usage, fmt::format("{}: cannot unpack it: it is damaged or cut", path));
+  return text;
+}
+
+std::string first_lines_of(const std::string& path, int lines) {
+  const gzFile file = gzopen(path.c_str(), "rbe");  // It reads what is not packed as it is.
+  std::string text;
+  size_t end = 0;
+  for (bool more = file != nullptr; more && lines > 0;) {
+    std::array<char, 16384> buffer{};
+    const int got = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()));
+    more = got > 0;
+    if (more) text.append(buffer.data(), static_cast<size_t>(got));
+    for (size_t at; lines > 0 && (at = text.find('\n', end)) != text.npos; --lines) end = at + 1;
+  }
+  if (file != nullptr) gzclose(file);
+  return text.substr(0, end);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw ExitError(Exit::Infrastructure, path + ": cannot write it");
+}
+
+void replace_output(const std::string& path, const std::string& text, size_t first_bytes, const std::string& kind) {
+  std::error_code error;
+  const auto there = fs::status(path, error);
+  if (fs::is_directory(there)) throw ExitError(Exit::Usage, path + " is a folder; --output takes a file");
+  if (fs::exists(there)) {
+    std::string begin(first_bytes, '\0');
+    const bool is_file = fs::is_regular_file(there);  // To open a pipe may take for ever.
+    if (is_file) std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(first_bytes));
+    if (!is_file || (fs::file_size(path, error) > 0 && begin != text.substr(0, first_bytes))) {
+      throw ExitError(Exit::Usage, fmt::format("{} is there and is no {}; --output does not overwrite it", path, kind));
+    }
+  }
+  const std::string part = path + ".part";
+  errno = 0;
+  std::ofstream file(part, std::ios::binary);
+  file << text;
+  file.close();
+  const int wrong = errno == 0 ? EIO : errno;
+  if (file) fs::rename(part, path, error);
+  if (file && !error) return;
+  const std::string why = file ? error.message() : std::strerror(wrong);
+  fs::remove(part, error);
+  throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, why));
+}
+
+}  // namespace recapture

@@ -1,0 +1,179 @@
+#include "harness/lint/documents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "harness/model/tree.h"
+
+namespace recapture::lint {
+namespace {
+
+// The documents, and how many lines each has; 0: it has pages, and its claims stand by page.
+const std::map<std::string, int> kDocuments = {{"capture failures", 1122},
+                                               {"load corruption", 135},
+                                               {"freeze race", 173},
+                                               {"gradient aliasing", 428},
+                                               {"CUDA graph guide", 0}};
+const std::string kNoLines = "-", kNotCovered = "not covered: ", kNotYet = "not yet";
+const std::set<std::string> kKinds = {"environment", "heading", "item", "message",
+                                      "number",      "remedy",  "row",  "warning"};
+
+// As many lines may stand between two claims: a heading, a label, empty lines.
+constexpr int kGap = 9;
+
+// "12", or "12-20".
+bool read_lines(const std::string& cell, int& first, int& last) {
+  const char* const end = cell.data() + cell.size();
+  auto [at, error] = std::from_chars(cell.data(), end, first);
+  last = first;
+  if (error == std::errc() && at != end && *at == '-') {
+    const auto [to, bad] = std::from_chars(at + 1, end, last);
+    at = to, error = bad;
+  }
+  return error == std::errc() && at == end && 0 < first && first <= last;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What the cases say, by their sources.
+struct Cases {
+  std::set<std::string> tests;                                                 // case.Test
+  std::map<std::string, std::set<std::pair<std::string, std::string>>> cited;  // Document and heading, by case.
+};
+
+Cases cases_of(const std::string& root) {
+  static const std::regex kTest(R"(\nTEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))");
+  static const std::regex kSource(R"re(\{"([^"]+)",\s*"([^"]+)"\})re");
+  Cases cases;
+  for (const auto& [id, tree_case] : cases_in_tree(root)) {
+    const std::string source = contents(tree_case.path);
+    for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) {
+      cases.tests.insert(id + "." + (*at)[1].str());
+    }
+    for (std::sregex_iterator at(source.begin(), source.end(), kSource), end; at != end; ++at) {
+      if (kDocuments.count((*at)[1]) != 0) cases.cited[id].insert({(*at)[1], (*at)[2]});
+    }
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<CoveringTest> DocumentLine::tests() const {
+  static const std::map<std::string, Shows> kShows = {
+      {"fails", Shows::Fails}, {"against", Shows::Against}, {"any", Shows::Any}};
+  std::vector<CoveringTest> tests;
+  if (covered.rfind(kNotCovered, 0) == 0 || covered == kNotYet) return tests;
+  std::istringstream words(covered);
+  for (std::string id; words >> id;) {
+    const size_t colon = id.find(':');
+    const auto shows = colon == id.npos ? kShows.end() : kShows.find(id.substr(colon + 1));
+    if (shows == kShows.end()) {
+      tests.push_back({id, Shows::Documented});
+    } else {
+      tests.push_back({id.substr(0, colon), shows->second});
+    }
+  }
+  return tests;
+}
+
+std::vector<DocumentLine> read_documents(const std::string& root) {
+  std::vector<DocumentLine> lines;
+  std::istringstream file(contents(root + "/cases/coverage.tsv"));
+  std::string line;
+  std::getline(file, line);  // The heading.
+  for (int number = 2; std::getline(file, line); ++number) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
+    if (cells.size() != 6) cells.assign(6, "");  // Which is then an error of its own.
+    lines.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], 0, 0, number});
+    DocumentLine& read = lines.back();
+    if (!read_lines(read.lines, read.first, read.last)) read.first = read.last = 0;
+  }
+  return lines;
+}
+
+std::vector<std::string> document_errors(const std::string& root) {
+  const Cases cases = cases_of(root);
+  static const std::regex kMayWait("DDP|DistributedDataParallel|NCCL");
+  static const std::regex kOnRecord(R"(\bno record( with [^;]*)? is |\brecords have \d)");
+  std::vector<std::string> errors;
+  std::set<std::string> covered, said;
+  std::map<std::string, int> begun, read;  // By document: the last claim's first line, and the last line of any so far.
+  std::set<std::pair<std::string, std::string>> headings;
+  for (const DocumentLine& line : read_documents(root)) {
+    const auto error = [&](const std::string& what) {
+      errors.push_back(fmt::format("cases/coverage.tsv:{}: {}", line.number, what));
+    };
+    if (line.document.empty() || line.heading.empty() || line.says.empty()) {
+      error("needs six cells: document, its line or lines, heading, kind, what it says, who covers it");
+      continue;
+    }
+    const auto document = kDocuments.find(line.document);
+    if (document == kDocuments.end()) {
+      error("'" + line.document + "' is no document");
+    } else if (document->second == 0) {
+      if (line.lines != kNoLines) error(fmt::format("its document has no lines; write '{}'", kNoLines));
+    } else if (line.first == 0 || line.last > document->second) {
+      error(fmt::format("'{}' names no lines of the {} that the document has", line.lines, document->second));
+    } else {
+      int &before = begun[line.document], &to = read[line.document];
+      if (line.first < before) error(fmt::format("stands after line {} of its document", before));
+      if (line.first - to - 1 > kGap) {
+        error(fmt::format("nothing is said of its document's lines {} to {}", to + 1, line.first - 1));
+      }
+      before = line.first;
+      to = std::max(to, line.last);
+    }
+    if (kKinds.count(line.kind) == 0) error("'" + line.kind + "' is no kind");
+    if (!said.insert(line.document + "|" + line.heading + "|" + line.kind + "|" + line.says).second) {
+      error("says this a second time");
+    }
+    headings.insert({line.document, line.heading});
+    if (std::regex_search(line.says + line.covered, kOnRecord)) {
+      error(
+          "says which releases are on record; the next record makes that wrong, see `recapture dev tables documents`");
+    }
+    if (line.covered.rfind(kNotCovered, 0) == 0) {
+      if (line.covered.size() == kNotCovered.size()) error("does not say why it is not covered");
+      continue;
+    }
+    if (line.covered == kNotYet) {
+      if (!std::regex_search(line.heading + line.says, kMayWait)) error("'not yet' is for what needs DDP or NCCL");
+      continue;
+    }
+    for (const auto& [id, shows] : line.tests()) {
+      if (cases.tests.count(id) == 0) error(id + " is no test, nor one with ':fails', ':against' or ':any'");
+      covered.insert(id.substr(0, id.find('.')));
+    }
+  }
+  for (const auto& [document, to] : read) {
+    if (kDocuments.at(document) - to <= kGap) continue;
+    errors.push_back(
+        fmt::format("cases/coverage.tsv: nothing is said of the lines of '{}' from {} on", document, to + 1));
+  }
+  for (const auto& [id, cited] : cases.cited) {
+    for (const auto& [document, heading] : cited) {
+      if (headings.count({document, heading}) == 0) {
+        errors.push_back(
+            fmt::format("{}: cites '{}' under '{}', which cases/coverage.tsv lacks", id, document, heading));
+      }
+    }
+    if (covered.count(id) == 0) errors.push_back(id + " stands at no line of the documents that it cites");
+  }
+  return errors;
+}
+
+}  // namespace recapture::lint

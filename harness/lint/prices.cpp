@@ -1,0 +1,53 @@
+#include "harness/lint/prices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "harness/base/file.h"
+#include "harness/model/prices.h"
+#include "harness/model/record.h"
+
+namespace recapture::lint {
+namespace fs = std::filesystem;
+
+std::vector<std::string> price_errors(const std::string& root, const Catalogue& catalogue) {
+  static const std::regex kFix(R"re("(\w+\.Fix\w*)")re");
+  std::set<std::string> fixes;
+  for (const CatalogueCase& one : catalogue) {
+    for (const CatalogueTest& test : one.tests) {
+      if (!test.fix.empty()) fixes.insert(one.id + "." + test.name);
+    }
+  }
+  std::vector<std::string> errors;
+  std::set<std::string> priced;
+  for (const auto& entry : fs::directory_iterator(root + "/benchmarks")) {
+    if (entry.path().extension() != ".cpp") continue;
+    const std::string source = contents_of(entry.path().string());
+    for (std::sregex_iterator at(source.begin(), source.end(), kFix), end; at != end; ++at) {
+      priced.insert((*at)[1]);
+      if (fixes.count((*at)[1]) != 0) continue;
+      const auto line = std::count(source.begin(), source.begin() + at->position(), '\n') + 1;
+      errors.push_back(fmt::format("benchmarks/{}:{}: {} is no fix of the catalogue", entry.path().filename().string(),
+                                   line, (*at)[1].str()));
+    }
+  }
+  for (const std::string& path : prices_below(root + "/reports")) {
+    const Prices prices = read_prices(path);
+    const std::string place = fs::path(path).lexically_relative(root + "/reports").string();
+    const fs::path expected = fs::path(report_path(prices.environment)).replace_extension(kPricesExtension);
+    if (!is_report_path(fs::path(place).replace_extension(".jsonl"), prices.environment))
+      errors.push_back(fmt::format("reports/{}: belongs at reports/{}", place, expected.string()));
+    for (const PriceLine& line : prices.lines) {
+      for (const std::string& fix : line.fixes) {
+        if (priced.count(fix) == 0) errors.push_back(fmt::format("reports/{}: no benchmark prices {}", place, fix));
+      }
+    }
+  }
+  return errors;
+}
+
+}  // namespace recapture::lint

@@ -1,0 +1,68 @@
+#include "harness/lint/signatures.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "harness/case/events.h"
+#include "harness/case/pattern.h"
+#include "harness/verdict/verdict.h"
+
+namespace recapture::lint {
+namespace {
+
+// What tells the failures of two tests apart. Records repeat each other, so each is kept once.
+struct Observed {
+  std::string test, seen, api;
+  bool operator<(const Observed& other) const {
+    return std::tie(test, seen, api) < std::tie(other.test, other.seen, other.api);
+  }
+};
+struct Reproduced {
+  Observed observed;
+  std::string documented, raised_by;  // raised_by is "" where any call will do.
+  bool operator<(const Reproduced& other) const {
+    return std::tie(observed, documented, raised_by) < std::tie(other.observed, other.documented, other.raised_by);
+  }
+};
+
+bool takes(const Reproduced& mine, const Observed& other) {
+  if (case_of(mine.observed.test) == case_of(other.test)) return false;
+  if (mine.observed.seen == other.seen && mine.observed.api == other.api) return false;
+  const bool call_fits = mine.raised_by.empty() || other.api.empty() || matches(mine.raised_by, other.api);
+  return call_fits && matches(mine.documented, other.seen);
+}
+
+}  // namespace
+
+std::vector<std::string> loose_signatures(const std::vector<Record>& records, const Rules& rules) {
+  std::set<Observed> all;
+  std::set<Reproduced> reproduced;
+  std::map<std::string, std::set<std::string>>
+      own;  // What each test itself shows, on any release: never foreign to it.
+  for (const Record& record : records) {
+    if (record.broken() != Break::Nothing) continue;
+    for (const TestRecord& test : record.tests) {
+      if (kind_of(test.name()) != Kind::Reproduces || !test.has(key::seen)) continue;
+      if (rules.stale(record, test.case_id())) continue;
+      const Observed observed{test.id(), test.text(key::seen), test.culprit("api")};
+      all.insert(observed);
+      if (classify(Kind::Reproduces, test) != Result::Reproduced) continue;
+      reproduced.insert({observed, test.text(key::documented), test.text(key::raised_by)});
+      own[test.id()].insert(test.text(key::seen));
+    }
+  }
+  std::set<std::string> errors;
+  for (const Reproduced& mine : reproduced) {
+    for (const Observed& other : all) {
+      if (own[mine.observed.test].count(other.seen) != 0 || !takes(mine, other)) continue;
+      errors.insert(fmt::format("{} documents '{}', which also takes {}'s '{}'", mine.observed.test, mine.documented,
+                                other.test, other.seen));
+    }
+  }
+  return {errors.begin(), errors.end()};
+}
+
+}  // namespace recapture::lint

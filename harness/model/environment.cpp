@@ -1,0 +1,129 @@
+#include "harness/model/environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <utility>
+
+#include "harness/base/escape.h"
+
+namespace recapture {
+namespace {
+
+MachineId read_machine(const Json& json) {
+  MachineId id;
+  id.gpu = text_at(json, "gpu");
+  id.driver = text_at(json, "driver");
+  id.runtime = text_at(json, "cuda_runtime");
+  const auto packed = json.find("packed");
+  id.packed = packed != json.end() && packed->is_boolean() && packed->get<bool>();
+  if (const auto env = json.find("env"); env != json.end() && env->is_object()) {
+    for (const auto& [name, value] : env->items()) {
+      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+      id.variables += (id.variables.empty() ? "" : ", ") + name + "=" + text;
+    }
+  }
+  for (const OverridableLibrary& library : kOverridableLibraries) {
+    if (json.contains(std::string(library.key) + "_by")) id.overrides[library.key] = text_at(json, library.key);
+  }
+  return id;
+}
+
+std::vector<std::string> read_run_ids(const Json& changing) {
+  std::vector<std::string> ids;
+  const auto add = [&](const Json& run) {
+    if (std::string id = text_at(run, "run"); !id.empty()) ids.push_back(std::move(id));
+  };
+  if (const auto shards = changing.find("shards"); shards != changing.end() && shards->is_array()) {
+    std::for_each(shards->begin(), shards->end(), add);
+  } else {
+    add(changing);
+  }
+  return ids;
+}
+
+}  // namespace
+
+Environment::Environment(Json json) : json_(std::move(json)) {
+  if (!json_.is_object()) return;
+  release = text_at(json_, "release");
+  build = text_at(json_, "build");
+  shard = text_at(json_, "shard");
+  machine = read_machine(json_);
+  kind = kind_of_machine(release, machine);
+  broken = break_of(text_at(json_, "break")).value_or(Break::Nothing);
+  gpus = int_at(json_, "gpus").value_or(0);
+  const auto changing = json_.find("volatile");
+  if (changing == json_.end() || !changing->is_object()) return;
+  started = escape_control(text_at(*changing, "started"));
+  run_ids = read_run_ids(*changing);
+}
+
+Environment Environment::with(const std::string& key, Json value) const {
+  Json json = json_;
+  json[key] = std::move(value);
+  return json;
+}
+
+bool counts_first(const Environment& environment, std::set<std::string>& counted) {
+  const auto& ids = environment.run_ids;
+  const bool is_first =
+      std::none_of(ids.begin(), ids.end(), [&](const std::string& id) { return counted.count(id) != 0; });
+  counted.insert(ids.begin(), ids.end());
+  return is_first;
+}
+
+bool stands_in(const Environment& without_gpu, const Environment& machine) {
+  const MachineId &host = without_gpu.machine, &other = machine.machine;
+  if (!host.gpu.empty() || other.gpu.empty() || without_gpu.release != machine.release) return false;
+  return host.variables == other.variables && host.overrides.empty() && other.overrides.empty();
+}
+
+std::set<std::string> differences(const Environment& one, const Environment& other) {
+  std::set<std::string> names;
+  for (const auto& [a, b] : {std::pair(&one.json(), &other.json()), {&other.json(), &one.json()}}) {
+    for (const auto& [key, value] : a->items()) {
+      if (key == "volatile") continue;
+      const Json its = b->value(key, Json());
+      if (value == its) continue;
+      const bool has_variables =
+          (key == "variables" || key == "env") && value.is_object() && (its.is_object() || its.is_null());
+      if (!has_variables) {
+        names.insert(escape_control(key));
+        continue;
+      }
+      for (const auto& [name, text] : value.items()) {
+        if (its.is_null() || its.value(name, Json()) != text)
+          names.insert((key == "env" ? "--env " : "") + escape_control(name));
+      }
+    }
+  }
+  return names;
+}
+
+std::string report_path(const Environment& environment) {
+  std::string release = environment.release;
+  for (char& c : release) c = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '-';
+  const std::string broken =
+      environment.broken == Break::Nothing ? "" : "." + std::string(to_string(environment.broken));
+  return fmt::format("{}/{}{}.jsonl", release, file_name(environment.machine), broken);
+}
+
+bool is_report_path(const std::string& name, const Environment& environment) {
+  constexpr std::string_view kPacked = ".gz";
+  const bool packed =
+      name.size() > kPacked.size() && name.compare(name.size() - kPacked.size(), kPacked.size(), kPacked) == 0;
+  const std::string path = packed ? name.substr(0, name.size() - kPacked.size()) : name;
+  const std::string first = report_path(environment),
+                    stem = first.substr(0, first.size() - std::string(".jsonl").size());
+  if (path == first) return true;
+  int number = 0;
+  const std::string pattern = stem + ".run-";
+  if (path.rfind(pattern, 0) != 0) return false;
+  const std::string rest = path.substr(pattern.size());
+  return std::sscanf(rest.c_str(), "%3d", &number) == 1 && number > 1 && rest == fmt::format("{}.jsonl", number);
+}
+
+}  // namespace recapture

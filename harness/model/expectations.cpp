@@ -1,0 +1,148 @@
+#include "harness/model/expectations.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "harness/base/escape.h"
+#include "harness/base/exit.h"
+#include "harness/base/toml.h"
+#include "harness/model/release.h"
+
+namespace recapture {
+namespace {
+
+Where where_from(const toml::table& entry, const std::string& place) {
+  const auto* table = entry["where"].as_table();
+  if (table == nullptr) throw ExitError(Exit::Usage, place + ": needs 'where', such as { release = \">=2.8\" }");
+  only_keys(*table, {"release", "gpu", "driver", "cuda_runtime", "nccl"}, place);
+  Where where;
+  where.release = text_in(*table, "release", place, false);
+  where.gpu = text_in(*table, "gpu", place, false);
+  where.driver = text_in(*table, "driver", place, false);
+  where.cuda_runtime = text_in(*table, "cuda_runtime", place, false);
+  where.nccl = text_in(*table, "nccl", place, false);
+  for (const std::string& range : {where.release, where.driver, where.cuda_runtime, where.nccl}) {
+    if (!range.empty()) satisfies("2.0.0", range);  // Throws if it cannot be read.
+  }
+  return where;
+}
+
+// One entry below a change: the same observation of one or several tests.
+void take_expectations(const toml::table& entry, const std::string& place, Change& change) {
+  only_keys(entry, {"tests", "where", "result", "seen", "why", "records"}, place);
+  Expectation e;
+  e.place = place;
+  e.why = text_in(entry, "why", place, false);
+  if (e.why.empty()) e.why = change.what;
+  e.source = change.number;
+  e.where = where_from(entry, place);
+  const std::string result_word = text_in(entry, "result", place);
+  const auto result = result_from(result_word);
+  if (!result) {
+    throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a result; the results are {}", place,
+                                             escape_control(result_word), fmt::join(kResults, ", ")));
+  }
+  if (*result == Result::Unseen || *result == Result::Invalid) {
+    throw ExitError(Exit::Usage, fmt::format("{}: nobody can expect '{}': it shows nothing", place, result_word));
+  }
+  e.result = *result;
+  const bool any_would_do = *result != Result::Different && *result != Result::Broken && *result != Result::Crashed;
+  e.seen = text_in(entry, "seen", place, !any_would_do);
+  e.records = texts_in(entry, "records", place);
+  if (e.records.empty()) throw ExitError(Exit::Usage, place + ": needs 'records', the reports that show it");
+  const auto tests = texts_in(entry, "tests", place);
+  if (tests.empty()) throw ExitError(Exit::Usage, place + ": needs 'tests'");
+  for (const std::string& test : tests) {
+    e.test = test;
+    change.expectations.push_back(e);
+  }
+}
+
+}  // namespace
+
+bool Where::covers(const Record& record) const {
+  return in_range(record.env("release"), release) && record.env("gpu").find(gpu) != std::string::npos &&
+         in_range(record.env("driver"), driver) && in_range(record.env("cuda_runtime"), cuda_runtime) &&
+         in_range(record.env("nccl"), nccl);
+}
+
+bool Expectation::guessed_for(const std::string& release) const {
+  if (!is_version(release)) return false;
+  bool any = false, some_not_older = false, some_not_newer = false;
+  for (const std::string& record : records) {  // "2.11.0/nvidia-h200.jsonl"
+    const std::string its = record.substr(0, record.find('/'));
+    if (!is_version(its)) continue;
+    any = true;
+    some_not_older = some_not_older || !older(without_local(its), without_local(release));
+    some_not_newer = some_not_newer || !older(without_local(release), without_local(its));
+  }
+  return any && !(some_not_older && some_not_newer);
+}
+
+std::vector<Change> read_changes(const std::string& root) {
+  const std::string path = root + "/cases/expectations.toml";
+  if (!std::filesystem::exists(path)) return {};
+  const toml::table file = parse_toml(path);
+  only_keys(file, {"change"}, path);
+  std::vector<Change> changes;
+  const auto* list = tables_in(file, "change", path, "[[change]]");
+  if (list == nullptr) return changes;
+  for (const auto& node : *list) {
+    const std::string place = place_of(path, node);
+    const auto* entry = node.as_table();
+    only_keys(*entry, {"what", "number", "since", "ours", "expect"}, place);
+    Change change;
+    change.place = place;
+    change.what = text_in(*entry, "what", place);
+    change.number = text_in(*entry, "number", place);
+    change.is_open_question = change.number.rfind("open question", 0) == 0;
+    change.since = text_in(*entry, "since", place, false);
+    if (!change.since.empty()) require_version(change.since);
+    if (entry->contains("ours") && !(*entry)["ours"].is_boolean()) {
+      throw ExitError(Exit::Usage, place + ": 'ours' is true or false");
+    }
+    change.ours = (*entry)["ours"].value_or(false);
+    if (const auto* expected = tables_in(*entry, "expect", place, "[[change.expect]]")) {
+      for (const auto& below : *expected) take_expectations(*below.as_table(), place_of(path, below), change);
+    }
+    for (Expectation& e : change.expectations) {
+      e.ours = change.ours;
+      e.is_open_question = change.is_open_question;
+    }
+    if (change.expectations.empty()) throw ExitError(Exit::Usage, place + ": needs a [[change.expect]]");
+    changes.push_back(change);
+  }
+  return changes;
+}
+
+bool is_ours(const std::vector<Change>& changes, const std::string& test, const Record& record) {
+  return std::any_of(changes.begin(), changes.end(), [&](const Change& change) {
+    return change.ours && std::any_of(change.expectations.begin(), change.expectations.end(),
+                                      [&](const Expectation& e) { return e.test == test && e.where.covers(record); });
+  });
+}
+
+std::vector<Expectation> expectations_of(const std::vector<Change>& changes) {
+  std::vector<Expectation> all;
+  for (const Change& change : changes) {
+    all.insert(all.end(), change.expectations.begin(), change.expectations.end());
+  }
+  return all;
+}
+
+const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test,
+                                    const Record& record) {
+  const Expectation* found = nullptr;
+  for (const Expectation& e : all) {
+    if (e.test != test || !e.where.covers(record)) continue;
+    if (found != nullptr) {
+      throw ExitError(Exit::Usage, fmt::format("{}: shadowed by {}: both apply to {} on {}", e.place, found->place,
+                                               test, record.machine()));
+    }
+    found = &e;
+  }
+  return found;
+}
+
+}  // namespace recapture

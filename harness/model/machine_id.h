@@ -1,0 +1,77 @@
+// Which machine a run had: what two runs share that may be compared, what it is called, and its part of a file's name.
+#pragma once
+#include <array>
+#include <compare>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace recapture {
+
+// A library that a run may load in the place of the one that comes with LibTorch. The environment has its version, as
+// `key`, and `key`_by if the run chose it.
+struct OverridableLibrary {
+  const char* key;
+  const char* name;
+  const char* option;   // Of `run`, `compare` and tools/libtorch,
+  const char* example;  // and what that takes.
+  const char* file;     // How the name of its file begins.
+  const char* tag;      // In a report's name.
+};
+inline constexpr std::array<OverridableLibrary, 2> kOverridableLibraries = {
+    {{"cuda_runtime", "CUDA runtime", "--cuda-runtime", "12.9", "libcudart.so.", "cuda"},
+     {"nccl", "NCCL", "--nccl", "2.30.7", "libnccl.so.", "nccl"}}};
+
+struct MachineId {
+  std::string gpu, driver;                       // No GPU is "".
+  std::string runtime;                           // Of CUDA, whether it came with the release or the run chose it.
+  bool packed = false;                           // By tools/pack.
+  std::string variables;                         // That tests had on purpose: "A=1, B=2".
+  std::map<std::string, std::string> overrides;  // Versions that the run chose, by OverridableLibrary::key.
+
+  bool operator==(const MachineId&) const = default;
+  // By GPU, driver, runtime and then the rest. No GPU comes last, and "NVIDIA H200" after "NVIDIA H200 NVL".
+  std::strong_ordering operator<=>(const MachineId& other) const;
+
+  bool has_override(const OverridableLibrary& library) const { return overrides.count(library.key) != 0; }
+
+  // Whether tests had no variables and LibTorch its own libraries.
+  bool is_plain() const { return variables.empty() && overrides.empty(); }
+
+  // What must be equal for two releases to be compared: GPU, driver, variables. Libraries come with the release.
+  MachineId comparable() const;
+  // The same, and what the run chose.
+  MachineId with_overrides() const;
+  // What stays the same where a driver or a release's runtime is updated: GPU, variables, what the run chose.
+  MachineId place() const;
+};
+
+// A release on a machine, ordered by both.
+struct MachineKind {
+  std::string release;
+  MachineId machine;
+
+  bool operator==(const MachineKind&) const = default;
+  std::strong_ordering operator<=>(const MachineKind& other) const;
+};
+
+// Equal for two records if and only if their results may be compared as those of one machine. A chosen CUDA runtime
+// counts by its version alone, as one that came with the release does, and is not among the overrides.
+MachineKind kind_of_machine(const std::string& release, const MachineId& machine);
+
+// What a label has besides the GPU.
+struct Detail {
+  bool driver = false, runtime = false, packed = false, variables = false, overrides = false;
+  std::string_view no_gpu = "no GPU";
+};
+
+// "NVIDIA H200, driver 580.159.04, CUDA runtime 13.0 (packed), A=1, NCCL 2.30.7", as it may be shown.
+std::string label(const MachineId& machine, const Detail& detail);
+
+// Of a run that put others in the place of LibTorch's own: ", CUDA runtime 12.9, NCCL 2.30.7"; else "".
+std::string label_of_overrides(const MachineId& machine);
+
+// "nvidia-h200.A-1-5d41.cuda-13.2.nccl-2.30.7", without a GPU "host". Variables come with a hash of them.
+std::string file_name(const MachineId& machine);
+
+}  // namespace recapture

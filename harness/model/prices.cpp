@@ -1,0 +1,86 @@
+#include "harness/model/prices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+
+#include "harness/base/escape.h"
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
+
+namespace recapture {
+namespace {
+
+std::vector<double> times_in(const Json& line, const char* key) {
+  std::vector<double> times;
+  for (const Json& time : line.at(key)) {
+    const double us = time.is_number() ? time.get<double>() : 0;
+    if (!std::isfinite(us) || us <= 0) throw std::runtime_error(fmt::format("'{}' has what is no time", key));
+    times.push_back(us);
+  }
+  return times;
+}
+
+PriceLine line_of(const Json& json) {
+  PriceLine line;
+  for (const Json& fix : json.at("price")) line.fixes.push_back(escape_control(fix.get<std::string>()));
+  line.what = escape_control(text_at(json, "what"));
+  line.clock = text_at(json, "clock");
+  line.why_not = escape_control(text_at(json, "why_not"));
+  if (line.fixes.empty() || line.what.empty()) throw std::runtime_error("a price without a remedy or without its work");
+  if (!line.why_not.empty()) return line;
+  if (line.clock != "gpu" && line.clock != "host") throw std::runtime_error("its clock is neither gpu nor host");
+  line.without = times_in(json, "without");
+  line.with = times_in(json, "with");
+  if (line.without.size() != line.with.size() || line.with.size() < 2) {
+    throw std::runtime_error("its times are no pairs, or fewer than two");
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string Prices::env(const char* key) const { return escape_control(text_at(environment.json(), key)); }
+std::string Prices::machine() const { return env("release") + ", " + env("gpu"); }
+
+Prices read_prices(const std::string& path) {
+  Prices prices{path, {}, {}};
+  const std::string text = contents_of(path);
+  int number = 1;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = text.find('\n', at);
+    try {
+      if (end == std::string::npos) throw std::runtime_error("it is cut");
+      Json json = parse_json(std::string_view(text).substr(at, end - at));
+      if (number > 1) {
+        prices.lines.push_back(line_of(json));
+      } else {
+        if (!json.is_object() || int_at(json, "prices") != 1) throw std::runtime_error("it does not begin with them");
+        prices.environment = std::move(json);
+      }
+    } catch (const std::exception& e) {
+      throw ExitError(Exit::Usage,
+                      fmt::format("{}:{}: not prices: {}", escape_control(path), number, escape_control(e.what())));
+    }
+    at = end + 1;
+  }
+  if (prices.lines.empty()) throw ExitError(Exit::Usage, escape_control(path) + ": has no prices");
+  return prices;
+}
+
+std::vector<std::string> prices_below(const std::string& folder) {
+  std::vector<std::string> paths;
+  if (std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() == kPricesExtension) paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace recapture

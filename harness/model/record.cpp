@@ -1,0 +1,436 @@
+#include "harness/model/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <unordered_map>
+
+#include "harness/base/escape.h"
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
+#include "harness/base/parallel.h"
+
+namespace recapture {
+namespace {
+
+bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
+
+// The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
+enum class MemberKind { Text, Number, Object, List, Boolean };
+using enum MemberKind;
+const std::unordered_map<std::string_view, MemberKind> kMembers = {
+    {"test", Text},      {"ending", Text},        {"ended", Text},        {"seen", Text},       {"documented", Text},
+    {"healthy", Text},   {"raised_by", Text},     {"message", Text},      {"skipped", Text},    {"inapplicable", Text},
+    {"exception", Text}, {"contradiction", Text}, {"stopping", Text},     {"how", Text},        {"release", Text},
+    {"gpu", Text},       {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},      {"shard", Text},
+    {"case", Text},      {"hash", Text},          {"end", Text},          {"stub", Text},       {"lacks", Text},
+    {"code", Number},    {"error", Number},       {"hits", Number},       {"tries", Number},    {"confirms", Number},
+    {"culprit", Object}, {"facts", Object},       {"probes", Object},     {"volatile", Object}, {"effects", Object},
+    {"fixes", Object},   {"plan", List},          {"whole", List},        {"assertions", List}, {"tests", List},
+    {"sources", List},   {"packed", Boolean}};
+
+void require_kinds(const Json& line) {
+  const auto require = [](bool is_right, const std::string& key, const char* kind) {
+    if (!is_right) throw std::runtime_error(fmt::format("'{}' is no {}", key, kind));
+  };
+  for (const auto& [key, value] : line.get_ref<const Json::object_t&>()) {
+    const auto member = kMembers.find(key);
+    if (member == kMembers.end()) continue;
+    switch (member->second) {
+      case Text:
+        require(value.is_string(), key, "text");
+        break;
+      case Number:
+        require(int_at(line, key.c_str()).has_value(), key, "whole number");
+        break;
+      case Object:
+        require(value.is_object(), key, "object");
+        break;
+      case List:
+        require(value.is_array(), key, "list");
+        break;
+      case Boolean:
+        require(value.is_boolean(), key, "truth value");
+    }
+  }
+}
+
+// "item_in_capture.Reproduces", in what a terminal shows.
+std::string test_id(const Json& json) {
+  auto id = json.get<std::string>();
+  const size_t dot = id.find('.');
+  if (dot == 0 || dot == std::string::npos) throw std::runtime_error("a test without a case");
+  if (escape_control(id) != id) throw std::runtime_error("a test with control characters in its name");
+  return id;
+}
+
+std::vector<std::string> tests_in(const Json& list) {
+  std::vector<std::string> tests;
+  std::set<std::string> known;
+  for (const Json& test : list) {
+    tests.push_back(test_id(test));
+    if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
+  }
+  return tests;
+}
+
+void take_environment(Record& record, Json line) {
+  const Json& format = line.at("recapture");
+  if (!format.is_number_integer() || format < 1 || format > kRecordFormat) {
+    throw std::runtime_error(fmt::format("its format is {}, and this program reads 1 to {}; a newer one reads it",
+                                         format.dump(), kRecordFormat));
+  }
+  if (!record.environment.empty()) throw std::runtime_error("a second environment");
+  if (line.contains("break") && !break_of(text_at(line, "break"))) {
+    throw std::runtime_error(fmt::format("nothing can be broken by '{}'", text_at(line, "break")));
+  }
+  record.environment = std::move(line);
+}
+
+void take_test(Record& record, TestRecord test) {
+  const std::string id = test_id(test.line.at("test"));
+  if (record.cases.count(case_of(id)) == 0) throw std::runtime_error("a test before its case");
+  if (test.has("confirms")) {
+    if (record.find(id) == nullptr) throw std::runtime_error("a confirmation before its test");
+    record.confirmations[id].push_back(std::move(test));
+  } else if (record.find(id) != nullptr) {
+    throw std::runtime_error("the same test twice");
+  } else {
+    record.add(std::move(test));
+  }
+}
+
+void take_line(Record& record, Json line) {
+  if (!line.is_object()) throw std::runtime_error("it is no object");
+  require_kinds(line);
+  if (!record.end.empty() && !line.contains("resumed")) throw std::runtime_error("a line after the end");
+  if (line.contains("recapture")) {
+    take_environment(record, std::move(line));
+  } else if (line.contains("plan")) {
+    if (!record.plan.empty()) throw std::runtime_error("a second plan");
+    record.plan = tests_in(line.at("plan"));
+    if (line.contains("whole")) record.whole_plan = tests_in(line.at("whole"));
+  } else if (line.contains("case")) {
+    const CaseInfo info = CaseInfo::from(line);
+    const auto [known, is_new] = record.cases.emplace(info.id, info);
+    if (known->second.hash != info.hash) {
+      throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
+    }
+  } else if (line.contains("test")) {
+    take_test(record, {std::move(line)});
+  } else if (line.contains("end")) {
+    record.end = line.at("end");
+    if (record.end.empty()) throw std::runtime_error("an end without a word");
+  } else if (line.contains("resumed")) {
+    record.end.clear();
+  } else {
+    throw std::runtime_error("a line of no known kind");
+  }
+}
+
+// What the reader should know of a run that did not find out all that it was to.
+void note_what_is_missing(Record& record) {
+  const auto lost = std::find_if(record.plan.begin(), record.plan.end(),
+                                 [&](const std::string& test) { return record.find(test) == nullptr; });
+  if (record.end.empty()) {
+    record.notes.push_back(lost == record.plan.end()
+                               ? "the run did not come to its end"
+                               : "the run did not come to its end; lost in flight or not run from " + *lost +
+                                     " on. `recapture run --resume` runs the rest");
+  }
+  if (record.plan.empty()) record.notes.emplace_back("it has no plan: what should have run is not known");
+  if (record.end == "complete" && lost != record.plan.end()) {
+    record.notes.push_back("it is called complete, and " + *lost + " has not run");
+  }
+  if (!record.is_shard()) return;
+  std::string rest = "which tests those have is not on record";
+  if (!record.whole_plan.empty()) {
+    const std::set<std::string> here(record.plan.begin(), record.plan.end());
+    const auto first = std::find_if(record.whole_plan.begin(), record.whole_plan.end(),
+                                    [&](const std::string& test) { return here.count(test) == 0; });
+    const size_t missing = record.whole_plan.size() - std::min(here.size(), record.whole_plan.size());
+    rest = fmt::format("{} of {} tests are in the others{}", missing, record.whole_plan.size(),
+                       first == record.whole_plan.end() ? "" : ", " + *first + " among them");
+  }
+  record.notes.push_back(
+      fmt::format("shard {} alone: {}; `recapture dev merge` makes one record of all", record.env("shard"), rest));
+}
+
+}  // namespace
+
+std::string missing_symbol(std::string_view output) {
+  constexpr std::string_view kBefore = "undefined symbol: ", kRuntime = ", version libcudart.so.", kNccl = "nccl";
+  for (size_t at = 0; (at = output.find(kBefore, at)) != output.npos;) {
+    at += kBefore.size();
+    size_t end = at;
+    while (end < output.size() && (std::isalnum(static_cast<unsigned char>(output[end])) != 0 || output[end] == '_')) {
+      ++end;
+    }
+    const std::string_view name = output.substr(at, end - at), rest = output.substr(end);
+    if (name.empty()) continue;
+    if (rest.substr(0, kRuntime.size()) == kRuntime) return fmt::format("the CUDA runtime has no {}", name);
+    const bool is_whole = rest.empty() || rest.front() == '\n';  // NCCL's functions have no version.
+    if (is_whole && name.substr(0, kNccl.size()) == kNccl) return fmt::format("NCCL has no {}", name);
+  }
+  return "";
+}
+
+CaseInfo CaseInfo::from(const Json& json) {
+  CaseInfo info;
+  if (!json.is_object()) throw std::runtime_error("a case that is no object");
+  require_kinds(json);
+  info.id = text_at(json, "case");
+  info.family = text_at(json, "family");
+  info.hash = json.at("hash");
+  info.title = json.at("title");
+  info.documented = json.at("documented");
+  info.nature = json.at("nature");
+  info.fidelity = json.at("fidelity");
+  info.needs_words = json.at("needs");
+  const auto needs = Needs::read(info.needs_words);
+  if (!needs) throw std::runtime_error(fmt::format("a case that needs '{}', which is not known", info.needs_words));
+  info.needs = *needs;
+  info.sources = json.at("sources");
+  info.deadline_s = int_at(json, "deadline_s").value_or(0);
+  if (info.deadline_s < 1) throw std::runtime_error("a case without a deadline");
+  info.effect = text_at(json, "effect");
+  info.stopping = text_at(json, "stopping");
+  info.effects = json.value("effects", Json::object());
+  info.fixes = json.value("fixes", Json::object());
+  for (const auto& test : json.at("tests")) info.tests.push_back(test);
+  if (escape_control(info.id + info.family) != info.id + info.family) {
+    throw std::runtime_error("a case with control characters in its name");
+  }
+  return info;
+}
+
+namespace {
+
+// Records of before 22 November 2026 may name a call of a probe, where no other was heard.
+bool is_of_a_probe(const Json& culprit) {
+  return culprit.is_object() && culprit.contains("frames") &&
+         culprit.at("frames").dump(-1, ' ', false, Json::error_handler_t::replace).find("recapture::run_probes(") !=
+             std::string::npos;
+}
+
+}  // namespace
+
+Json truncate_texts(Json line) {
+  if (line.is_string()) {
+    auto& text = line.get_ref<std::string&>();
+    if (text.size() > kLongestText / 3) text.resize(kLongestText / 3);
+  } else if (line.is_structured()) {
+    for (Json& member : line) member = truncate_texts(std::move(member));
+  }
+  return line;
+}
+
+Json CaseInfo::to_json() const {
+  return Json{{"case", id},           {"family", family},         {"hash", hash},     {"title", title},
+              {"sources", sources},   {"documented", documented}, {"nature", nature}, {"fidelity", fidelity},
+              {"needs", needs_words}, {"deadline_s", deadline_s}, {"effect", effect}, {"effects", effects},
+              {"fixes", fixes},       {"stopping", stopping},     {"tests", tests}};
+}
+
+std::string TestRecord::missing_module() const {
+  constexpr std::string_view kBefore = "No module named '";
+  const std::string message = text("message");
+  if (text("ended") != "failed" || text("exception") != "ModuleNotFoundError") return "";
+  if (message.rfind(kBefore, 0) != 0) return "";
+  const std::string module =
+      message.substr(kBefore.size(), message.find_first_of(".'", kBefore.size()) - kBefore.size());
+  return module == "torch" ? "" : module;
+}
+
+ProbeOutcome read_probe(std::string_view probe, std::string_view text) {
+  if (text == "ok" || text == "none") return ProbeOutcome::Fine;
+  // "900, 0": an error was pending, and the synchronisation after it worked.
+  if (probe == "sticky" && text.size() > 3 && text.substr(text.size() - 3) == ", 0") return ProbeOutcome::Fine;
+  if (text == "keeps the memory") return ProbeOutcome::KeepsMemory;
+  return starts(text, "did not come back") ? ProbeOutcome::Lost : ProbeOutcome::Unusable;
+}
+
+Ending TestRecord::ending() const {
+  return detail::enum_of<Ending>(kEndings, text("ending")).value_or(Ending::Unknown);
+}
+
+SkipReason TestRecord::skip_reason() const {
+  if (!has("skipped")) return SkipReason::None;
+  const std::string reason = text("skipped");  // The fixture's: "no GPU", or "no GPU: out of memory".
+  if (reason == "no GPU" || starts(reason, "no GPU: ")) return SkipReason::NoGpu;
+  return reason == kNotBuilt ? SkipReason::NotBuilt : SkipReason::Other;
+}
+
+double TestRecord::seconds() const {
+  if (!has("volatile")) return 0;
+  const Json& changing = line.at("volatile");
+  const auto found = changing.find("seconds");
+  if (found == changing.end() || !found->is_number()) return 0;
+  constexpr double kMost = 1e9;  // No test has run for thirty years; whoever adds these up need not think of more.
+  const double seconds = found->get<double>();
+  return seconds >= 0 && seconds < kMost ? seconds : 0;
+}
+
+void Record::add(TestRecord test) {
+  if (test.has("culprit") && is_of_a_probe(test.line.at("culprit"))) test.line.erase("culprit");
+  index_.emplace(test.id(), tests.size());
+  tests.push_back(std::move(test));
+}
+
+const TestRecord* Record::find(const std::string& test) const {
+  const auto found = index_.find(test);
+  return found == index_.end() ? nullptr : &tests[found->second];
+}
+
+std::string Record::env(const std::string& key) const {
+  return escape_control(text_at(environment.json(), key.c_str()));
+}
+
+bool Record::is_shard() const {
+  const std::string shard = env("shard");
+  const size_t slash = shard.find('/');
+  return !whole_plan.empty() || (slash != std::string::npos && shard.substr(slash + 1) != "1");
+}
+
+bool Record::is_complete() const { return end == "complete" && !plan.empty() && !is_shard() && has_all(); }
+
+bool Record::has_all() const {
+  return std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
+}
+
+std::string Record::machine() const {
+  return env("release") + ", " + label(environment.machine, {.variables = true, .overrides = true});
+}
+
+namespace {
+
+void require_text_length(const Json& value) {
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kLongestText) {
+    throw std::runtime_error(fmt::format("a text of it has more than {} bytes", kLongestText));
+  }
+  if (!value.is_structured()) return;
+  for (const Json& member : value) require_text_length(member);
+}
+
+// The text that a line begins with, after this start of it; "" of any other line.
+std::string text_after(std::string_view line, std::string_view start) {
+  if (!starts(line, start)) return "";
+  const std::string_view rest = line.substr(start.size());
+  return std::string(rest.substr(0, rest.find('"')));
+}
+
+// The test of a line of a record, and nothing of any other line, as the runner writes it.
+std::string test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
+
+// Those lines of a record's text that `wanted` says are wanted.
+template <class Wanted>
+Record read_lines(const std::string& path, const std::string& text, Wanted&& wanted) {
+  Record record;
+  record.path = path;
+  int number = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at);
+    ++number;
+    if (end == std::string::npos) {
+      record.notes.push_back(fmt::format("line {} is cut: the run was stopped while it wrote it", number));
+      break;
+    }
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    try {
+      if (wanted(line)) {
+        Json parsed = parse_json(line);
+        require_text_length(parsed);
+        take_line(record, std::move(parsed));
+      }
+    } catch (const std::exception& e) {
+      throw ExitError(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", escape_control(path), number,
+                                               escape_control(e.what())));
+    }
+    if (number == 1 && record.environment.empty()) {
+      throw ExitError(Exit::Usage, path + ":1: not a record: the first line is not an environment");
+    }
+    at = end + 1;
+  }
+  if (record.environment.empty()) throw ExitError(Exit::Usage, path + ": not a record: it is empty");
+  return record;
+}
+
+}  // namespace
+
+Record read_record(const std::string& path) {
+  Record record = read_lines(path, unpacked_contents_of(path), [](std::string_view) { return true; });
+  note_what_is_missing(record);
+  return record;
+}
+
+namespace {
+
+Record read_rates(const std::string& path) {
+  constexpr std::string_view kTries = R"("tries")";
+  const std::string text = unpacked_contents_of(path);
+  std::set<std::string> tests;  // A run of a test may be broken, and only those that confirm it have a rate.
+  for (size_t at = 0; (at = text.find(kTries, at)) != text.npos; at = text.find('\n', at)) {
+    const size_t line = text.rfind('\n', at) + 1;  // 0 for the first.
+    tests.insert(test_of(std::string_view(text).substr(line)));
+  }
+  tests.erase("");
+  return read_lines(path, text, [&](std::string_view line) {
+    return starts(line, R"({"recapture")") || starts(line, R"({"plan")") || starts(line, R"({"case")") ||
+           tests.count(test_of(line)) != 0;
+  });
+}
+
+}  // namespace
+
+Record read_tests(const std::string& path, const std::set<std::string>& tests) {
+  return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
+    const std::string test = test_of(line);
+    return test.empty() || tests.count(test) != 0;
+  });
+}
+
+Record read_cases(const std::string& path, const std::set<std::string>& cases) {
+  return read_lines(path, unpacked_contents_of(path), [&](std::string_view line) {
+    const std::string test = text_after(line, R"({"test":")");
+    const std::string id = test.empty() ? text_after(line, R"({"case":")") : case_of(test);
+    return id.empty() || cases.count(id) != 0;
+  });
+}
+
+bool is_record_name(const std::string& path) {
+  const auto ends = [&](std::string_view end) {
+    return path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+  };
+  return ends(".jsonl") || ends(".jsonl.gz");
+}
+
+std::vector<std::string> records_below(const std::string& folder) {
+  std::vector<std::string> paths;
+  if (std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (is_record_name(entry.path().string())) paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<Record> read_records_below(const std::string& folder) {
+  const std::vector<std::string> paths = records_below(folder);
+  std::vector<Record> records(paths.size());
+  in_parallel(paths.size(), [&](size_t i) { records[i] = read_record(paths[i]); });
+  return records;
+}
+
+std::vector<Record> read_rates_below(const std::string& folder) {
+  const std::vector<std::string> paths = records_below(folder);
+  std::vector<Record> records(paths.size());
+  in_parallel(paths.size(), [&](size_t i) { records[i] = read_rates(paths[i]); });
+  return records;
+}
+
+}  // namespace recapture

@@ -1,0 +1,281 @@
+#include "harness/model/release.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <regex>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "harness/base/escape.h"
+#include "harness/base/exit.h"
+#include "harness/base/toml.h"
+
+namespace recapture {
+namespace {
+
+// Digits without leading zeros, their count first: so pairs compare as numbers do, however long. Dates are in
+// nightlies.
+using Number = std::pair<size_t, std::string>;
+
+// What PEP 440 orders versions by, part by part; each part's own comparison is the right one.
+struct Version {
+  Number epoch;
+  std::vector<Number> release;                              // Without zeros at the end: 2.8 is 2.8.0.
+  std::pair<int, Number> pre;                               // 0 of a .dev alone, 1 a, 2 b, 3 rc, 4 none.
+  std::pair<int, Number> post;                              // 0 none, 1.
+  std::pair<int, Number> dev;                               // 0, 1 none.
+  std::vector<std::tuple<int, Number, std::string>> local;  // What follows the +: words (0) before numbers (1).
+
+  auto key() const { return std::tie(epoch, release, pre, post, dev, local); }
+  bool operator<(const Version& other) const { return key() < other.key(); }
+};
+
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : rest_(text) {}
+
+  bool done() const { return rest_.empty(); }
+  bool take(std::string_view word) {
+    if (rest_.substr(0, word.size()) != word) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+  void take_separator() {
+    if (!rest_.empty() && is_separator(rest_.front())) rest_.remove_prefix(1);
+  }
+  std::optional<Number> number() {
+    size_t digits = 0, zeros = 0;
+    while (digits < rest_.size() && is_digit(rest_[digits])) ++digits;
+    if (digits == 0) return std::nullopt;
+    while (zeros < digits && rest_[zeros] == '0') ++zeros;
+    Number number{digits - zeros, std::string(rest_.substr(zeros, digits - zeros))};
+    rest_.remove_prefix(digits);
+    return number;
+  }
+  // "-rc.1": the place of its word among `words`, and its number, which is 0 if there is none.
+  std::optional<std::pair<int, Number>> tag(std::initializer_list<std::pair<std::string_view, int>> words) {
+    const std::string_view before = rest_;
+    take_separator();
+    for (const auto& [word, rank] : words) {
+      if (!take(word)) continue;
+      take_separator();
+      return std::pair(rank, number().value_or(Number{}));
+    }
+    rest_ = before;
+    return std::nullopt;
+  }
+  // A part of what follows the +.
+  std::optional<std::tuple<int, Number, std::string>> part() {
+    size_t end = 0;
+    while (end < rest_.size() && (is_digit(rest_[end]) || (rest_[end] >= 'a' && rest_[end] <= 'z'))) ++end;
+    if (end == 0) return std::nullopt;
+    const std::string_view word = rest_.substr(0, end);
+    if (std::all_of(word.begin(), word.end(), is_digit)) return std::tuple(1, *number(), std::string());
+    rest_.remove_prefix(end);
+    return std::tuple(0, Number{}, std::string(word));
+  }
+
+ private:
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static bool is_separator(char c) { return c == '.' || c == '-' || c == '_'; }
+  std::string_view rest_;
+};
+
+// Reads a version in any spelling that PyPI takes.
+std::optional<Version> read_version(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  Scanner scanner(lower);
+  Version version;
+  scanner.take("v");
+  auto number = scanner.number();
+  if (number && scanner.take("!")) {
+    version.epoch = *number;
+    number = scanner.number();
+  }
+  if (!number) return std::nullopt;
+  version.release.push_back(*number);
+  for (Scanner after = scanner; after.take(".") && (number = after.number()); scanner = after) {
+    version.release.push_back(*number);
+  }
+  while (!version.release.empty() && version.release.back() == Number{}) version.release.pop_back();
+
+  const auto pre =
+      scanner.tag({{"alpha", 1}, {"a", 1}, {"beta", 2}, {"b", 2}, {"preview", 3}, {"pre", 3}, {"c", 3}, {"rc", 3}});
+  auto post = std::optional<std::pair<int, Number>>();
+  if (Scanner after = scanner; after.take("-") && (number = after.number())) {  // "2.9-1"
+    post = {1, *number};
+    scanner = after;
+  } else {
+    post = scanner.tag({{"post", 1}, {"rev", 1}, {"r", 1}});
+  }
+  const auto dev = scanner.tag({{"dev", 0}});
+  if (scanner.take("+")) {
+    do {
+      const auto part = scanner.part();
+      if (!part) return std::nullopt;
+      version.local.push_back(*part);
+    } while (scanner.take(".") || scanner.take("-") || scanner.take("_"));
+  }
+  if (!scanner.done()) return std::nullopt;
+  version.pre = pre.value_or(std::pair(dev && !post ? 0 : 4, Number{}));
+  version.post = post.value_or(std::pair(0, Number{}));
+  version.dev = dev.value_or(std::pair(1, Number{}));
+  return version;
+}
+
+std::string matrix_path(const std::string& root) {
+  const std::string path = root + "/ci/matrix.toml";
+  if (std::filesystem::exists(path)) return path;
+  throw ExitError(Exit::Usage, path + " is not there; --root names Recapture's own tree");
+}
+
+// Of what a machine is called, "2.11.0, NVIDIA H200".
+std::string_view first_word(std::string_view text) { return text.substr(0, text.find_first_of(", ")); }
+
+Version version_of(const std::string& text) {
+  if (auto version = read_version(first_word(text))) return *std::move(version);
+  throw ExitError(Exit::Usage, "'" + escape_control(text) + "' is not a version such as 2.11.0");
+}
+
+struct Comparison {
+  std::string_view sign;
+  std::string bound;
+
+  bool holds(const Version& version) const {
+    const Version other = version_of(bound);
+    if (sign == "<") return version < other;
+    if (sign == "<=") return !(other < version);
+    if (sign == ">") return other < version;
+    if (sign == ">=") return !(version < other);
+    return !(version < other) && !(other < version);
+  }
+};
+
+// One to three numbers of up to nine digits.
+bool is_bound(std::string_view text) {
+  size_t numbers = 0;
+  for (std::string_view rest = text;; rest.remove_prefix(1)) {
+    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    if (digits == 0 || digits > 9 || ++numbers > 3) return false;
+    rest.remove_prefix(digits);
+    if (rest.empty()) return true;
+    if (rest.front() != '.') return false;
+  }
+}
+
+// Of what people write: nothing may stand between or behind the comparisons.
+std::vector<Comparison> comparisons(const std::string& range) {
+  const auto wrong = [&] {
+    return ExitError(Exit::Usage, "'" + escape_control(range) + "' is not a range such as >=2.8, <2.13");
+  };
+  std::vector<Comparison> all;
+  for (std::string_view rest = range;;) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view part = rest.substr(0, comma);
+    part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+    part.remove_suffix(part.size() - std::min(part.find_last_not_of(' ') + 1, part.size()));
+    const size_t digits = std::min(part.find_first_of("0123456789"), part.size());
+    std::string_view sign = part.substr(0, digits);
+    sign.remove_suffix(sign.size() - std::min(sign.find_last_not_of(' ') + 1, sign.size()));
+    if (!is_bound(part.substr(digits))) throw wrong();
+    if (sign != "<" && sign != "<=" && sign != ">" && sign != ">=" && sign != "==") throw wrong();
+    all.push_back({sign, std::string(part.substr(digits))});
+    if (comma == rest.size()) return all;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+bool older(const std::string& a, const std::string& b) { return version_of(a) < version_of(b); }
+
+bool is_version(const std::string& text) { return read_version(first_word(text)).has_value(); }
+
+std::string release_line(const std::string& release) {
+  const auto version = read_version(first_word(release));
+  if (!version) return release;
+  const auto number = [&](size_t i) {
+    const std::string digits = i < version->release.size() ? version->release[i].second : "";
+    return digits.empty() ? "0" : digits;
+  };
+  return number(0) + "." + number(1);
+}
+
+void require_version(const std::string& text) {
+  if (!read_version(text))
+    throw ExitError(Exit::Usage, "'" + escape_control(text) + "' is not a version such as 2.11.0");
+}
+
+std::string without_local(const std::string& version) { return version.substr(0, version.find('+')); }
+
+bool satisfies(const std::string& version, const std::string& range) {
+  const auto all = comparisons(range);
+  const Version its = version_of(without_local(version));
+  return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(its); });
+}
+
+bool in_range(const std::string& version, const std::string& range) {
+  return range.empty() || (is_version(version) && satisfies(version, range));
+}
+
+bool can_meet(const std::string& range, const std::string& other) {
+  if (range.empty() || other.empty()) return true;
+  auto all = comparisons(range);
+  for (const Comparison& one : comparisons(other)) all.push_back(one);
+  // If any version lies in both, then a bound does, or what is next to one.
+  std::vector<Version> candidates = {version_of("0.dev0")};
+  for (const Comparison& one : all) {
+    for (const char* next : {".dev0", "", ".post1"}) candidates.push_back(version_of(one.bound + next));
+  }
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Version& version) {
+    return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(version); });
+  });
+}
+
+std::string without_versions(const std::string& text) {
+  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
+  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
+  return std::regex_replace(text, kVersioned, "$1");
+}
+
+std::vector<std::string> read_matrix(const std::string& root) {
+  const std::string path = matrix_path(root);
+  const toml::table matrix = parse_toml(path);
+  std::vector<std::string> releases;
+  if (const auto* list = tables_in(matrix, "release", path, "[[release]]")) {
+    for (const auto& entry : *list) releases.push_back(text_in(*entry.as_table(), "version", place_of(path, entry)));
+  }
+  for (const std::string& release : releases) require_version(release);
+  if (releases.empty()) throw ExitError(Exit::Usage, path + ": lists no release");
+  return releases;
+}
+
+std::vector<std::string> read_builds(const std::string& root) {
+  const std::string path = matrix_path(root);
+  const toml::table matrix = parse_toml(path);
+  std::vector<std::string> builds;
+  const auto* list = tables_in(matrix, "build", path, "[[build]]");
+  if (list == nullptr) return builds;
+  // It is a folder below build/ and a part of a task's name. As a version it would be a release.
+  static const std::regex kName("[a-z][a-z0-9-]*");
+  for (const auto& entry : *list) {
+    const std::string place = place_of(path, entry), name = text_in(*entry.as_table(), "name", place);
+    if (!std::regex_match(name, kName) || is_version(name) || name == "cuda12" || name == "cuda13") {
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no name of a build such as nightly", escape_control(place),
+                                               escape_control(name)));
+    }
+    if (std::find(builds.begin(), builds.end(), name) != builds.end()) {
+      throw ExitError(Exit::Usage, fmt::format("{}: there are two builds '{}'", escape_control(place), name));
+    }
+    builds.push_back(name);
+  }
+  return builds;
+}
+
+}  // namespace recapture

@@ -1,0 +1,479 @@
+#include "harness/nightly/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <regex>
+
+#include "harness/base/escape.h"
+#include "harness/case/events.h"
+
+namespace recapture::nightly {
+namespace {
+
+constexpr std::array<std::string_view, 9> kWords = {"new",    "still",        "flaky",    "not judged", "healed",
+                                                    "steady", "new baseline", "accepted", "removed"};
+
+bool is_clear(const TestVerdict& row) {
+  return row.ran && row.result != Result::Invalid && row.result != Result::Unavailable &&
+         row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing;
+}
+
+// Its repetitions gave something else.
+bool is_unconfirmed(const Record& record, const TestVerdict& row) {
+  return row.ran && row.verdict == Verdict::Inconclusive && row.result != Result::Invalid &&
+         record.confirmations.count(row.test) != 0;
+}
+
+// Without what differs from machine to machine and from release to release.
+std::string normalised(const std::string& seen) {
+  static const std::regex kPlace(R"((0x[0-9a-fA-F]+)|((?:/[\w.+-]+){2,})|(\d+\.\d+\.\d+\S*)|(\w+\.\w+:\d+))");
+  constexpr size_t kEnough = 4096;  // The expression takes some of the stack for each character.
+  return std::regex_replace(escape_control(seen).substr(0, kEnough), kPlace, "*");
+}
+
+std::string text_seen(const compare::Seen& seen) {
+  const std::string text = seen.test().text(key::seen);
+  return text.empty() ? render_observed(*seen.row) : text;
+}
+
+std::string code_of(const compare::Seen& seen) {
+  const auto found = seen.run->record.cases.find(seen.row->case_id);
+  return found == seen.run->record.cases.end() ? "" : found->second.hash;
+}
+
+std::string line_of(const TestVerdict& row) {
+  return fmt::format("{}: {}: {}", row.test, to_string(row.verdict), truncated(render_observed(row)));
+}
+
+// What runs below the cases.
+std::vector<std::string> moves_between(const Environment& before, const Environment& now) {
+  constexpr std::array<std::pair<const char*, const char*>, 10> kParts = {{{"release", "LibTorch"},
+                                                                           {"driver", "driver"},
+                                                                           {"cuda_driver", "CUDA of the driver"},
+                                                                           {"cuda_runtime", "CUDA runtime"},
+                                                                           {"libtorch_git", "LibTorch's revision"},
+                                                                           {"cudnn", "cuDNN"},
+                                                                           {"nccl", "NCCL"},
+                                                                           {"nvrtc", "NVRTC"},
+                                                                           {"python", "Python"},
+                                                                           {"system", "system"}}};
+  const auto version = [](const Environment& environment, const char* key) {
+    const std::string text = escape_control(text_at(environment.json(), key));
+    return text.empty() ? "not on record" : text;
+  };
+  std::vector<std::string> moves;
+  for (const auto& [key, name] : kParts) {
+    if (text_at(before.json(), key) == text_at(now.json(), key)) continue;
+    moves.push_back(fmt::format("{} {} -> {}", name, version(before, key), version(now, key)));
+  }
+  return moves;
+}
+
+void describe_place(const Environment& environment, PlaceState& state) {
+  state.environment = environment;
+  state.release = escape_control(environment.release);
+  state.gpu = escape_control(environment.machine.gpu);
+  state.driver = escape_control(environment.machine.driver);
+  state.runtime = escape_control(environment.machine.runtime);
+  state.name =
+      fmt::format("LibTorch {} {}{}", state.release, state.gpu.empty() ? "" : "on ",
+                  label(environment.machine, {.variables = true, .overrides = true, .no_gpu = "without a GPU"}));
+}
+
+// The run with some of its results alone.
+JudgedRun with_results(JudgedRun run, const std::set<std::string>& tests) {
+  JudgedRun few;
+  few.record.path = run.record.path;
+  few.record.environment = run.record.environment;
+  for (const TestVerdict& row : run.rows) {
+    if (tests.count(row.test) == 0) continue;
+    few.rows.push_back(row);
+    few.record.add(*run.record.find(row.test));
+    const auto info = run.record.cases.find(row.case_id);
+    if (info != run.record.cases.end()) few.record.cases.insert(*info);
+  }
+  return few;
+}
+
+}  // namespace
+
+std::string_view to_string(NightState state) { return kWords.at(static_cast<size_t>(state)); }
+bool is_closed(NightState state) { return state >= NightState::Healed; }
+
+struct PlaceHistory::Tonight {
+  std::string night;
+  size_t runs = 0;  // The first of runs_.
+  bool is_complete = true;
+  std::map<std::string, compare::Seen> seen;  // The newest clear result of each test, else the newest.
+  std::map<std::string, compare::Pair> pairs;
+  std::set<std::string> has_result;  // Tests with a point of this night.
+  std::set<std::string> closed;      // Tests whose state of this night is told already.
+  PlaceState state;
+};
+
+PlaceHistory::Window PlaceHistory::window_of(const std::vector<Point>& points, size_t end) {
+  Window window;
+  const size_t begin = end > kWindow ? end - kWindow : 0;
+  window.nights = end - begin;
+  for (size_t i = begin; i < end; ++i) {
+    const Mark mark = points[i].mark;
+    if (mark == Mark::Fine) continue;
+    window.red_nights.push_back(points[i].night);
+    window.has_unconfirmed = window.has_unconfirmed || mark == Mark::Unconfirmed;
+    if (mark == Mark::Red && (i == begin || points[i - 1].mark != Mark::Red)) ++window.streaks;
+  }
+  return window;
+}
+
+bool PlaceHistory::was_open(const Test& test, size_t end) {
+  return end > 0 && (test.points[end - 1].mark == Mark::Red || window_of(test.points, end).is_flaky());
+}
+
+std::string PlaceHistory::streak_start(const std::vector<Point>& points, size_t end) {
+  std::string start;
+  for (size_t i = end; i > 0; --i) {
+    if (points[i - 1].mark == Mark::Red) {
+      start = points[i - 1].night;
+    } else if (!start.empty()) {
+      break;
+    }
+  }
+  return start;
+}
+
+PlaceState PlaceHistory::add(PlaceRuns night, const std::set<std::string>& good) {
+  Tonight tonight;
+  tonight.night = night.night;
+  tonight.runs = night.runs.size();
+  tonight.is_complete = night.is_complete;
+  tonight.state.is_first = environment_.empty();
+  const Environment environment = night.runs.front().record.environment;
+  if (!tonight.state.is_first) tonight.state.moves = moves_between(environment_, environment);
+  environment_ = environment;
+  describe_place(environment_, tonight.state);
+  runs_.runs.insert(runs_.runs.begin(), std::make_move_iterator(night.runs.begin()),
+                    std::make_move_iterator(night.runs.end()));
+  find_results(tonight);
+  compare_with_baselines(tonight);
+  std::set<std::string> names;
+  for (const auto& [name, test] : tests_) names.insert(name);
+  for (const auto& [name, seen] : tonight.seen) names.insert(name);
+  for (const std::string& name : names) judge(name, tonight);
+  accept(tonight, good);
+  add_slower(tonight);
+  for (const auto& [name, test] : tests_) add_state(name, test, tonight);
+  forget_all_but_baselines(tonight);
+  return std::move(tonight.state);
+}
+
+void PlaceHistory::find_results(Tonight& tonight) const {
+  for (size_t i = 0; i < tonight.runs; ++i) {
+    for (const TestVerdict& row : runs_.runs[i].rows) {
+      const auto [at, is_new] = tonight.seen.emplace(row.test, compare::Seen{&runs_.runs[i], &row});
+      if (!is_new && !is_clear(*at->second.row) && is_clear(row)) at->second = {&runs_.runs[i], &row};
+    }
+  }
+}
+
+// Both sides are the same runs, and what counts of them is another matter for each test.
+void PlaceHistory::compare_with_baselines(Tonight& tonight) const {
+  const JudgedRun* const earlier = runs_.runs.data() + tonight.runs;
+  const auto is_baseline = [&](const JudgedRun& run, const TestVerdict& row) {
+    const auto test = tests_.find(row.test);
+    if (&run < earlier || test == tests_.end()) return false;
+    return test->second.baseline == run.record.path || test->second.pool.count(run.record.path) != 0;
+  };
+  const auto is_result = [&](const JudgedRun& run, const TestVerdict& row) {
+    const auto found = tonight.seen.find(row.test);
+    if (found == tonight.seen.end()) return false;
+    const compare::Seen& newest = found->second;
+    const bool is_race = newest.row->ran && newest.test().has(key::tries);
+    if (&run < earlier) return is_clear(row) && (&row == newest.row || is_race);
+    const auto test = tests_.find(row.test);  // That a race has gone only several nights can show.
+    return newest.row->result == Result::Unseen && test != tests_.end() &&
+           test->second.unseen.count(run.record.path) != 0;
+  };
+  for (compare::Pair& pair :
+       compare::pairs_of(compare::Results(runs_, is_baseline), compare::Results(runs_, is_result), background_)) {
+    const std::string test = pair.compared.test;
+    tonight.pairs.emplace(test, std::move(pair));
+  }
+}
+
+void PlaceHistory::judge(const std::string& name, Tonight& tonight) {
+  const auto found = tonight.seen.find(name);
+  const auto known = tests_.find(name);
+  if (found == tonight.seen.end()) {
+    tonight.state.not_judged["not part of this run"].push_back(name);
+    if (!tonight.is_complete) return;
+    const size_t end = known->second.points.size();
+    if (was_open(known->second, end)) {
+      tonight.state.tests.push_back(state_of(name, known->second, NightState::Removed, end));
+    }
+    tests_.erase(known);
+    return;
+  }
+  const compare::Seen& seen = found->second;
+  const TestVerdict& row = *seen.row;
+  if (row.kind == Kind::Fix && row.result == Result::Holds) {
+    const CatalogueCase* one = background_.find(row.case_id);
+    for (const CatalogueTest& test : one == nullptr ? std::vector<CatalogueTest>() : one->tests) {
+      if (test.name == row.name && !test.fix.empty()) tonight.state.remedies[row.case_id].push_back(test.fix);
+    }
+  }
+  if (is_clear(row)) {
+    ++tonight.state.judged;
+    take_clear(seen, tests_[name], tonight);
+    return;
+  }
+  const std::string reason(to_string(row.verdict));
+  if (known == tests_.end() || !known->second.has_baseline()) {
+    if (severity_of(row.verdict) == Severity::Error) tonight.state.never_judged[reason].push_back(name);
+    return;
+  }
+  const bool is_new_code = row.ran && code_of(seen) != known->second.code;
+  if (is_unconfirmed(seen.run->record, row) && !is_new_code) {
+    known->second.points.push_back({tonight.night, Mark::Unconfirmed});
+    tonight.has_result.insert(name);
+    tonight.state.not_judged["a repetition gave another result"].push_back(name);
+    return;
+  }
+  tonight.state.not_judged[reason].push_back(name);
+}
+
+void PlaceHistory::take_clear(const compare::Seen& seen, Test& test, Tonight& tonight) {
+  const std::string& name = seen.row->test;
+  const bool is_known = test.has_baseline();
+  const std::string reason = why_not_comparable(seen, test, tonight);
+  if (reason.empty()) {
+    const auto pair = tonight.pairs.find(name);
+    if (pair != tonight.pairs.end()) compare_tests(seen, pair->second, test, tonight);
+    return;
+  }
+  if (is_known && was_open(test, test.points.size())) {
+    tonight.state.tests.push_back(state_of(name, test, NightState::Restarted, test.points.size()));
+    tonight.closed.insert(name);
+  }
+  if (!tonight.state.is_first) tonight.state.new_baseline[reason].push_back(name);
+  if (severity_of(seen.row->verdict) == Severity::Fail) tonight.state.unexpected.push_back(line_of(*seen.row));
+  start(seen, test, tonight);
+}
+
+// Why a clear result becomes a new baseline and is compared with none; "" where it is compared.
+std::string PlaceHistory::why_not_comparable(const compare::Seen& seen, const Test& test, const Tonight& tonight) {
+  if (!test.has_baseline()) return "no clear result before";
+  if (test.code != code_of(seen)) return "the code of the case has changed";
+  if (test.pool.empty() && seen.test().has(key::tries)) return "it has a rate, and had none";
+  const auto pair = tonight.pairs.find(seen.row->test);
+  const bool was_absent = pair != tonight.pairs.end() && pair->second.from.row != nullptr &&
+                          pair->second.from.state() == compare::State::Absent;
+  const bool is_unknown = was_absent && pair->second.compared.consequence == compare::Consequence::Unknown;
+  return is_unknown && seen.state() != compare::State::Absent ? "it was not applicable before" : "";
+}
+
+void PlaceHistory::start(const compare::Seen& seen, Test& test, Tonight& tonight) const {
+  test = Test();
+  test.code = code_of(seen);
+  if (seen.test().has(key::tries)) {
+    for (size_t i = 0; i < tonight.runs; ++i) test.pool.insert(runs_.runs[i].record.path);
+  } else {
+    test.baseline = seen.run->record.path;
+  }
+  take_fine(seen, test, tonight);
+}
+
+void PlaceHistory::take_fine(const compare::Seen& seen, Test& test, Tonight& tonight) const {
+  test.points.push_back({tonight.night, Mark::Fine});
+  test.fine_night = tonight.night;
+  test.driver = seen.run->record.env("driver");
+  test.runtime = seen.run->record.env("cuda_runtime");
+  tonight.has_result.insert(seen.row->test);
+}
+
+void PlaceHistory::compare_tests(const compare::Seen& seen, const compare::Pair& pair, Test& test, Tonight& tonight) {
+  const compare::Consequence consequence = pair.compared.consequence;
+  if (consequence == compare::Consequence::Unknown) {
+    take_unknown(seen, pair, test, tonight);
+  } else if (compare::is_regression(consequence)) {
+    take_red(seen, pair, test, tonight);
+  } else if (consequence != compare::Consequence::Same) {
+    take_change(seen, pair, test, tonight);
+  } else {
+    if (!test.pool.empty()) {
+      test.pool.merge(test.unseen);
+      test.unseen.clear();
+      test.pool.insert(seen.run->record.path);
+    }
+    take_fine(seen, test, tonight);
+  }
+}
+
+// That a race was not seen is what most nights have, and no question. A case that is at fault has no answer.
+void PlaceHistory::take_unknown(const compare::Seen& seen, const compare::Pair& pair, Test& test,
+                                Tonight& tonight) const {
+  const bool has_both = pair.from.row != nullptr && pair.to.row != nullptr;
+  const bool is_absent = seen.state() == compare::State::Absent;
+  if (is_absent && has_both && pair.from.state() == compare::State::Absent) {
+    take_fine(seen, test, tonight);
+  } else if (!test.pool.empty() && seen.row->result == Result::Unseen) {
+    (test.is_red() ? test.unseen : test.pool).insert(seen.run->record.path);
+  } else if (is_absent || pair.compared.ran) {
+    tonight.state.not_judged["not to be compared with its baseline"].push_back(seen.row->test);
+  }
+}
+
+// What does not hurt is the new baseline.
+void PlaceHistory::take_change(const compare::Seen& seen, const compare::Pair& pair, Test& test,
+                               Tonight& tonight) const {
+  tonight.state.changes.push_back(change_of(pair, test, tonight));
+  const std::string& path = seen.run->record.path;
+  if (test.pool.empty()) {
+    test.baseline = path;
+  } else {
+    test.pool = std::move(test.unseen);
+    test.unseen.clear();
+    test.pool.insert(path);
+  }
+  take_fine(seen, test, tonight);
+}
+
+TestChange PlaceHistory::change_of(const compare::Pair& pair, const Test& test, const Tonight& tonight) {
+  const compare::ComparedTest& compared = pair.compared;
+  return {compared.test, compared.consequence, compared.was, compared.is,
+          fmt::format("{} in {}; in {} it {}", compared.was, test.fine_night, tonight.night, compared.is)};
+}
+
+void PlaceHistory::take_red(const compare::Seen& seen, const compare::Pair& pair, Test& test, Tonight& tonight) const {
+  const bool is_first_of_streak = !test.is_red();
+  test.unseen.clear();
+  test.seen = text_seen(seen);
+  test.change = change_of(pair, test, tonight);
+  test.upstream = compare::upstream_of(pair, background_);
+  if (is_first_of_streak) {
+    test.cause = fmt::format("{}|{}|{}|{}", seen.row->case_id, to_string(pair.compared.consequence),
+                             to_string(seen.row->result), normalised(test.seen));
+  }
+  test.points.push_back({tonight.night, Mark::Red});
+  tonight.has_result.insert(seen.row->test);
+}
+
+// What a record that is marked as a baseline shows is the new baseline, and what was before it is forgotten.
+void PlaceHistory::accept(Tonight& tonight, const std::set<std::string>& good) {
+  for (const auto& [name, seen] : tonight.seen) {
+    if (good.count(seen.run->record.path) == 0 || !is_clear(*seen.row)) continue;
+    Test& test = tests_[name];
+    const size_t end = test.points.size();
+    const size_t before = end - tonight.has_result.count(name);
+    if (was_open(test, before) || was_open(test, end)) {
+      tonight.state.tests.push_back(state_of(name, test, NightState::Accepted, was_open(test, end) ? end : before));
+      tonight.closed.insert(name);
+    }
+    start(seen, test, tonight);
+  }
+}
+
+// A line where it took more than three times as long as ever; else the time is one of those that it usually takes.
+std::string PlaceHistory::slower_words(const std::string& name, double seconds, Timing& timing) {
+  constexpr size_t kFewest = 3;
+  constexpr double kTimes = 3, kSeconds = 5;
+  if (timing.nights >= kFewest && seconds > kTimes * timing.slowest && seconds - timing.slowest >= kSeconds) {
+    return fmt::format("{} {:.1f} -> {:.1f} s ({} nights {:.1f} to {:.1f})", name, timing.slowest, seconds,
+                       timing.nights, timing.fastest, timing.slowest);
+  }
+  timing.fastest = timing.nights == 0 ? seconds : std::min(timing.fastest, seconds);
+  timing.slowest = std::max(timing.slowest, seconds);
+  ++timing.nights;
+  return "";
+}
+
+void PlaceHistory::add_slower(Tonight& tonight) {
+  double total = 0;
+  const auto add = [&](const std::string& name, double seconds, Timing& timing) {
+    const std::string words = slower_words(name, seconds, timing);
+    if (!words.empty()) tonight.state.slower.push_back(words);
+  };
+  for (const auto& [name, seen] : tonight.seen) {
+    total += seen.row->seconds;
+    if (is_clear(*seen.row)) add(name, seen.row->seconds, tests_[name].timing);
+  }
+  if (runs_.runs.front().record.is_complete()) add("all tests together", total, total_);
+}
+
+TestState PlaceHistory::state_of(const std::string& name, const Test& test, NightState state, size_t end) const {
+  const Window window = window_of(test.points, end);
+  TestState result;
+  result.state = state;
+  result.change = test.change;
+  result.change.test = name;
+  result.since = streak_start(test.points, end);
+  result.red_nights = window.red_nights;
+  result.has_unconfirmed = window.has_unconfirmed;
+  result.window = window.nights;
+  result.cause = test.cause.empty() ? fmt::format("{}|flaky|{}", case_of(name), name_of(name)) : test.cause;
+  result.seen = test.seen;
+  result.driver = test.driver;
+  result.runtime = test.runtime;
+  result.upstream = test.upstream;
+  return result;
+}
+
+void PlaceHistory::add_state(const std::string& name, const Test& test, Tonight& tonight) const {
+  if (tonight.closed.count(name) != 0) return;
+  const size_t end = test.points.size();
+  const auto add = [&](NightState state, size_t until) {
+    tonight.state.tests.push_back(state_of(name, test, state, until));
+  };
+  if (tonight.has_result.count(name) == 0) {
+    if (was_open(test, end)) add(NightState::NotJudged, end);
+    return;
+  }
+  const bool was_red = end > 1 && test.points[end - 2].mark == Mark::Red;
+  if (window_of(test.points, end).is_flaky()) {
+    add(NightState::Flaky, end);
+  } else if (test.is_red()) {
+    add(was_red ? NightState::Still : NightState::New, end);
+  } else if (was_red) {
+    add(NightState::Healed, end - 1);
+  } else if (was_open(test, end - 1)) {
+    add(NightState::Steady, end - 1);
+  }
+  if (test.is_red()) tonight.state.tests.back().is_red = true;
+}
+
+PlaceState PlaceHistory::without_run(bool is_planned) const {
+  PlaceState state;
+  describe_place(environment_, state);
+  state.is_here = false;
+  for (const auto& [name, test] : tests_) {
+    const size_t end = test.points.size();
+    if (test.has_baseline()) state.not_judged["no run of it"].push_back(name);
+    if (was_open(test, end)) {
+      state.tests.push_back(state_of(name, test, is_planned ? NightState::NotJudged : NightState::Removed, end));
+    }
+  }
+  return state;
+}
+
+// Hundreds of nights would not fit into the memory as they are.
+void PlaceHistory::forget_all_but_baselines(Tonight& tonight) {
+  std::vector<JudgedRun> kept;
+  for (size_t i = 0; i < runs_.runs.size(); ++i) {
+    JudgedRun& run = runs_.runs[i];
+    std::set<std::string> used;
+    for (const TestVerdict& row : run.rows) {
+      const auto found = tests_.find(row.test);
+      if (found == tests_.end() || !is_clear(row)) continue;
+      const Test& test = found->second;
+      const std::string& path = run.record.path;
+      if (test.baseline == path || test.pool.count(path) + test.unseen.count(path) != 0) used.insert(row.test);
+    }
+    if (used.empty()) continue;
+    kept.push_back(i < tonight.runs || used.size() < run.rows.size() ? with_results(std::move(run), used)
+                                                                     : std::move(run));
+  }
+  runs_.runs = std::move(kept);
+}
+
+}  // namespace recapture::nightly

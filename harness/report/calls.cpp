@@ -1,0 +1,196 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "harness/case/events.h"
+#include "harness/case/types.h"
+#include "harness/compare/pairs.h"
+#include "harness/compare/sides.h"
+#include "harness/model/release.h"
+#include "harness/report/markdown_kit.h"
+#include "harness/report/tables.h"
+
+namespace recapture::report {
+namespace {
+
+// "12.0 to 12.9, 13.1" of those of `all` that follow each other there.
+std::string ranges(const std::set<std::string>& some, const std::vector<std::string>& all) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (some.count(all[i]) == 0) continue;
+    const size_t first = i;
+    while (i + 1 < all.size() && some.count(all[i + 1]) != 0) ++i;
+    words.push_back(first == i ? all[i] : fmt::format("{} to {}", all[first], all[i]));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+constexpr std::array<std::string_view, 6> kCells = {"global/self",        "global/other", "thread-local/self",
+                                                    "thread-local/other", "relaxed/self", "relaxed/other"};
+
+// The cells of "global/self=900 global/other=ok …"; empty if it is no such line.
+std::vector<std::string> cells_in(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream words(line);
+  for (std::string cell; words >> cell;) {
+    const size_t equals = cell.find('=');
+    if (cells.size() == kCells.size() || equals == std::string::npos ||
+        cell.substr(0, equals) != kCells.at(cells.size())) {
+      return {};
+    }
+    cells.push_back(cell.substr(equals + 1));
+  }
+  return cells.size() == kCells.size() ? cells : std::vector<std::string>();
+}
+
+using Runtimes = std::set<std::string>;
+
+struct Calls {
+  struct Where {
+    Runtimes runtimes;
+    std::vector<std::string> cases;
+    std::set<std::string> tests;
+  };
+  std::map<std::vector<std::string>, Where> by_mode;  // By the call and its six cells.
+  std::map<std::vector<std::string>, Where> broke;    // By call, code, mode and thread.
+  std::map<std::string, Runtimes> ran;                // By test: with which it showed anything.
+  std::set<std::string> races;                        // Those tests of them that are of races.
+  Runtimes runtimes;                                  // All with which a test showed anything.
+};
+
+std::vector<std::string> sorted(const Runtimes& some) {
+  std::vector<std::string> all(some.begin(), some.end());
+  std::sort(all.begin(), all.end(), older);
+  return all;
+}
+
+// Where a test did not run is no gap: a case of LibTorch has fewer runtimes than one that needs CUDA alone. Nor is it
+// one where a race fell into another call by chance, unless all tests of the row are of races.
+std::string ranges(const Calls::Where& where, const Calls& calls) {
+  Runtimes ran = where.runtimes;
+  const auto is_of_a_race = [&](const std::string& test) { return calls.races.count(test) != 0; };
+  const bool all_are = std::all_of(where.tests.begin(), where.tests.end(), is_of_a_race);
+  for (const std::string& test : where.tests) {
+    if (all_are || !is_of_a_race(test)) ran.insert(calls.ran.at(test).begin(), calls.ran.at(test).end());
+  }
+  return ranges(where.runtimes, sorted(ran));
+}
+
+void take(const TestVerdict& row, const Record& record, Calls& calls) {
+  const TestRecord& test = *record.find(row.test);
+  const std::string runtime = record.env("cuda_runtime");
+  if (runtime.empty()) return;
+  calls.runtimes.insert(runtime);
+  calls.ran[row.test].insert(runtime);
+  const auto one = record.cases.find(row.case_id);
+  if (one != record.cases.end() && one->second.nature == to_string(Nature::Race)) calls.races.insert(row.test);
+  const auto note = [&](Calls::Where& where) {
+    where.runtimes.insert(runtime);
+    where.tests.insert(row.test);
+    add_once(where.cases, row.case_id);
+  };
+  if (test.has("facts") && test.line.at("facts").is_object()) {
+    const Json& facts = test.line.at("facts");
+    for (const auto& [name, value] : facts.items()) {
+      if (name.rfind(key::table, 0) != 0 || !value.is_string()) continue;
+      std::vector<std::string> cells = cells_in(value.get<std::string>());
+      const std::vector<std::string> ends = cells_in(text_at(facts, (name + ".end").c_str()));
+      if (cells.empty() || ends.empty()) continue;
+      for (size_t i = 0; i < cells.size(); ++i) {
+        if (ends[i] != "ok") cells[i] += ", end " + ends[i];
+      }
+      cells.insert(cells.begin(), name.substr(std::string_view(key::table).size()));
+      note(calls.by_mode[cells]);
+    }
+  }
+  if (row.kind != Kind::Reproduces || !test.has(key::culprit)) return;
+  const int code = int_at(test.line.at(key::culprit), "code").value_or(0);
+  note(calls.broke[{without_versions(test.culprit("api")), fmt::format("{}", code), test.culprit("mode"),
+                    test.culprit("thread")}]);
+}
+
+Calls calls_in(TableInput& input) {
+  Calls calls;
+  for (const compare::MachineSides& machine : compare::sides_by_machine(std::move(input.records), input.background)) {
+    for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
+      for (const compare::Side& side : *sides) {
+        // The newest run that says something of a test counts; an unseen race says nothing.
+        std::set<std::string> done;
+        for (const auto& [record, rows] : side.runs) {
+          for (const TestVerdict& row : rows) {
+            const bool clear = row.ran && !input.background.rules.stale(record, row.case_id) &&
+                               row.result != Result::Invalid && row.result != Result::Unavailable &&
+                               row.result != Result::Inapplicable && row.result != Result::Unseen &&
+                               row.verdict != Verdict::Inconclusive;
+            if (clear && done.insert(row.test).second) take(row, record, calls);
+          }
+        }
+      }
+    }
+  }
+  return calls;
+}
+
+}  // namespace
+
+std::string render_calls(TableInput input) {
+  const Calls calls = calls_in(input);
+  const std::string head =
+      head_of({"call", "global, capturing thread", "global, other thread", "thread-local, capturing thread",
+               "thread-local, other thread", "relaxed, capturing thread", "relaxed, other thread", "CUDA runtimes"});
+  std::vector<Line> lines;
+  for (const auto& [key, where] : calls.by_mode) {
+    const auto refused = static_cast<size_t>(
+        std::count_if(key.begin() + 1, key.end(), [](const std::string& cell) { return cell != "ok"; }));
+    std::vector<std::string> cells;
+    for (const std::string& cell : key) cells.push_back(escape_markdown(cell));
+    cells.push_back(ranges(where, calls));
+    const size_t rank = refused == 0 ? 2 : refused == kCells.size() ? 1 : 0;  // It depends on the mode, or it does not.
+    lines.push_back({{rank, 0}, key.front(), "", cells, cells});
+  }
+  std::string text;
+  if (input.top > 0) {
+    text = head;
+    for (const Line* line : top_of(lines, input.top)) text += row_of(line->brief);
+    return text;
+  }
+  text =
+      "# Which call is refused, with which code\n\n"
+      "By the mode of the capture that is open, by thread and by CUDA runtime. This file is generated from the\n"
+      "records in this folder, with `recapture dev tables calls > reports/calls.md`. A range of runtimes is one of "
+      "those\n"
+      "with which the tests behind it ran: a gap is a runtime with which they showed something else. A race, which\n"
+      "falls into one of several calls, makes none beside other tests. On record are\n" +
+      fmt::format("{}", fmt::join(sorted(calls.runtimes), ", ")) +
+      ".\n\n"
+      "## Beside an open capture\n\n"
+      "What a call returns, as `unsafe_calls_by_mode` and `unsafe_call_under_thread_mode` saw it: `900, end 901` is a\n"
+      "call that returned 900, after which the end of the capture returned 901.\n\n" +
+      head;
+  for (const Line& line : lines) text += row_of(line.cells);
+  text +=
+      "\n## Calls that broke a capture\n\nThe first call that failed in each failure, as the recorder heard it.\n\n" +
+      head_of({"call", "code", "mode", "thread", "CUDA runtimes", "tests", "cases"});
+  constexpr size_t kFewCases = 5;
+  for (const auto& [key, where] : calls.broke) {
+    std::vector<std::string> cells, cases;
+    for (const std::string& cell : key) cells.push_back(escape_markdown(cell));
+    for (const std::string& id : where.cases) {
+      if (cases.size() < kFewCases) cases.push_back(case_link(id, input.background));
+    }
+    if (where.cases.size() > kFewCases) cases.push_back(fmt::format("and {} more", where.cases.size() - kFewCases));
+    cells.insert(cells.end(), {ranges(where, calls), fmt::format("{}", where.tests.size()),
+                               fmt::format("{}", fmt::join(cases, ", "))});
+    text += row_of(cells);
+  }
+  return text;
+}
+
+}  // namespace recapture::report

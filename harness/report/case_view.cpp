@@ -1,0 +1,477 @@
+#include "harness/report/case_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "harness/base/escape.h"
+#include "harness/case/events.h"
+#include "harness/model/bounds.h"
+#include "harness/model/release.h"
+#include "harness/verdict/select.h"
+
+namespace recapture::report {
+namespace {
+
+constexpr size_t kWidth = 110;
+
+std::string first_line(const std::string& text) { return escape_control(text.substr(0, text.find('\n'))); }
+
+// Words, broken into lines that are indented by so much; the first stands where the text is put.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string out;
+  size_t column = indent;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!out.empty() && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!out.empty()) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+std::string paragraphs(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find("\n\n", at), text.size());
+    out += wrapped(text.substr(at, end - at), 0) + "\n\n";
+    at = end + 2;
+  }
+  return out;
+}
+
+// A label in front of each value but only the first time.
+std::string labelled(const std::string& label, const std::vector<std::string>& values) {
+  std::string out;
+  for (const std::string& value : values) {
+    out += fmt::format("{:<12}{}\n", out.empty() ? label : "", wrapped(value, 12));
+  }
+  return out;
+}
+
+const CitedSource* find_source(const CaseView& view, const std::string& id) {
+  const auto found = std::find_if(view.sources.begin(), view.sources.end(),
+                                  [&](const CitedSource& source) { return source.id == id; });
+  return found == view.sources.end() ? nullptr : &*found;
+}
+
+// Those that a text such as "pytorch#134442, pytorch#1344421" names; a number does not name its beginning.
+std::vector<const CitedSource*> sources_in(const CaseView& view, const std::string& text) {
+  std::vector<const CitedSource*> found;
+  for (const CitedSource& source : view.sources) {
+    const size_t at = text.find(source.id);
+    if (at == std::string::npos || source.id.find('#') == std::string::npos) continue;
+    const size_t end = at + source.id.size();
+    const bool goes_on = end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0;
+    const bool begins_before = at > 0 && std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0;
+    if (!goes_on && !begins_before) found.push_back(&source);
+  }
+  return found;
+}
+
+bool has_test(const CatalogueCase& one, const std::string& test_id) {
+  return case_of(test_id) == one.id && std::any_of(one.tests.begin(), one.tests.end(), [&](const CatalogueTest& test) {
+           return test.name == name_of(test_id);
+         });
+}
+
+// The rows of the case on one machine, in the case's order.
+std::vector<Latest> rows_of(const CaseView& view, const OnMachine& on) {
+  std::vector<Latest> rows;
+  for (const CatalogueTest& test : view.one.tests) {
+    const std::string id = view.one.id + "." + test.name;
+    for (const Latest& latest : on.rows) {
+      if (latest.row->test == id) rows.push_back(latest);
+    }
+  }
+  return rows;
+}
+
+// What was run as the case stands; machines without a result of it are left out.
+std::vector<std::pair<const OnMachine*, std::vector<Latest>>> results(const CaseView& view) {
+  std::vector<std::pair<const OnMachine*, std::vector<Latest>>> all;
+  for (const OnMachine& on : view.latest) {
+    if (on.broken != Break::Nothing) continue;
+    auto rows = rows_of(view, on);
+    if (!rows.empty()) all.emplace_back(&on, std::move(rows));
+  }
+  return all;
+}
+
+// What a test names as documented and as healthy, as the newest release says it.
+struct Named {
+  std::string documented, healthy, raised_by;
+};
+std::map<std::string, Named> named_values(const CaseView& view) {
+  std::map<std::string, Named> named;
+  for (const auto& [on, rows] : results(view)) {
+    for (const Latest& latest : rows) {
+      const TestRecord* test = latest.test();
+      if (test == nullptr || !test->has(key::documented)) continue;
+      named[latest.row->name] = {test->text(key::documented), test->text(key::healthy), test->text(key::raised_by)};
+    }
+  }
+  return named;
+}
+
+std::string where_words(const Where& where) {
+  std::string words;
+  const auto add = [&](const char* what, const std::string& value) {
+    if (!value.empty()) words += fmt::format("{}{} {}", words.empty() ? "" : ", ", what, value);
+  };
+  add("LibTorch", where.release);
+  add("GPU", where.gpu);
+  add("driver", where.driver);
+  add("CUDA runtime", where.cuda_runtime);
+  add("NCCL", where.nccl);
+  return words.empty() ? "everywhere" : words;
+}
+
+// "names the same call", or which one instead; "" if the message quotes no line of the driver's log.
+std::string named_by_pytorch(const std::string& message, const std::string& api) {
+  static const std::regex kQuoted(R"(Returning (\d+) \(\w+\) from (\w+))");
+  std::string first;
+  for (std::sregex_iterator at(message.begin(), message.end(), kQuoted), end; at != end; ++at) {
+    if (without_versions((*at)[2]) == without_versions(api)) return "names the same call";
+    if (first.empty()) first = fmt::format("names {} instead, which returned {}", (*at)[2].str(), (*at)[1].str());
+  }
+  return first;
+}
+
+std::string details(const TestRecord& test) {
+  const Details known = details_of(test);
+  std::string text;
+  const auto add = [&](const char* label, const std::string& value) {
+    text += fmt::format("      {:<9}{}\n", label, escape_control(value));
+  };
+  if (!known.call.empty()) add("call", known.call);
+  if (!known.log.empty()) add("log", known.log);
+  if (!known.pytorch.empty()) add("PyTorch", known.pytorch);
+  for (const std::string& frame : known.stack) add(&frame == &known.stack.front() ? "stack" : "", frame);
+  if (test.has(key::message)) {
+    add("message", first_line(known.message) + (known.exception.empty() ? "" : " (" + known.exception + ")"));
+  }
+  if (!known.after.empty()) add("after", known.after);
+  return text;
+}
+
+std::string sources_text(const CaseView& view) {
+  std::vector<std::string> lines;
+  for (const Json& source : view.one.sources) {
+    const std::string id = cited_id(source), heading = source.at("heading");
+    lines.push_back(id == heading ? id : fmt::format("{}, {}", id, heading));
+    if (const CitedSource* cited = find_source(view, id)) {
+      lines.push_back(cited->title);
+      lines.push_back(cited->url);
+    }
+  }
+  return labelled("sources", lines);
+}
+
+std::string signatures_text(const CaseView& view) {
+  std::vector<std::string> lines;
+  for (const auto& [test, named] : named_values(view)) {
+    std::string line = fmt::format("{}: {}; healthy: {}", test, named.documented, named.healthy);
+    if (!named.raised_by.empty()) line += "; raised by " + named.raised_by;
+    lines.push_back(escape_control(line));
+  }
+  return labelled("signature", lines);
+}
+
+// Why none of the tests could run there; "" if one did or not all for the same reason.
+std::string common_reason(const std::vector<Latest>& rows) {
+  for (const Latest& latest : rows) {
+    if (latest.row->verdict != Verdict::Unavailable || latest.row->observed != rows.front().row->observed) return "";
+  }
+  return first_line(rows.front().row->observed);
+}
+
+std::string results_text(const CaseView& view) {
+  std::string text;
+  std::map<std::string, std::string> known;  // Details by where they have been told.
+  for (const auto& [on, rows] : results(view)) {
+    text += "\n" + title_of(*on, rows.back().judged->record) + "\n";
+    if (const std::string reason = common_reason(rows); !reason.empty()) {
+      text += "  unavailable: " + reason + "\n";
+      continue;
+    }
+    for (const Latest& latest : rows) {
+      const TestVerdict& row = *latest.row;
+      std::string line = fmt::format("  {:<36} {:<12} {:<14} {}", row.name, row.ran ? to_string(row.result) : "-",
+                                     to_string(row.verdict), first_line(render_observed(row)));
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+      if (latest.test() == nullptr) continue;
+      const std::string more = details(*latest.test());
+      const bool is_short = std::count(more.begin(), more.end(), '\n') < 3;
+      const auto [told, is_new] = known.emplace(more, on->machine + ", " + row.name);
+      text += is_new || is_short ? more : "      the same as " + told->second + "\n";
+    }
+  }
+  return text.empty() ? "\nNo record contains it.\n" : text;
+}
+
+// The machines by what came of a fix there, those that ran an older form of it last.
+std::vector<std::pair<std::string, std::vector<std::string>>> by_outcome(const CaseView& view,
+                                                                         const std::string& name) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;
+  const auto all = results(view);
+  for (const bool stale : {false, true}) {
+    for (const auto& [on, rows] : all) {
+      for (const Latest& latest : rows) {
+        if (latest.row->name != name || (latest.row->verdict == Verdict::Stale) != stale) continue;
+        const std::string outcome = outcome_of(*latest.row);
+        auto group =
+            std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == outcome; });
+        if (group == groups.end()) group = groups.insert(groups.end(), {outcome, {}});
+        group->second.push_back(on->machine);
+      }
+    }
+  }
+  return groups;
+}
+
+// "NVIDIA H200: 2.6.0, 2.11.0; no GPU: 2.15.0", of "2.6.0, NVIDIA H200" and others.
+std::string by_gpu(const std::vector<std::string>& machines) {
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const std::string& machine : machines) {
+    const size_t comma = std::min(machine.find(", "), machine.size());
+    const std::string release = machine.substr(0, comma), gpu = machine.substr(std::min(comma + 2, machine.size()));
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == gpu; });
+    if (group == groups.end()) {
+      groups.emplace_back(gpu, release);
+    } else {
+      group->second += ", " + release;
+    }
+  }
+  std::string text;
+  for (const auto& [gpu, releases] : groups) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", gpu, releases);
+  }
+  return text;
+}
+
+std::string fixes_text(const CaseView& view) {
+  std::string text;
+  for (const CatalogueTest& test : view.one.tests) {
+    if (test.kind != Kind::Fix) continue;
+    text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
+    for (const auto& [outcome, machines] : by_outcome(view, test.name)) {
+      text += "    " + wrapped(outcome + " on " + by_gpu(machines), 6) + "\n";
+    }
+    for (const Prices& prices : view.prices) {
+      const auto lines = prices_of(prices, view.one.id + "." + test.name);
+      if (!lines.empty()) text += "    price on " + prices.machine() + "\n";
+      for (const PriceLine* line : lines) text += "      " + wrapped(line->what + ": " + describe(*line), 8) + "\n";
+    }
+  }
+  return text.empty() ? "" : "\nfixes\n" + text;
+}
+
+// What is known of each race there, and whether its rate changes from one kind of machine to the next.
+std::string rates_text(const CaseView& view) {
+  std::string text;
+  const RatePool* before = nullptr;
+  for (const RatePool& pool : view.rates) {
+    if (!has_test(view.one, pool.test)) continue;
+    if (before == nullptr || before->test != pool.test) text += "  " + name_of(pool.test) + "\n";
+    text += fmt::format("    {}: {}\n", pool.machine, describe(pool.runs));
+    if (before != nullptr && before->test == pool.test) {
+      if (const auto differs = changed(before->runs, pool.runs)) {
+        text += fmt::format("      the runs {} those of {}\n", *differs ? "differ from" : "cannot be told from",
+                            before->machine);
+      }
+    }
+    before = &pool;
+  }
+  return text.empty() ? "" : "\nrates\n" + text;
+}
+
+std::string expectations_text(const CaseView& view) {
+  std::string text;
+  for (const Change& change : view.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (!has_test(view.one, e.test)) continue;
+      text += fmt::format("  {}, {}: {}{}\n", name_of(e.test), where_words(e.where), to_string(e.result),
+                          e.seen.empty() ? "" : ", " + e.seen);
+      text += "    " + wrapped(e.why, 4) + "\n";
+      const std::string since = change.since.empty() ? "" : ", since " + change.since;
+      const auto cited = sources_in(view, e.source);
+      if (cited.empty()) text += "    " + wrapped(e.source + since, 4) + "\n";
+      for (const CitedSource* source : cited) {
+        text += fmt::format("    {}{}: {}\n", source->id, since, source->title);
+        text += "    " + source->url + "\n";
+      }
+      if (const std::string bounds = bounds_of(e); !bounds.empty()) {
+        text += fmt::format("    on record for {}; beyond that a guess\n", bounds);
+      }
+    }
+  }
+  return text.empty() ? "" : "\nexpected instead of what the document says\n" + text;
+}
+
+}  // namespace
+
+Details details_of(const TestRecord& test) {
+  Details known;
+  if (test.has(key::culprit)) {
+    const Json& culprit = test.line.at(key::culprit);
+    known.call = text_at(culprit, "api");
+    if (const int code = int_at(culprit, "code").value_or(0); code != 0)
+      known.call += fmt::format(" returned {}", code);
+    if (const std::string thread = text_at(culprit, "thread"); !thread.empty()) known.call += ", " + thread + " thread";
+    if (const auto rank = int_at(culprit, "rank")) known.call += fmt::format(" of rank {}", *rank);
+    if (const std::string mode = text_at(culprit, "mode"); !mode.empty()) known.call += ", capture mode " + mode;
+    if (const std::string file = text_at(culprit, "file"); !file.empty())
+      known.call += fmt::format(", at {}:{}", file, int_at(culprit, "line").value_or(0));
+    for (const char* frames : {"python", "frames"}) {
+      for (const Json& frame : culprit.contains(frames) ? culprit.at(frames) : Json::array()) {
+        if (frame.is_string()) known.stack.push_back(frame.get<std::string>());
+      }
+    }
+    known.log = text_at(culprit, "log");
+    known.pytorch = named_by_pytorch(test.text(key::message), test.culprit("api"));
+  }
+  if (test.has(key::message)) {
+    known.message = test.text(key::message);
+    known.exception = test.text(key::exception);
+  }
+  if (test.has("probes")) {
+    for (const auto& [name, outcome] : test.line.at("probes").items()) {
+      known.after += fmt::format("{}{} {}", known.after.empty() ? "" : ", ", name,
+                                 outcome.is_string() ? outcome.get<std::string>() : outcome.dump());
+    }
+  }
+  return known;
+}
+
+std::string outcome_of(const TestVerdict& row) {
+  if (!row.ran) return "not run";
+  if (row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing)
+    return std::string(to_string(row.verdict));
+  if (row.verdict != Verdict::Stale) return std::string(to_string(row.result));
+  return fmt::format("{} in an older form of the test", row.result == Result::Holds ? "held" : to_string(row.result));
+}
+
+std::string render_text(const CaseView& view) {
+  const CatalogueCase& one = view.one;
+  std::string text = one.id + ": " + one.title + "\n\n" + paragraphs(one.why);
+  text += labelled("documented", {one.documented});
+  text += signatures_text(view);
+  std::vector<std::string> effects = {std::string(to_string(one.effect))};
+  for (const CatalogueTest& test : one.tests) {
+    if (test.effect && *test.effect != one.effect) {
+      effects.push_back(fmt::format("{}: {}", test.name, to_string(*test.effect)));
+    }
+  }
+  text += labelled("effect", effects);
+  text += labelled("nature", {std::string(to_string(one.nature))});
+  text += labelled("fidelity", {std::string(to_string(one.fidelity))});
+  text += labelled("needs", {one.needs});
+  text += sources_text(view);
+  text += labelled("file", {fmt::format("cases/{}/{}.cpp", one.family, one.id)});
+  return text + results_text(view) + rates_text(view) + fixes_text(view) + expectations_text(view);
+}
+
+Json render_json(const CaseView& view) {
+  Json json = render_json(view.one);
+  json["file"] = fmt::format("cases/{}/{}.cpp", view.one.family, view.one.id);
+  for (Json& source : json["sources"]) {
+    if (const CitedSource* cited = find_source(view, cited_id(source))) {
+      source["title"] = cited->title;
+      source["url"] = cited->url;
+    }
+  }
+  Json machines = Json::array();
+  for (const auto& [on, rows] : results(view)) {
+    Json tests = Json::array();
+    for (const Latest& latest : rows) {
+      const TestVerdict& row = *latest.row;
+      Json test = {{"test", row.name},
+                   {"result", row.ran ? std::string(to_string(row.result)) : "not run"},
+                   {"verdict", std::string(to_string(row.verdict))},
+                   {"seen", render_observed(row)},
+                   {"code", row.code}};
+      if (const TestRecord* its = latest.test()) {
+        for (const char* key : {key::documented, key::healthy, key::raised_by, key::culprit, key::exception,
+                                key::message, static_cast<const char*>("probes")}) {
+          if (its->has(key)) test[key] = its->line.at(key);
+        }
+      }
+      test["record"] = latest.judged->record.path;
+      tests.push_back(test);
+    }
+    const Record& record = rows.back().judged->record;
+    machines.push_back({{"release", record.env("release")},
+                        {"gpu", record.env("gpu")},
+                        {"driver", record.env("driver")},
+                        {"cuda_runtime", record.env("cuda_runtime")},
+                        {"packed", record.environment.json().value("packed", false)},
+                        {"started", record.environment.started},
+                        {"tests", tests}});
+  }
+  json["results"] = machines;
+  Json rates = Json::array();
+  for (const RatePool& pool : view.rates) {
+    if (!has_test(view.one, pool.test)) continue;
+    Json runs = Json::array();
+    for (const RateRun& run : pool.runs) runs.push_back({{"hits", run.hits}, {"tries", run.tries}});
+    Json one = {{"test", name_of(pool.test)}, {"machine", pool.machine}, {"runs", runs}};
+    if (const auto rate = rate_of(pool.runs)) {
+      one["share"] = rate->share;
+      one["low"] = rate->low;
+      one["high"] = rate->high;
+    }
+    rates.push_back(one);
+  }
+  json["rates"] = rates;
+  Json all_prices = Json::array();
+  for (const Prices& prices : view.prices) {
+    for (const PriceLine& line : prices.lines) {
+      const auto is_its = [&](const std::string& fix) { return has_test(view.one, fix); };
+      if (std::none_of(line.fixes.begin(), line.fixes.end(), is_its)) continue;
+      Json price = {{"machine", prices.machine()}, {"record", prices.path}};
+      price.update(render_json(line));
+      all_prices.push_back(price);
+    }
+  }
+  json["prices"] = all_prices;
+  Json expectations = Json::array();
+  for (const Change& change : view.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (!has_test(view.one, e.test)) continue;
+      Json links = Json::array();
+      for (const CitedSource* source : sources_in(view, e.source)) links.push_back(source->url);
+      expectations.push_back({{"test", name_of(e.test)},
+                              {"where", where_words(e.where)},
+                              {"result", to_string(e.result)},
+                              {"seen", e.seen},
+                              {"why", e.why},
+                              {"number", e.source},
+                              {"since", change.since},
+                              {"links", links}});
+    }
+  }
+  json["expectations"] = expectations;
+  return json;
+}
+
+std::vector<Verdict> verdicts_of(const CaseView& view) {
+  std::vector<Verdict> verdicts;
+  for (const auto& [on, rows] : results(view)) {
+    for (const Latest& latest : rows) verdicts.push_back(latest.row->verdict);
+  }
+  return verdicts;
+}
+
+}  // namespace recapture::report

@@ -1,0 +1,441 @@
+#include "harness/report/comparison.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <pugixml.hpp>
+#include <sstream>
+
+#include "harness/base/escape.h"
+
+namespace recapture::report {
+namespace {
+
+constexpr size_t kMostBytes = 20000;  // A longer comment is not read to its end.
+constexpr size_t kFewCases = 12;      // More that changed alike are only named.
+constexpr size_t kWidth = 110;
+
+std::string number_of(const compare::CaseChange& change) {
+  std::string numbers;
+  for (const compare::UpstreamChange& one : change.upstream) numbers += one.number + " ";
+  return numbers;
+}
+
+bool is_change(const compare::CaseChange& change) {
+  return !change.upstream.empty() && !change.upstream.front().what.empty();
+}
+
+std::string upstream_words(const compare::UpstreamChange& one) {
+  return fmt::format("{}{}{}{}", one.number, one.since.empty() ? "" : ", since " + one.since_words(),
+                     one.url.empty() ? "" : ", ", one.url);
+}
+
+std::string names_of(const compare::CaseChange& change) {
+  std::string names;
+  for (const std::string& test : change.tests) names += (names.empty() ? "" : ", ") + name_of(test);
+  return names;
+}
+
+// Why tests are unknown, each with these tests, those with most of them first.
+using Reason = std::pair<std::string, std::vector<std::string>>;
+std::vector<Reason> reasons_of(const compare::Comparison& comparison) {
+  std::map<std::string, std::vector<std::string>> tests;
+  for (const compare::ComparedTest& test : comparison.tests) {
+    if (test.consequence == compare::Consequence::Unknown) tests[test.sentence].push_back(test.test);
+  }
+  std::vector<Reason> reasons(tests.begin(), tests.end());
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const Reason& a, const Reason& b) { return a.second.size() > b.second.size(); });
+  return reasons;
+}
+
+// Lines of at most kWidth columns, broken at blanks; `first` begins the first of them and `more` each further one.
+std::string wrap(const std::string& first, const std::string& text, const std::string& more) {
+  std::string lines, line = first;
+  bool is_empty = true;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!is_empty && line.size() + 1 + word.size() > kWidth) {
+      lines += line + "\n";
+      line = more;
+      is_empty = true;
+    }
+    line += (is_empty ? "" : " ") + word;
+    is_empty = false;
+  }
+  return lines + line + "\n";
+}
+
+// "a, b, c and 4 more"
+std::string list(const std::vector<std::string>& names, size_t most) {
+  const size_t more = names.size() > most ? names.size() - most : 0;
+  const std::vector<std::string> few(names.begin(), names.end() - static_cast<std::ptrdiff_t>(more));
+  return fmt::format("{}{}", fmt::join(few, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+std::vector<std::string> cases_of(const std::vector<std::string>& tests) {
+  std::vector<std::string> cases;
+  for (const std::string& test : tests) add_once(cases, case_of(test));
+  return cases;
+}
+
+std::vector<std::string> cases_of(const Alike& group) {
+  std::vector<std::string> cases;
+  for (const compare::CaseChange* change : group) cases.push_back(change->case_id);
+  return cases;
+}
+
+size_t tests_of(const Alike& group) {
+  size_t tests = 0;
+  for (const compare::CaseChange* change : group) tests += change->tests.size();
+  return tests;
+}
+
+// Whether a user has something to do about it: a new error text under the same constraint asks for no fix.
+bool shows_fixes(compare::Consequence consequence) {
+  return compare::is_regression(consequence) || consequence == compare::Consequence::Healed;
+}
+
+std::string group_text(const Alike& group) {
+  const compare::CaseChange& first = *group.front();
+  std::string text = "\n" + wrap("  ", first.sentence, "    ");
+  const bool is_long = group.size() > kFewCases;
+  for (const compare::UpstreamChange& change : first.upstream) {
+    if (is_long) break;
+    const std::string what = is_change(first) ? change.what : "see " + change.title;
+    text += wrap("    ", fmt::format("{}{}{}", what, what.empty() ? "" : ": ", upstream_words(change)), "      ");
+  }
+  if (is_long) {
+    text += fmt::format("    in {} tests of {} cases:\n", tests_of(group), group.size());
+    text += wrap("      ", fmt::format("{}", fmt::join(cases_of(group), " ")), "      ");
+    return text + fmt::format("    more: recapture show {}\n", first.case_id);
+  }
+  for (const compare::CaseChange* change : group) {
+    text += wrap("    ", fmt::format("{} ({}): {}", change->case_id, names_of(*change), change->title), "      ");
+    if (!shows_fixes(change->consequence)) continue;
+    for (const auto& [advice, fix] : change->fixes) {
+      text += wrap("      ", fmt::format("{}: {}", to_string(advice), fix), "        ");
+    }
+  }
+  return text + wrap("    ", fmt::format("more: recapture show {}", fmt::join(cases_of(group), " ")), "      ");
+}
+
+std::string link(const compare::UpstreamChange& change) {
+  const std::string since = change.since.empty() ? "" : ", since " + change.since_words();
+  return change.url.empty() ? escape_markdown(change.number) + since
+                            : fmt::format("[{}]({}){}", escape_markdown(change.number), change.url, since);
+}
+
+std::string joined(const std::vector<std::string>& texts, const char* between) {
+  return fmt::format("{}", fmt::join(texts, between));
+}
+
+// What became of a price: the work, then either side with its spread.
+std::string describe(const compare::PriceChange& change, const compare::Comparison& comparison,
+                     const char* between = "; ") {
+  const Price before = price_of(change.before), now = price_of(change.now);
+  const auto side = [](const std::string& name, const PriceLine& line, const Price& price) {
+    return fmt::format("in {} {}, pairs from {:.2f} to {:.2f}", name, describe(line), price.smallest, price.largest);
+  };
+  return joined({(now.ratio > before.ratio ? "dearer, " : "cheaper, ") + change.now.what,
+                 side(comparison.from, change.before, before), side(comparison.to, change.now, now)},
+                between);
+}
+
+}  // namespace
+
+std::vector<Alike> groups_of(const compare::Comparison& comparison) {
+  std::vector<Alike> groups;
+  for (const compare::CaseChange& change : comparison.changes) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
+      const compare::CaseChange& first = *known.front();
+      return first.consequence == change.consequence && first.sentence == change.sentence &&
+             number_of(first) == number_of(change);
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), Alike());
+    group->push_back(&change);
+  }
+  return groups;
+}
+
+std::string render_counts(const compare::Comparison& comparison) {
+  std::array<size_t, compare::kConsequenceCount> counts{};
+  for (const compare::ComparedTest& test : comparison.tests) ++counts.at(static_cast<size_t>(test.consequence));
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < static_cast<size_t>(compare::Consequence::Same); ++i) {
+    if (counts.at(i) != 0)
+      parts.push_back(fmt::format("{} {}", counts.at(i), to_string(static_cast<compare::Consequence>(i))));
+  }
+  return parts.empty() ? "no change" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string render_judged(const compare::Comparison& comparison) {
+  return fmt::format("{} of {} tests judged, {} unknown", comparison.judged(), comparison.tests.size(),
+                     comparison.unknown());
+}
+
+namespace {
+
+// "blocked", or of compare what hurts.
+std::string answer_of(const ComparisonReport& report) {
+  if (report.decision != nullptr) return report.decision->answer;
+  const auto& changes = report.comparison.changes;
+  const auto is_hurting = [](const compare::CaseChange& change) { return compare::is_regression(change.consequence); };
+  if (std::any_of(changes.begin(), changes.end(), is_hurting)) return "breaks programs that run today";
+  if (compare::too_much_unknown(report.comparison)) return "too much is unknown";
+  return changes.empty() ? "no change" : "nothing that runs today breaks";
+}
+
+// What a reader must know before the changes, without the title.
+std::vector<std::string> summary_of(const ComparisonReport& report) {
+  std::vector<std::string> lines;
+  if (const compare::Decision* decision = report.decision) {
+    if (!decision->reason.empty()) lines.push_back(decision->reason);
+    if (!decision->outside_scope.empty()) lines.push_back(decision->outside_scope);
+    for (const compare::WaiverState& waiver : decision->waivers) lines.push_back(to_string(waiver));
+    if (!report.policy.scope.empty())
+      lines.push_back(escape_control(fmt::format("scope: {}", fmt::join(report.policy.scope, ", "))));
+  }
+  lines.push_back(fmt::format("{}: {}", render_judged(report.comparison), render_counts(report.comparison)));
+  lines.insert(lines.end(), report.comparison.head.begin(), report.comparison.head.end());
+  return lines;
+}
+
+}  // namespace
+
+std::string render_text(const ComparisonReport& report) {
+  const compare::Comparison& comparison = report.comparison;
+  std::string text =
+      fmt::format("{} -> {} on {}: {}\n", comparison.from, comparison.to, comparison.machine, answer_of(report));
+  for (const std::string& line : summary_of(report)) text += wrap("  ", line, "    ");
+  compare::Consequence current = compare::Consequence::Same;
+  for (const Alike& group : groups_of(comparison)) {
+    if (group.front()->consequence != current) {
+      current = group.front()->consequence;
+      text += fmt::format("\n{} ({})\n", to_string(current), compare::meaning(current));
+    }
+    text += group_text(group);
+  }
+  if (!comparison.prices.empty()) text += "\nprices of remedies\n";
+  for (const compare::PriceChange& change : comparison.prices) {
+    text += fmt::format("\n  {}\n    {}\n", describe(change, comparison, "\n    "), joined(change.now.fixes, ", "));
+  }
+  const auto reasons = reasons_of(comparison);
+  if (!reasons.empty()) text += "\nunknown\n";
+  for (const auto& [reason, tests] : reasons) {
+    text += wrap(fmt::format("  {}: ", tests.size()), reason, "     ");
+    text += wrap("     in ", list(cases_of(tests), kFewCases), "        ");
+  }
+  return text;
+}
+
+std::string render_markdown(const ComparisonReport& report) {
+  const compare::Comparison& comparison = report.comparison;
+  std::string text =
+      fmt::format("### {} → {} on {}: {}\n\n", escape_markdown(comparison.from), escape_markdown(comparison.to),
+                  escape_markdown(comparison.machine), answer_of(report));
+  for (const std::string& line : summary_of(report)) text += fmt::format("* {}\n", escape_markdown(line));
+  std::string tail = "\n`recapture show CASE` has all results of a case.\n", prices;
+  for (const compare::PriceChange& change : comparison.prices) {
+    prices += fmt::format("| {} | {} |\n", escape_markdown(joined(change.now.fixes, ", ")),
+                          escape_markdown(describe(change, comparison)));
+  }
+  size_t left_out = 0;
+  const auto fits = [&](const std::string& more) {
+    constexpr size_t kReserve = 300;  // For closing what is open, and for the line on what is left out.
+    return text.size() + more.size() + tail.size() + kReserve < kMostBytes;
+  };
+  const auto row_of = [](const Alike& group) {
+    const compare::CaseChange& first = *group.front();
+    std::vector<std::string> fixes, links, names;
+    for (const auto& [advice, fix] : first.fixes) {
+      if (group.size() > 1 || !shows_fixes(first.consequence)) break;
+      fixes.push_back((advice == compare::Advice::Apply ? "" : fmt::format("{}: ", to_string(advice))) +
+                      escape_markdown(fix));
+    }
+    for (const compare::UpstreamChange& change : first.upstream) links.push_back(link(change));
+    for (const compare::CaseChange* change : group) names.push_back(fmt::format("`{}`", change->case_id));
+    const std::string title = group.size() == 1 ? escape_markdown(first.title) + "<br>" : "";
+    return fmt::format("| {}{} | {} | {} | {} |\n", title, list(names, kFewCases), escape_markdown(first.sentence),
+                       joined(fixes, "<br>"), joined(links, "<br>"));
+  };
+  const auto groups = groups_of(comparison);
+  for (auto group = groups.begin(); group != groups.end();) {
+    const compare::Consequence consequence = group->front()->consequence;
+    const auto end = std::find_if(group, groups.end(),
+                                  [&](const Alike& other) { return other.front()->consequence != consequence; });
+    size_t tests = 0;
+    for (auto each = group; each != end; ++each) tests += tests_of(*each);
+    const std::string title = fmt::format("{} {} ({})", tests, to_string(consequence), compare::meaning(consequence));
+    std::string part = compare::is_regression(consequence) ? fmt::format("\n**{}**\n", title)
+                                                           : fmt::format("\n<details><summary>{}</summary>\n", title);
+    part += "\n| what | change | what to do | upstream |\n| --- | --- | --- | --- |\n";
+    const std::string close = compare::is_regression(consequence) ? "" : "\n</details>\n";
+    const bool is_open = fits(part + close + row_of(*group));
+    if (is_open) text += part;
+    for (; group != end; ++group) {
+      const std::string row = row_of(*group);
+      if (is_open && fits(row + close)) {
+        text += row;
+      } else {
+        left_out += group->size();
+      }
+    }
+    if (is_open) text += close;
+  }
+  std::string unknown = "\n<details><summary>" + std::to_string(comparison.unknown()) +
+                        " unknown</summary>\n\n| tests | why | cases |\n| --- | --- | --- |\n";
+  for (const auto& [reason, tests] : reasons_of(comparison)) {
+    const std::string row =
+        fmt::format("| {} | {} | {} |\n", tests.size(), escape_markdown(reason), list(cases_of(tests), kFewCases));
+    if (fits(unknown + row)) unknown += row;
+  }
+  if (comparison.unknown() > 0 && fits(unknown)) text += unknown + "\n</details>\n";
+  prices = "\n<details><summary>" + std::to_string(comparison.prices.size()) +
+           " prices of remedies changed</summary>\n\n| fixes | what changes |\n| --- | --- |\n" + prices +
+           "\n</details>\n";
+  if (!comparison.prices.empty() && fits(prices)) text += prices;
+  if (left_out > 0) {
+    text += fmt::format("\n{} more cases are left out here; `recapture compare` lists them all.\n", left_out);
+  }
+  return text + tail;
+}
+
+Json render_json(const ComparisonReport& report) {
+  const compare::Comparison& comparison = report.comparison;
+  const compare::Decision* decision = report.decision;
+  Json changes = Json::array();
+  for (const compare::CaseChange& change : comparison.changes) {
+    std::vector<std::string> upstream;
+    Json upstream_changes = Json::array(), fixes = Json::array();
+    for (const compare::UpstreamChange& source : change.upstream) {
+      upstream.push_back(upstream_words(source));
+      upstream_changes.push_back({{"what", source.what},
+                                  {"number", source.number},
+                                  {"since", source.since},
+                                  {"title", source.title},
+                                  {"url", source.url}});
+    }
+    for (const auto& [advice, fix] : change.fixes) fixes.push_back({{"advice", to_string(advice)}, {"fix", fix}});
+    const auto blocks = [&](const std::string& test) { return decision->blocking.count(test) != 0; };
+    const bool is_blocking = decision != nullptr ? std::any_of(change.tests.begin(), change.tests.end(), blocks)
+                                                 : report.policy.block.count(change.consequence) != 0;
+    changes.push_back({{"consequence", to_string(change.consequence)},
+                       {"case", change.case_id},
+                       {"tests", change.tests},
+                       {"was", change.was},
+                       {"is", change.is},
+                       {"sentence", change.sentence},
+                       {"fixes", fixes},
+                       {"upstream", joined(upstream, "; ")},
+                       {"upstream_changes", upstream_changes},
+                       {"blocks", is_blocking}});
+  }
+  Json unknown = Json::array();
+  for (const compare::ComparedTest& test : comparison.tests) {
+    if (test.consequence != compare::Consequence::Unknown) continue;
+    unknown.push_back({{"test", test.test}, {"reason", test.sentence}, {"ran", test.ran}});
+  }
+  Json json = {{"from", comparison.from}, {"to", comparison.to}, {"machine", comparison.machine}};
+  json.update(comparison.facts);
+  json.update({{"head", comparison.head},
+               {"judged", comparison.judged()},
+               {"unknown", comparison.unknown()},
+               {"unknown_tests", unknown},
+               {"changes", changes}});
+  for (const compare::PriceChange& change : comparison.prices) {
+    json["prices"].push_back(Json{{"before", render_json(change.before)}, {"now", render_json(change.now)}});
+  }
+  Json block = Json::array(), waivers = Json::array();
+  for (const compare::Consequence consequence : report.policy.block) block.push_back(to_string(consequence));
+  for (const compare::Waiver& waiver : report.policy.waivers) {
+    waivers.push_back({{"test", waiver.test}, {"reason", waiver.reason}, {"until", waiver.until}});
+  }
+  json["policy"] = {
+      {"block", block}, {"scope", report.policy.scope}, {"unknown", report.policy.unknown}, {"waivers", waivers}};
+  json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
+  json["answer"] = answer_of(report);
+  if (decision == nullptr) return json;
+  json["why"] = decision->reason;
+  json["blocking"] = decision->blocking;
+  json["outside_scope"] = decision->outside_scope;
+  json["waivers"] = Json::array();
+  for (const compare::WaiverState& waiver : decision->waivers) json["waivers"].push_back(to_string(waiver));
+  return json;
+}
+
+std::string render_junit(const ComparisonReport& report) {
+  const auto& [comparison, policy, decision] = report;
+  pugi::xml_document document;
+  auto suites = document.append_child("testsuites");
+  suites.append_attribute("name") = (comparison.from + " -> " + comparison.to).c_str();
+  std::map<std::string, pugi::xml_node> by_case;
+  std::map<std::string, std::array<int, 4>> counts;  // Tests, failures, errors, skipped.
+  for (const compare::ComparedTest& compared : comparison.tests) {
+    const std::string id = case_of(compared.test);
+    auto& suite = by_case[id];
+    if (!suite) {
+      suite = suites.append_child("testsuite");
+      suite.append_attribute("name") = id.c_str();
+    }
+    auto test = suite.append_child("testcase");
+    test.append_attribute("classname") = id.c_str();
+    test.append_attribute("name") = name_of(compared.test).c_str();
+    auto& count = counts[id];
+    ++count[0];
+    const bool is_unknown = compared.consequence == compare::Consequence::Unknown;
+    const bool blocks = decision != nullptr ? decision->blocking.count(compared.test) != 0
+                                            : policy.block.count(compared.consequence) != 0;
+    const int place = blocks ? 1 : is_unknown && compared.ran ? 2 : is_unknown ? 3 : 0;
+    if (place > 0) {
+      constexpr std::array<const char*, 4> kElements = {"", "failure", "error", "skipped"};
+      ++count.at(static_cast<size_t>(place));
+      const std::string message = fmt::format("{}: {}", to_string(compared.consequence), compared.sentence);
+      test.append_child(kElements.at(static_cast<size_t>(place))).append_attribute("message") = message.c_str();
+    } else if (!compared.sentence.empty()) {
+      const std::string message = fmt::format("{}: {}", to_string(compared.consequence), compared.sentence);
+      test.append_child("system-out").text() = message.c_str();
+    }
+  }
+  for (auto& [id, suite] : by_case) {
+    constexpr std::array<const char*, 4> kNames = {"tests", "failures", "errors", "skipped"};
+    for (size_t i = 0; i < kNames.size(); ++i) suite.append_attribute(kNames.at(i)) = counts[id].at(i);
+  }
+  if (!comparison.prices.empty()) {
+    auto suite = suites.append_child("testsuite");
+    suite.append_attribute("name") = "prices of remedies";
+    suite.append_attribute("tests") = comparison.prices.size();
+    suite.append_attribute("failures") = policy.prices ? comparison.prices.size() : 0;
+    for (const compare::PriceChange& change : comparison.prices) {
+      auto test = suite.append_child("testcase");
+      test.append_attribute("classname") = change.now.fixes.front().c_str();
+      test.append_attribute("name") = change.now.what.c_str();
+      const std::string words = describe(change, comparison);
+      if (policy.prices) {
+        test.append_child("failure").append_attribute("message") = words.c_str();
+      } else {
+        test.append_child("system-out").text() = words.c_str();
+      }
+    }
+  }
+  if (compare::too_much_unknown(comparison, policy.unknown)) {  // Skipped tests alone would look green.
+    auto suite = suites.append_child("testsuite");
+    suite.append_attribute("name") = "comparison";
+    suite.append_attribute("tests") = 1;
+    suite.append_attribute("errors") = 1;
+    auto test = suite.append_child("testcase");
+    test.append_attribute("classname") = "comparison";
+    test.append_attribute("name") = "EnoughIsKnown";
+    const std::string message =
+        fmt::format("{} of {} tests are unknown", comparison.unknown(), comparison.tests.size());
+    test.append_child("error").append_attribute("message") = message.c_str();
+  }
+  std::ostringstream out;
+  document.save(out, "  ");
+  return out.str();
+}
+
+}  // namespace recapture::report

@@ -1,0 +1,47 @@
+// A comparison, and the decision of a gate, for people, for a pull request's page, for programs and for a CI's list of
+// tests. Every form begins with the answer.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/compare/compare.h"
+#include "harness/compare/policy.h"
+
+namespace recapture::report {
+
+// Changes that differ in nothing but the case.
+using Alike = std::vector<const compare::CaseChange*>;
+
+// In the order of the first of each. Points into the comparison.
+std::vector<Alike> groups_of(const compare::Comparison& comparison);
+
+// "2 new errors, 3 healed": of tests, the worst first; "no change".
+std::string render_counts(const compare::Comparison& comparison);
+
+// "1022 of 1051 tests judged, 29 unknown"
+std::string render_judged(const compare::Comparison& comparison);
+
+// `decision` is a gate's; compare has none.
+struct ComparisonReport {
+  const compare::Comparison& comparison;
+  const compare::Policy& policy;
+  const compare::Decision* decision = nullptr;
+};
+
+std::string render_text(const ComparisonReport& report);
+
+// At most 20,000 bytes, for a comment: what does not hurt is folded, and what is too much is left out and counted.
+std::string render_markdown(const ComparisonReport& report);
+
+// {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "judged", "unknown",
+//  "unknown_tests": [{"test", "reason", "ran"}],
+//  "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes": [{"advice", "fix"}], "upstream",
+//               "upstream_changes": [{"what", "number", "since", "title", "url"}], "blocks"}],
+//  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "waivers"}, "exit",
+//  and of a gate "answer", "why", "blocking", "outside_scope", "waivers"}
+Json render_json(const ComparisonReport& report);
+
+// What blocks is a failure; what is unknown an error, or skipped where a side could not run it.
+std::string render_junit(const ComparisonReport& report);
+
+}  // namespace recapture::report

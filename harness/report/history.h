@@ -1,0 +1,16 @@
+// HistoryQuery for people and for programs.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/timeline/history.h"
+
+namespace recapture::report {
+
+// A test's machines, one below the other.
+std::string render_text(const std::vector<timeline::TestHistory>& all);
+
+// An object for each test on each kind of machine, with every outcome and every turn. `records` is where those lie.
+Json render_json(const std::vector<timeline::TestHistory>& all, const std::string& records);
+
+}  // namespace recapture::report

@@ -1,0 +1,11 @@
+// Verdicts for programs: an array with one object a test.
+#pragma once
+#include <vector>
+
+#include "harness/verdict/result_matrix.h"
+
+namespace recapture::report {
+
+Json render_json(const JudgedRun& judged);
+
+}  // namespace recapture::report

@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "harness/report/markdown_kit.h"
+#include "harness/report/tables.h"
+#include "harness/verdict/select.h"
+
+namespace recapture::report {
+namespace {
+
+constexpr std::string_view kHead =
+    "# What the records show\n\n"
+    "A line for each release on each kind of machine. It counts the newest result of each test there by its verdict:\n"
+    "what the result means by today's expectations. Tests without a result that counts are in the last column. This\n"
+    "file is generated from the records in this folder, with `recapture dev tables machines > reports/README.md`.\n\n"
+    "* `recapture show` prints the same counts, with notes; `show 2.11.0` those of a release; `show RECORD` the tests\n"
+    "  of a record one by one; `show CASE` all that is on record about a case.\n"
+    "* `recapture page` writes one HTML file: the result matrix of all cases, every run, and what changes between\n"
+    "  releases. `recapture show --markdown` prints the result matrix as Markdown.\n"
+    "* `recapture dev tables failures` has since when and until when each failure shows, `documents` which claims of\n"
+    "  the documents do not hold, `records` each record with its verdicts.\n"
+    "* [calls.md](calls.md) has which call is refused with which code.\n\n"
+    "A record is `<release>/<machine>.jsonl.gz`; `zcat` shows it. `host` is a machine without a GPU, `run-2` a second\n"
+    "run, `cuda-12.9` and `nccl-2.27.7` a library that the run chose in place of the release's own; `cuda12` and\n"
+    "`cuda13` are runs without LibTorch. What was broken on purpose (`trigger`, `value`, `remedy`) has no line here.\n"
+    "What fixes cost is in `<release>/<machine>.prices`.\n\n";
+
+constexpr std::array<std::pair<Verdict, std::string_view>, 14> kMeanings = {{
+    {Verdict::AsDocumented, "the failure shows as documented; a control or a fix holds"},
+    {Verdict::AsExpected, "it differs from the document, as `cases/expectations.toml` expects and explains"},
+    {Verdict::NewlyFixed, "healthy, and that is not expected"},
+    {Verdict::Regressed, "reproduced, where something else is expected"},
+    {Verdict::Changed, "a failure that is neither documented nor expected"},
+    {Verdict::ControlFails, "the control of the case does not hold: its other results mean nothing"},
+    {Verdict::FixFails, "a fix does not hold"},
+    {Verdict::Inconclusive, "the results contradict each other, or the test is at fault"},
+    {Verdict::NotApplicable, "the release has no such API"},
+    {Verdict::Insufficient, "incomplete: a race that no try showed; more runs can tell"},
+    {Verdict::Stale, "incomplete: the case has changed since the run; another run makes a result that counts"},
+    {Verdict::NotRun, "incomplete: planned, and the run ended before its turn"},
+    {Verdict::Unavailable, "incomplete: what the test needs was not there, such as a second GPU or NeMo"},
+    {Verdict::Missing, "incomplete: unavailable, and an earlier run had it"},
+}};
+
+bool is_incomplete(Verdict verdict) {
+  return verdict == Verdict::Insufficient || verdict == Verdict::Stale || verdict == Verdict::NotRun ||
+         verdict == Verdict::Unavailable || verdict == Verdict::Missing;
+}
+
+std::string line_of(const OnMachine& machine) {
+  std::map<Verdict, size_t> counts;
+  for (const Latest& latest : machine.rows) ++counts[latest.row->verdict];
+  std::vector<std::string> complete, incomplete;
+  for (const auto& [verdict, count] : counts) {
+    (is_incomplete(verdict) ? incomplete : complete).push_back(fmt::format("{} {}", count, to_string(verdict)));
+  }
+  const Record& newest = machine.newest->record;
+  if (!newest.is_complete()) incomplete.emplace_back("the newest run was cut short");
+  return row_of({escape_markdown(machine.machine), escape_markdown(newest.env("cuda_runtime")),
+                 escape_markdown(newest.env("driver")), escape_markdown(newest.environment.started.substr(0, 10)),
+                 std::to_string(machine.rows.size()), fmt::format("{}", fmt::join(complete, ", ")),
+                 fmt::format("{}", fmt::join(incomplete, ", "))});
+}
+
+}  // namespace
+
+std::string render_machines(const ResultMatrix& board) {
+  std::string text(kHead);
+  text += head_of({"release, machine", "CUDA runtime", "driver", "newest run", "tests", "verdicts", "incomplete"});
+  for (const OnMachine& machine : latest(board)) {
+    if (machine.broken == Break::Nothing) text += line_of(machine);
+  }
+  text += "\n## Verdicts\n\n" + head_of({"verdict", "meaning"});
+  for (const auto& [verdict, meaning] : kMeanings)
+    text += row_of({std::string(to_string(verdict)), std::string(meaning)});
+  return text;
+}
+
+}  // namespace recapture::report

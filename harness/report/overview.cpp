@@ -1,0 +1,185 @@
+#include "harness/report/overview.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "harness/base/escape.h"
+#include "harness/model/release.h"
+#include "harness/report/text.h"
+#include "harness/verdict/select.h"
+
+namespace recapture::report {
+namespace {
+
+std::string counts(const std::map<Verdict, int>& by_verdict) {
+  std::string text;
+  for (const auto& [verdict, count] : by_verdict) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(verdict));
+  }
+  return text;
+}
+
+std::map<Verdict, int> count(const OnMachine& one) {
+  std::map<Verdict, int> by_verdict;
+  for (const Latest& latest : one.rows) ++by_verdict[latest.row->verdict];
+  return by_verdict;
+}
+
+// Those that hold what is shown, and the newest, which may hold none of it: each once.
+std::vector<const JudgedRun*> records_of(const OnMachine& one) {
+  std::vector<const JudgedRun*> all;
+  const auto add = [&](const JudgedRun* judged) {
+    if (std::find(all.begin(), all.end(), judged) == all.end()) all.push_back(judged);
+  };
+  for (const Latest& latest : one.rows) add(latest.judged);
+  add(one.newest);
+  return all;
+}
+
+// How many of them do not hold all that their run was to find out; the notes say of each what it lacks.
+size_t cut_runs(const OnMachine& one) {
+  const auto all = records_of(one);
+  return static_cast<size_t>(
+      std::count_if(all.begin(), all.end(), [](const JudgedRun* judged) { return !judged->record.is_complete(); }));
+}
+
+}  // namespace
+
+std::string machines_text(const std::vector<OnMachine>& all) {
+  std::string text;
+  std::string machine;
+  for (const OnMachine& one : all) {
+    if (one.machine != machine || one.broken == Break::Nothing) {
+      machine = one.machine;
+      text += title_of(one, one.newest->record) + "\n";
+    }
+    text += "  ";
+    if (one.broken != Break::Nothing) text += fmt::format("{} broken on purpose: ", to_string(one.broken));
+    text += counts(count(one)) + "\n";
+    for (const JudgedRun* judged : records_of(one)) {
+      const Record& its = judged->record;
+      for (const std::string& note : its.notes) text += fmt::format("  note: {}: {}\n", its.path, note);
+      if (!its.end.empty() && its.end != "complete") {
+        text += fmt::format("  note: {}: the run ended early: {}\n", its.path, escape_control(its.end));
+      }
+    }
+  }
+  return text;
+}
+
+std::string surprises(const std::vector<OnMachine>& all) {
+  constexpr size_t kMostStaleCases = 10;  // That are named; more of them are a whole run that is out of date.
+  std::string text;
+  for (const OnMachine& one : all) {
+    std::map<std::string, int> stale;
+    std::string lines;
+    for (const Latest& latest : one.rows) {
+      if (latest.row->verdict == Verdict::Stale) {
+        ++stale[latest.row->case_id];
+      } else if (is_surprise(latest.row->verdict)) {
+        lines += "  " + render_line(*latest.row) + "\n";
+      }
+    }
+    if (stale.size() > kMostStaleCases) {
+      lines += fmt::format(
+          "  {} cases have changed since this run, and their results are stale; running them again, as "
+          "`ci/suite {}` does, makes new ones\n",
+          stale.size(), one.newest->record.env("release"));
+      stale.clear();
+    }
+    for (const auto& [id, tests] : stale) {
+      lines += fmt::format("  {:<62} {:<12} {:<14} the case has changed since ({} {})\n", id, "-",
+                           to_string(Verdict::Stale), tests, tests == 1 ? "test" : "tests");
+    }
+    if (lines.empty()) continue;
+    text += title_of(one);
+    if (one.broken != Break::Nothing) text += fmt::format(", {} broken on purpose", to_string(one.broken));
+    text += "\n" + lines;
+  }
+  return text;
+}
+
+std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::string>& matrix,
+                 const Catalogue& catalogue) {
+  std::map<std::string, std::set<std::string>> releases;  // By GPU.
+  std::string tests;
+  for (const OnMachine& one : all) {
+    const Record& record = one.newest->record;
+    const std::string gpu = record.env("gpu"), release = record.env("release");
+    const bool is_all = record.environment.machine.is_plain();
+    if (one.broken != Break::Nothing || gpu.empty() || !is_version(release) || !is_all) continue;
+    releases[gpu].insert(release);
+    std::set<std::string> planned;
+    for (const Latest& latest : one.rows) planned.insert(latest.row->test);
+    for (const OnMachine& host : all) {
+      if (host.broken != Break::Nothing || !stands_in(host.newest->record.environment, record.environment)) continue;
+      for (const Latest& latest : host.rows) {
+        if (latest.judged->record.cases.at(latest.row->case_id).needs.gpus == 0) planned.insert(latest.row->test);
+      }
+    }
+    std::vector<std::string> cases;
+    size_t lacking = 0;
+    for (const CatalogueCase& its : catalogue) {
+      const auto lacks = [&](const CatalogueTest& test) { return planned.count(its.id + "." + test.name) == 0; };
+      const auto count = static_cast<size_t>(std::count_if(its.tests.begin(), its.tests.end(), lacks));
+      if (count > 0) cases.push_back(its.id);
+      lacking += count;
+    }
+    if (lacking == 0) continue;
+    constexpr size_t kFewCases = 3;
+    const size_t more = cases.size() > kFewCases ? cases.size() - kFewCases : 0;
+    cases.resize(cases.size() - more);
+    tests += fmt::format("  {}: {} {} of {}{}\n", one.machine, lacking, lacking == 1 ? "test" : "tests",
+                         fmt::join(cases, ", "),
+                         more == 0 ? "" : fmt::format(" and {} more {}", more, more == 1 ? "case" : "cases"));
+  }
+  std::string text;
+  for (const auto& [gpu, known] : releases) {
+    std::vector<std::string> missing;
+    std::copy_if(matrix.begin(), matrix.end(), std::back_inserter(missing),
+                 [&, &its = known](const std::string& release) { return its.count(release) == 0; });
+    if (!missing.empty()) text += fmt::format("  {}: {}\n", gpu, fmt::join(missing, ", "));
+  }
+  return text + tests;
+}
+
+std::string last_line(const std::vector<OnMachine>& all) {
+  std::map<Verdict, int> surprising;
+  std::set<std::string> machines;
+  size_t results = 0, surprised = 0, cut = 0, lost = 0;
+  for (const OnMachine& one : all) {
+    machines.insert(one.machine);
+    cut += cut_runs(one);
+    lost += static_cast<size_t>(
+        std::count_if(one.rows.begin(), one.rows.end(), [](const Latest& latest) { return !latest.row->ran; }));
+    for (const auto& [verdict, number] : count(one)) {
+      results += static_cast<size_t>(number);
+      if (!is_surprise(verdict)) continue;
+      surprising[verdict] += number;
+      surprised += static_cast<size_t>(number);
+    }
+  }
+  const std::string of =
+      fmt::format("{} results on {} {}", results, machines.size(), machines.size() == 1 ? "machine" : "machines");
+  // What a cut run has left may have run since; so both are told.
+  std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  if (lost > 0) rest += fmt::format(", and {} {} not run", lost, lost == 1 ? "test has" : "tests have");
+  if (surprised == 0) return of + ", no surprises" + rest + "\n";
+  return fmt::format("{}, {} {}: {}{}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising),
+                     rest);
+}
+
+std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {
+  std::vector<Verdict> verdicts;
+  for (const OnMachine& one : all) {
+    for (const Latest& latest : one.rows) verdicts.push_back(latest.row->verdict);
+    if (cut_runs(one) > 0) verdicts.push_back(Verdict::NotRun);
+  }
+  return verdicts;
+}
+
+}  // namespace recapture::report

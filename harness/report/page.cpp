@@ -1,0 +1,46 @@
+#include "harness/report/page.h"
+
+#include <string_view>
+
+// The sources of the page are part of the program. CMake builds this file again when one of them changes.
+#define EMBED(name)                    \
+  extern "C" const char page_##name[]; \
+  __asm__(".pushsection .rodata\npage_" #name ":\n.incbin \"harness/report/page." #name "\"\n.byte 0\n.popsection\n")
+EMBED(html);
+EMBED(css);
+EMBED(js);
+
+namespace recapture::report {
+namespace {
+
+// A text of a record may hold "</script>" or "<!--", which would end the data or swallow what follows. JSON needs no <
+// outside of its texts.
+std::string without_tags(const std::string& json) {
+  std::string out;
+  out.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+void put(std::string& page, std::string_view mark, std::string_view text) {
+  page.replace(page.find(mark), mark.size(), text);
+}
+
+}  // namespace
+
+std::string page_of(const Json& data) {
+  std::string page = page_html;
+  // From the back, so that no text is looked through that came from outside.
+  put(page, "/* page.js */", page_js);
+  put(page, "/* data */", without_tags(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  put(page, "/* page.css */", page_css);
+  return page;
+}
+
+}  // namespace recapture::report

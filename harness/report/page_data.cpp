@@ -1,0 +1,637 @@
+#include "harness/report/page_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "harness/base/escape.h"
+#include "harness/base/parallel.h"
+#include "harness/case/events.h"
+#include "harness/case/tags.h"
+#include "harness/compare/pairs.h"
+#include "harness/compare/prices.h"
+#include "harness/compare/sides.h"
+#include "harness/model/release.h"
+#include "harness/report/case_view.h"
+#include "harness/report/comparison.h"
+#include "harness/report/latest.h"
+#include "harness/verdict/rate.h"
+#include "harness/verdict/result_matrix.h"
+#include "harness/verdict/select.h"
+
+namespace recapture::report {
+namespace {
+
+constexpr const char *kFrom = "\x01", *kTo = "\x02";  // No text that was shown before has them: see visible().
+
+constexpr int kHalf = 50;  // Percent of the tests that may be unknown of the pair to begin with.
+constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
+constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
+
+// Values, each once, by their number. Number 0 is what is empty.
+class Once {
+ public:
+  explicit Once(const Json& empty) { add(empty); }
+  size_t add(const Json& value) {
+    const auto [at, is_new] = known_.emplace(value.dump(-1, ' ', false, Json::error_handler_t::replace), all_.size());
+    if (is_new) all_.push_back(value);
+    return at->second;
+  }
+  Json take() { return std::move(all_); }
+
+ private:
+  std::unordered_map<std::string, size_t> known_;
+  Json all_ = Json::array();
+};
+
+// Text from outside with its lines, and nothing else that could steer what shows it.
+std::string shown(const std::string& text) {
+  std::string lines;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines += escape_control(text.substr(at, end - at)) + (end < text.size() ? "\n" : "");
+    at = end + 1;
+  }
+  return lines.substr(0, lines.find_last_not_of('\n') + 1);
+}
+
+// The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
+// documented, and what went well must not hide what could not run.
+Verdict worst(const std::vector<Verdict>& verdicts) {
+  constexpr std::array<Verdict, kVerdicts> kOrder = {
+      Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,      Verdict::Regressed,
+      Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,       Verdict::NewlyFixed,
+      Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::NotApplicable};
+  const auto place = [&](Verdict v) { return std::find(kOrder.begin(), kOrder.end(), v); };
+  return *std::min_element(verdicts.begin(), verdicts.end(), [&](Verdict a, Verdict b) { return place(a) < place(b); });
+}
+
+class Page {
+ public:
+  explicit Page(PageInput input) : input_(std::move(input)) {
+    for (const CitedSource& source : input_.background.sources) {
+      sources_.emplace(source.id, source_list_.size());
+      source_list_.push_back({text(source.id), text(source.title), text(source.url)});
+    }
+    for (const CatalogueCase& one : input_.background.catalogue) add(one);
+  }
+
+  Json data() {
+    Json made = {{"newest", newest()},
+                 {"records", input_.records.size()},
+                 {"broken", input_.broken},
+                 {"unreadable", input_.unreadable}};
+    sort_by_time(input_.records);
+    for (const Record& record : input_.records) {
+      for (const auto& [id, info] : record.cases) add(info);
+    }
+    const auto rates = all_rates();
+    // A record is large and there may be many, so it moves from the comparisons on to the board.
+    auto machines = compare::sides_by_machine(std::move(input_.records), input_.background);
+    number_the_runs(machines);
+    const auto changed = changed_since_the_run_before(machines);
+    Json compared = Json::array();
+    for (size_t i = 0; i < machines.size(); ++i) compared.push_back(all_pairs(machines[i], i));
+    for (const auto& [sides, taken] : taken_) {
+      const auto [machine, from, to] = taken.place;
+      compared[machine]["pairs"][from][to]["taken"] = true;
+    }
+    std::vector<Record> records(runs_.size());
+    for (compare::MachineSides& machine : machines) {
+      for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
+        for (compare::Side& side : *sides) {
+          for (JudgedRun& run : side.runs) records[runs_.at(run.record.path)] = std::move(run.record);
+        }
+      }
+    }
+    const ResultMatrix board(std::move(records), input_.rules);
+    const auto all = latest(board);
+    Json runs = Json::array();
+    for (const JudgedRun& judged : board.records()) {
+      runs.push_back(run(judged, board, all));
+      if (const auto found = changed.find(judged.record.path); found != changed.end()) {
+        runs.back()["changed"] = found->second;
+      }
+    }
+    Json columns =
+        Json::array();  // What was broken on purpose is not among them, so latest() has a run's column by number.
+    for (const OnMachine& on : all) columns.push_back(column(on));
+    Json json = {{"made", made},
+                 {"first", first_ ? Json(taken_.at({first_->from, first_->to}).place) : Json()},
+                 {"verdicts", words<Verdict>(kVerdicts)},
+                 {"results", words<Result>(kResults)},
+                 {"consequences", consequences()},
+                 {"same", compare::Consequence::Same},
+                 {"unknown", compare::Consequence::Unknown},
+                 {"most_unknown", compare::kMostUnknown},
+                 {"tags", tags()},
+                 {"any_program", number_of(kAnyProgram)},
+                 {"releases", releases(machines)},
+                 {"advice", words<compare::Advice>(static_cast<size_t>(compare::Advice::Try) + 1)},
+                 {"tones", Json::array()}};
+    for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(severity_of(static_cast<Verdict>(i)));
+    json["sources"] = std::move(source_list_);
+    json["cases"] = std::move(case_list_);
+    json["tests"] = std::move(test_list_);
+    json["columns"] = std::move(columns);
+    json["runs"] = std::move(runs);
+    json["compared"] = std::move(compared);
+    json["rates"] = rates;
+    json["observations"] = observations_.take();
+    json["changes"] = changes_.take();
+    json["upstream"] = upstream_.take();
+    json["reasons"] = reasons_.take();
+    json["lists"] = lists_.take();
+    json["texts"] = texts_.take();
+    return json;
+  }
+
+ private:
+  size_t text(const std::string& words) { return texts_.add(words); }
+  size_t from_outside(const std::string& words) { return text(shown(words)); }
+
+  template <class Enum>
+  static Json words(size_t count) {
+    Json all = Json::array();
+    for (size_t i = 0; i < count; ++i) all.push_back(to_string(static_cast<Enum>(i)));
+    return all;
+  }
+
+  // [word, meaning, whether it hurts, tone] of each, the worst first.
+  static Json consequences() {
+    Json all = Json::array();
+    for (size_t i = 0; i < compare::kConsequenceCount; ++i) {
+      const auto consequence = static_cast<compare::Consequence>(i);
+      all.push_back({to_string(consequence), compare::meaning(consequence), compare::is_regression(consequence),
+                     color_of(consequence)});
+    }
+    return all;
+  }
+
+  static const char* color_of(compare::Consequence consequence) {
+    if (compare::is_regression(consequence)) return "red";
+    switch (consequence) {
+      case compare::Consequence::ErrorChanged:
+        return "amber";
+      case compare::Consequence::DamageRaises:
+        return "blue";
+      case compare::Consequence::Same:
+      case compare::Consequence::Unknown:
+        return "grey";
+      default:
+        return "green";
+    }
+  }
+
+  // [name, meaning, the words that mean it as folded_tag() leaves them] of each.
+  static Json tags() {
+    Json all = Json::array();
+    for (const Tag& tag : kTags) {
+      Json words = {folded_tag(tag.name)};
+      for (const std::string_view alias : tag.aliases) {
+        if (!alias.empty()) words.push_back(folded_tag(alias));
+      }
+      all.push_back({tag.name, tag.meaning, words});
+    }
+    return all;
+  }
+
+  static size_t number_of(std::string_view tag) { return static_cast<size_t>(tag_of(tag) - kTags.data()); }
+
+  // Of all machines, the oldest first: what a short name is looked for among.
+  Json releases(const std::vector<compare::MachineSides>& machines) {
+    std::set<std::string> names;
+    for (const compare::MachineSides& machine : machines) {
+      for (const compare::Side& side : machine.releases) names.insert(side.name);
+    }
+    std::vector<std::string> sorted(names.begin(), names.end());
+    const auto end = std::stable_partition(sorted.begin(), sorted.end(), is_version);
+    std::sort(sorted.begin(), end, older);
+    Json all = Json::array();
+    for (const std::string& name : sorted) all.push_back(from_outside(name));
+    return all;
+  }
+
+  // "pytorch#1, pytorch#2": of those that are in cases/sources.toml.
+  size_t cited(const std::string& ids) {
+    Json list = Json::array();
+    for (size_t at = 0; at < ids.size();) {
+      const size_t end = std::min(ids.find(", ", at), ids.size());
+      if (const auto found = sources_.find(ids.substr(at, end - at)); found != sources_.end()) {
+        list.push_back(found->second);
+      }
+      at = end + 2;
+    }
+    return lists_.add(list);
+  }
+
+  std::string newest() const {
+    std::string newest;
+    for (const Record& record : input_.records) newest = std::max(newest, record.environment.started);
+    return newest;
+  }
+
+  size_t test(const std::string& id) {
+    const auto [at, is_new] = tests_.emplace(id, test_list_.size());
+    if (is_new) {  // A case that says nothing of it.
+      const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
+      if (is_new_case) case_list_.push_back({{"id", from_outside(case_of(id))}});
+      test_list_.push_back({its->second, from_outside(name_of(id)), text(""), text("")});
+    }
+    return at->second;
+  }
+  size_t tests(const std::vector<std::string>& ids) {
+    Json list = Json::array();
+    for (const std::string& id : ids) list.push_back(test(id));
+    return lists_.add(list);
+  }
+
+  void add(const CatalogueCase& one) {
+    Json cites = Json::array();
+    for (const Json& source : one.sources) {
+      const std::string document = source.at("document"), heading = source.at("heading");
+      const bool is_upstream = document == "upstream";
+      cites.push_back({text(is_upstream ? "" : heading), cited(is_upstream ? heading : document)});
+    }
+    Json tags = Json::array();
+    for (const std::string& tag : one.tags) {
+      if (tag_of(tag) != nullptr) tags.push_back(number_of(tag));
+    }
+    const size_t number = case_list_.size();
+    cases_.emplace(one.id, number);
+    case_list_.push_back({{"id", text(one.id)},
+                          {"family", text(one.family)},
+                          {"title", text(one.title)},
+                          {"why", text(one.why)},
+                          {"documented", text(one.documented)},
+                          {"nature", text(std::string(to_string(one.nature)))},
+                          {"fidelity", text(std::string(to_string(one.fidelity)))},
+                          {"needs", text(one.needs)},
+                          {"file", text(fmt::format("cases/{}/{}.cpp", one.family, one.id))},
+                          {"cites", cites},
+                          {"tags", lists_.add(tags)}});
+    for (const CatalogueTest& test : one.tests) {
+      tests_.emplace(one.id + "." + test.name, test_list_.size());
+      test_list_.push_back(
+          {number, text(test.name), text(test.effect ? std::string(to_string(*test.effect)) : ""), text(test.fix)});
+    }
+  }
+
+  // A case that the catalogue lacks, as its record describes it.
+  void add(const CaseInfo& info) {
+    if (cases_.count(info.id) != 0) return;
+    const size_t number = case_list_.size();
+    cases_.emplace(info.id, number);
+    case_list_.push_back({{"id", from_outside(info.id)},
+                          {"family", from_outside(info.family)},
+                          {"title", from_outside(info.title)},
+                          {"documented", from_outside(info.documented)},
+                          {"nature", from_outside(info.nature)},
+                          {"fidelity", from_outside(info.fidelity)},
+                          {"needs", from_outside(info.needs_words)}});
+    for (const std::string& name : info.tests) {
+      tests_.emplace(info.id + "." + name, test_list_.size());
+      const std::string effect = text_at(info.effects, name.c_str());
+      test_list_.push_back({number, from_outside(name), from_outside(effect.empty() ? info.effect : effect),
+                            from_outside(text_at(info.fixes, name.c_str()))});
+    }
+  }
+
+  // [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raised by],
+  // without the zeros at its end; result is -1 of what did not run.
+  size_t observation(const TestVerdict& row, const TestRecord* test) {
+    Json one = {row.ran ? static_cast<int>(row.result) : -1, row.verdict, from_outside(render_observed(row)),
+                from_outside(row.effect ? std::string(to_string(*row.effect)) : ""), 0};
+    if (!row.reason.empty()) {
+      one.back() = reasons_.add({text(row.reason), text(row.source), cited(row.source)});
+    }
+    if (test != nullptr) {
+      const Details known = details_of(*test);
+      Json stack = Json::array();
+      for (const std::string& frame : known.stack) stack.push_back(from_outside(frame));
+      one.push_back(from_outside(known.call));
+      one.push_back(lists_.add(stack));
+      for (const std::string& words : {known.message, known.exception, known.after, test->text(key::documented),
+                                       test->text(key::healthy), test->text(key::raised_by)}) {
+        one.push_back(from_outside(words));
+      }
+    }
+    while (one.size() > 2 && one.back() == 0) one.erase(one.size() - 1);
+    return observations_.add(one);
+  }
+
+  Json all_rates() {
+    Json all = Json::array();
+    for (const RatePool& pool : rate_pools(input_.records, input_.rules)) {
+      all.push_back({test(pool.test), from_outside(pool.machine), from_outside(describe(pool.runs))});
+    }
+    return all;
+  }
+
+  // In the order in which they began.
+  void number_the_runs(const std::vector<compare::MachineSides>& machines) {
+    std::set<std::pair<std::string, std::string>> order;
+    for (const compare::MachineSides& machine : machines) {
+      for (const auto* sides : {&machine.releases, &machine.other_runtimes}) {
+        for (const compare::Side& side : *sides) {
+          for (const JudgedRun& run : side.runs) order.emplace(run.record.environment.started, run.record.path);
+        }
+      }
+    }
+    for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
+  }
+
+  // {"head", "exit", "prices": how many changed, if any, "counts", "tests", "groups": [[[change, run before, run
+  // after]…]…], "unknown":
+  // [[why, tests]…]}
+  Json pair(const compare::Comparison& comparison) {
+    Json head = Json::array(), groups = Json::array(), unknown = Json::array();
+    for (const std::string& line : comparison.head) head.push_back(text(line));
+    std::array<size_t, compare::kConsequenceCount> counts{};
+    std::vector<std::string> all;
+    std::map<std::string, std::vector<std::string>> reasons;
+    std::unordered_map<std::string, const compare::ComparedTest*> by_test;
+    for (const compare::ComparedTest& one : comparison.tests) {
+      ++counts.at(static_cast<size_t>(one.consequence));
+      all.push_back(one.test);
+      by_test.emplace(one.test, &one);
+      if (one.consequence == compare::Consequence::Unknown) reasons[one.sentence].push_back(one.test);
+    }
+    for (const Alike& alike : groups_of(comparison)) {
+      Json group = Json::array();
+      for (const compare::CaseChange* change : alike) {
+        const compare::ComparedTest& one = *by_test.at(change->tests.front());
+        group.push_back({this->change(*change), runs_.at(one.before->record.path), runs_.at(one.after->record.path)});
+      }
+      groups.push_back(std::move(group));
+    }
+    std::vector<std::pair<std::string, std::vector<std::string>>> sorted(reasons.begin(), reasons.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+    for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason), tests(ids)});
+    Json json = {{"head", head},     {"exit", exit_for(comparison)},
+                 {"counts", counts}, {"tests", tests(all)},
+                 {"groups", groups}, {"unknown", unknown}};
+    if (!comparison.prices.empty()) json["prices"] = comparison.prices.size();
+    return json;
+  }
+
+  size_t change(const compare::CaseChange& change) {
+    Json fixes = Json::array(), advices = Json::array(), upstream = Json::array();
+    for (const auto& [advice, fix] : change.fixes) {
+      fixes.push_back(text(fix));
+      advices.push_back(advice);
+    }
+    for (const compare::UpstreamChange& one : change.upstream) {
+      upstream.push_back(
+          upstream_.add({text(one.what), text(one.number), text(one.since_words()), text(one.title), text(one.url)}));
+    }
+    test(change.tests.front());  // Which adds its case.
+    return changes_.add({change.consequence, cases_.at(change.case_id), tests(change.tests), text(change.sentence),
+                         lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
+  }
+
+  compare::Comparison compared(const compare::Results& from, const compare::Results& to) const {
+    compare::Comparison comparison = compare::compare_sides(from, to, input_.background);
+    try {
+      compare::compare_prices(from.side(), to.side(), comparison);
+    } catch (const ExitError& stop) {  // A file of prices that is none keeps nothing else from the page.
+      comparison.head.push_back("prices: " + escape_control(stop.what()));
+    }
+    return comparison;
+  }
+
+  // {"name", "releases", "pairs": [[pair of the first and the first: null, …]…]}
+  Json all_pairs(compare::MachineSides& machine, size_t number) {
+    std::vector<compare::Side>& sides = machine.releases;
+    Json releases = Json::array(), pairs = Json::array();
+    std::vector<std::string> names;
+    names.reserve(sides.size());
+    for (const compare::Side& side : sides) names.push_back(side.name);
+    for (const std::string& name : names) releases.push_back(from_outside(name));
+    for (compare::Side& side : sides) side.name = kTo;
+    const std::vector<compare::Results> results(sides.begin(), sides.end());
+    for (size_t from = 0; from < sides.size(); ++from) {
+      sides[from].name = kFrom;
+      // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
+      std::vector<compare::Comparison> comparisons(sides.size());
+      in_parallel(sides.size(), [&](size_t to) {
+        if (from != to) comparisons[to] = compared(results[from], results[to]);
+      });
+      sides[from].name = kTo;
+      pairs.push_back(Json::array());
+      for (size_t to = 0; to < sides.size(); ++to) {
+        if (from == to) {
+          pairs.back().push_back(nullptr);
+          continue;
+        }
+        const compare::Comparison& comparison = comparisons[to];
+        pairs.back().push_back(pair(comparison));
+        const Taken here{rank_of(sides[from], sides[to]), {number, from, to}};
+        const auto [known, is_new] = taken_.emplace(std::pair(names[from], names[to]), here);
+        if (!is_new && here.rank < known->second.rank) known->second = here;
+        if (from < to && is_version(names[from]) && is_version(names[to])) {
+          consider({names[from], names[to], !compare::too_much_unknown(comparison, kHalf), comparison.judged()});
+        }
+      }
+    }
+    for (size_t i = 0; i < sides.size(); ++i) sides[i].name = names[i];
+    return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
+  }
+
+  // Of the machines that ran two releases that which `compare` takes.
+  struct Taken {
+    compare::MachineRank rank;
+    std::array<size_t, 3> place{};  // The machine, and the two among its releases.
+  };
+  static compare::MachineRank rank_of(const compare::Side& from, const compare::Side& to) {
+    const Environment &one = from.runs.front().record.environment, &other = to.runs.front().record.environment;
+    const auto own = [&](const compare::Side& side) {  // And not those without a GPU that stand in.
+      return std::count_if(side.runs.begin(), side.runs.end(),
+                           [&](const JudgedRun& run) { return run.record.env("gpu") == one.machine.gpu; });
+    };
+    return compare::rank_machine(one, other, static_cast<size_t>(std::min(own(from), own(to))));
+  }
+
+  // The pair to begin with: the newest upgrade of which at least half is known.
+  struct Upgrade {
+    std::string from, to;
+    bool enough = false;
+    size_t judged = 0;
+  };
+  void consider(const Upgrade& one) {
+    const auto better = [&](const Upgrade& known) {
+      if (one.enough != known.enough) return one.enough;
+      if (!one.enough && one.judged != known.judged) return one.judged > known.judged;
+      if (one.to != known.to) return older(known.to, one.to);
+      if (one.from != known.from) return older(known.from, one.from);
+      return one.judged > known.judged;
+    };
+    if (!first_ || better(*first_)) first_ = one;
+  }
+
+  // Of each run what differs from those before it on the same kind of machine, by path; of a first run nothing.
+  std::map<std::string, Json> changed_since_the_run_before(std::vector<compare::MachineSides>& machines) {
+    std::map<MachineKind, std::vector<JudgedRun*>> kinds;
+    for (compare::MachineSides& machine : machines) {
+      for (auto* sides : {&machine.releases, &machine.other_runtimes}) {
+        for (compare::Side& side : *sides) {
+          for (JudgedRun& run : side.runs) {
+            // A machine without a GPU has its runs itself; what others take of them is a copy.
+            if (run.record.env("gpu") != machine.environment.machine.gpu) continue;
+            kinds[run.record.environment.kind].push_back(&run);
+          }
+        }
+      }
+    }
+    std::map<std::string, Json> changed;
+    for (auto& [kind, runs] : kinds) {
+      std::sort(runs.begin(), runs.end(), [&](const JudgedRun* a, const JudgedRun* b) {
+        return runs_.at(a->record.path) > runs_.at(b->record.path);
+      });
+      for (size_t i = 0; i + 1 < runs.size(); ++i) {
+        std::set<std::string> asked;
+        for (const TestVerdict& row : runs[i]->rows) asked.insert(row.test);
+        if (asked.empty()) continue;         // It was cut before it had a plan.
+        std::set<std::string> open = asked;  // Of which no run before has been found yet.
+        size_t end = i + 1;
+        for (; end < runs.size() && !open.empty(); ++end) {
+          for (const TestVerdict& row : runs[end]->rows) {
+            if (row.ran) open.erase(row.test);
+          }
+        }
+        changed.emplace(runs[i]->record.path, changed_between(runs, i, end, asked));
+      }
+    }
+    return changed;
+  }
+
+  // Records are large, so they are lent to the comparison.
+  Json changed_between(const std::vector<JudgedRun*>& runs, size_t at, size_t end, const std::set<std::string>& asked) {
+    compare::Side from{kFrom, {}}, to{kTo, {}};
+    to.runs.push_back(std::move(*runs[at]));
+    for (size_t i = at + 1; i < end; ++i) from.runs.push_back(std::move(*runs[i]));
+    compare::Comparison comparison = compare::compare_sides(from, to, input_.background);
+    const auto others = std::remove_if(comparison.tests.begin(), comparison.tests.end(),
+                                       [&](const compare::ComparedTest& one) { return asked.count(one.test) == 0; });
+    comparison.tests.erase(others, comparison.tests.end());
+    Json json = pair(comparison);
+    json["before"] = runs_.at(from.runs.front().record.path);
+    *runs[at] = std::move(to.runs.front());
+    for (size_t i = at + 1; i < end; ++i) *runs[i] = std::move(from.runs[i - at - 1]);
+    return json;
+  }
+
+  Json run(const JudgedRun& judged, const ResultMatrix& board, const std::vector<OnMachine>& all) {
+    const Record& record = judged.record;
+    std::vector<std::string> plan;
+    Json seen = Json::array();
+    for (const TestVerdict& row : judged.rows) {
+      plan.push_back(row.test);
+      seen.push_back(observation(row, record.find(row.test)));
+    }
+    const auto at = std::find_if(all.begin(), all.end(), [&](const OnMachine& on) {
+      return on.broken == Break::Nothing && on.machine == board.machine_of(record);
+    });
+    Json notes = Json::array();
+    for (const std::string& note : record.notes) notes.push_back(from_outside(note));
+    if (!record.end.empty() && record.end != "complete") {
+      notes.push_back(text("the run ended early: " + escape_control(record.end)));
+    }
+    return {{"column", at - all.begin()},
+            {"started", from_outside(record.environment.started)},
+            {"path", from_outside(std::filesystem::path(record.path).lexically_relative(input_.folder))},
+            {"facts", facts(record)},
+            {"notes", notes},
+            {"tests", tests(plan)},
+            {"seen", seen}};
+  }
+
+  // What the record says of its machine, as a list of label, value, label, value.
+  size_t facts(const Record& record) {
+    constexpr std::array<std::pair<const char*, const char*>, 12> kFacts = {
+        {{"CUDA runtime", "cuda_runtime"},
+         {"CUDA of the driver", "cuda_driver"},
+         {"cuDNN", "cudnn"},
+         {"NCCL", "nccl"},
+         {"NVRTC", "nvrtc"},
+         {"Python", "python"},
+         {"LibTorch's revision", "libtorch_git"},
+         {"compute capability", "compute_capability"},
+         {"system", "system"},
+         {"image", "image"},
+         {"host", "host"},
+         {"revision of the cases", "revision"}}};
+    Json list = Json::array();
+    for (const auto& [label, key] : kFacts) {
+      const std::string value = record.env(key);
+      if (value.empty()) continue;
+      list.push_back(text(label));
+      list.push_back(from_outside(value));
+    }
+    return lists_.add(list);
+  }
+
+  // Of each test the newest result there, and of each case the worst verdict; -1 where nobody ran it. "partly" has of
+  // cases that are unavailable, but not all of them, [the case, its tests that are, its tests].
+  Json column(const OnMachine& on) {
+    const Record& record = on.newest->record;
+    Json tests = Json::array(), seen = Json::array(), runs = Json::array();
+    std::vector<std::vector<Verdict>> verdicts(case_list_.size());
+    std::set<size_t> ran;
+    for (const Latest& latest : on.rows) {
+      tests.push_back(test(latest.row->test));
+      seen.push_back(observation(*latest.row, latest.test()));
+      runs.push_back(runs_.at(latest.judged->record.path));
+      const size_t its_case = cases_.at(latest.row->case_id);
+      verdicts[its_case].push_back(latest.row->verdict);
+      if (latest.row->ran) ran.insert(its_case);
+    }
+    Json cells = Json::array(), partly = Json::array();
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      if (ran.count(i) == 0) {
+        cells.push_back(-1);
+        continue;
+      }
+      const std::vector<Verdict>& its = verdicts[i];
+      const Verdict cell = worst(its);
+      const auto lacking = static_cast<size_t>(std::count(its.begin(), its.end(), Verdict::Unavailable));
+      cells.push_back(static_cast<int>(cell));
+      if (cell == Verdict::Unavailable && lacking < its.size()) partly.push_back({i, lacking, its.size()});
+    }
+    const std::string gpu = record.env("gpu");
+    const MachineId machine = record.environment.machine;
+    return {{"name", from_outside(on.machine)},
+            {"release", from_outside(record.env("release"))},
+            {"gpu", from_outside(gpu.empty() ? "no GPU" : gpu)},
+            {"machine", from_outside(label(machine, {.driver = true, .variables = true}))},
+            {"chosen", from_outside(label_of_overrides(machine))},
+            {"runtime", from_outside(record.env("cuda_runtime"))},
+            {"packed", machine.packed},
+            {"tests", lists_.add(tests)},
+            {"seen", seen},
+            {"runs", runs},
+            {"cells", cells},
+            {"partly", partly}};
+  }
+
+  PageInput input_;
+  Once texts_{""}, lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()},
+      upstream_{Json::array()}, changes_{Json::array()};
+  std::map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
+  std::optional<Upgrade> first_;
+  std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.
+  Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
+};
+
+}  // namespace
+
+Json page_data(PageInput input) { return Page(std::move(input)).data(); }
+
+}  // namespace recapture::report

@@ -1,0 +1,487 @@
+#include "harness/report/tables.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "harness/compare/sides.h"
+#include "harness/model/release.h"
+#include "harness/report/markdown_kit.h"
+#include "harness/timeline/bisect.h"
+#include "harness/verdict/select.h"
+
+namespace recapture::report {
+namespace {
+
+// One machine's releases, with those that it has no record of.
+struct Column {
+  std::string machine;
+  std::vector<compare::Side> sides;
+  bool is_usual = true;  // Without variables or libraries of somebody's choice.
+};
+
+// Without its driver, where no other machine has that GPU with another one.
+std::vector<Column> columns_of(std::vector<compare::MachineSides> machines, const std::vector<std::string>& matrix,
+                               const Rules& rules) {
+  std::map<std::string, std::set<std::string>> drivers;  // By GPU.
+  for (const compare::MachineSides& machine : machines) {
+    drivers[machine.environment.machine.gpu].insert(machine.environment.machine.driver);
+  }
+  std::vector<Column> columns;
+  for (compare::MachineSides& machine : machines) {
+    for (compare::Side& side :
+         machine.releases) {  // What older code of a case showed is no evidence of what it says today.
+      for (JudgedRun& run : side.runs) {
+        const auto is_stale = [&](const TestVerdict& row) { return rules.stale(run.record, row.case_id); };
+        run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(), is_stale), run.rows.end());
+      }
+    }
+    const bool one_driver = drivers.at(machine.environment.machine.gpu).size() == 1;
+    const MachineId id = machine.environment.machine;
+    columns.push_back({label(id, {.driver = !one_driver, .variables = true, .overrides = true}),
+                       timeline::with_gaps(std::move(machine.releases), matrix),
+                       machine.environment.kind.machine.is_plain()});
+  }
+  return columns;
+}
+
+// All machines' as one: for what needs no GPU and is the same on each.
+Column of_any_machine(const std::vector<Column>& columns, const std::vector<std::string>& matrix) {
+  std::map<std::string, compare::Side> releases;
+  for (const Column& column : columns) {
+    for (const compare::Side& side : column.sides) {
+      if (!column.is_usual) continue;
+      compare::Side& its = releases.emplace(side.name, compare::Side{side.name, {}}).first->second;
+      its.runs.insert(its.runs.end(), side.runs.begin(), side.runs.end());
+    }
+  }
+  Column all;
+  for (auto& [name, side] : releases) {
+    std::stable_sort(side.runs.begin(), side.runs.end(), [](const JudgedRun& a, const JudgedRun& b) {
+      return a.record.environment.started > b.record.environment.started;
+    });
+    all.sides.push_back(std::move(side));
+  }
+  all.sides = timeline::with_gaps(std::move(all.sides), matrix);
+  return all;
+}
+
+std::vector<Column> columns_of(TableInput& input) {
+  return columns_of(compare::sides_by_machine(std::move(input.records), input.background), input.matrix,
+                    input.background.rules);
+}
+
+// What a test shows on one machine, and on those that have no more to tell.
+struct Told {
+  const std::vector<compare::Side>* sides;
+  timeline::Timeline course;
+  std::string on;  // "NVIDIA H200; NVIDIA H100 80GB HBM3 for 2.11.0"
+
+  const std::string& release(size_t side) const { return (*sides)[side].name; }
+};
+
+class Machines {
+ public:
+  explicit Machines(TableInput& input)
+      : columns_(columns_of(input)),
+        any_(of_any_machine(columns_, input.matrix)),
+        on_any_(any_.sides, input.background) {
+    courses_.reserve(columns_.size());
+    for (const Column& column : columns_) courses_.emplace_back(column.sides, input.background);
+    for (const CatalogueCase& one : input.background.catalogue) {
+      if (one.needs.rfind("host", 0) == 0) need_no_gpu_.insert(one.id);
+    }
+  }
+
+  // Those that know most releases come first. Of what needs no GPU the machines complete each other, unless one of them
+  // contradicts.
+  std::vector<Told> of(const std::string& test) {
+    std::vector<Told> all, kept;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      Told told{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
+      if (!told.course.known().empty()) all.push_back(std::move(told));
+    }
+    std::vector<timeline::TimelineView> courses;
+    courses.reserve(all.size());
+    for (const Told& told : all) courses.push_back({&told.course, told.sides});
+    const auto groups = timeline::grouped(courses);
+    if (all.size() > 1 && need_no_gpu_.count(case_of(test)) != 0) {
+      std::vector<std::string> machines;
+      for (const std::vector<size_t>& group : groups) {
+        for (const size_t i : group) machines.push_back(all[i].on);
+      }
+      Told any{&any_.sides, on_any_.of(test), fmt::format("{}", fmt::join(machines, "; "))};
+      const timeline::TimelineView its{&any.course, any.sides};
+      const auto is_said = [&](const timeline::TimelineView& one) { return timeline::subsumes(its, one); };
+      if (std::all_of(courses.begin(), courses.end(), is_said)) return {any};
+    }
+    for (const std::vector<size_t>& group : groups) {
+      Told told = all[group.front()];
+      for (size_t i = 1; i < group.size(); ++i) {
+        const Told& other = all[group[i]];
+        told.on += "; " + other.on;
+        if (other.course.known().size() == told.course.known().size()) continue;
+        std::vector<std::string> releases;
+        for (const size_t side : other.course.known()) releases.push_back(other.release(side));
+        told.on += fmt::format(" for {}", fmt::join(releases, ", "));
+      }
+      kept.push_back(std::move(told));
+    }
+    return kept;
+  }
+
+  // Which releases each of them has records of.
+  std::string on_record() const {
+    std::string text;
+    for (const Column& column : columns_) {
+      std::vector<std::string> releases;
+      for (const compare::Side& side : column.sides) {
+        if (!side.runs.empty()) releases.push_back(side.name);
+      }
+      if (!releases.empty())
+        text += fmt::format("* {}: {}\n", escape_markdown(column.machine), fmt::join(releases, ", "));
+    }
+    return text;
+  }
+
+ private:
+  const std::vector<Column> columns_;
+  const Column any_;
+  std::vector<timeline::TimelineBuilder> courses_;
+  timeline::TimelineBuilder on_any_;
+  std::set<std::string> need_no_gpu_;
+};
+
+// "reproduced from 2.6.0 (older: a guess) to 2.9.1; healthy from 2.10.0 to 2.15.0": what follows each other and is
+// alike, with what is a guess: what no record bounds. A release that the matrix lacks, and that ran a few tests, leaves
+// no gap in the others.
+std::string history_of(const timeline::Timeline& course, const std::vector<compare::Side>& sides,
+                       const std::vector<std::string>& matrix) {
+  const std::vector<size_t> known = course.known();
+  if (known.empty()) return "";
+  const auto side_at = [&](size_t at) { return sides.begin() + static_cast<std::ptrdiff_t>(at); };
+  const auto is_of_matrix = [&](const compare::Side& side) {
+    return std::find(matrix.begin(), matrix.end(), side.name) != matrix.end();
+  };
+  std::vector<std::string> parts;
+  const auto part = [&](size_t first, size_t last) {
+    const bool is_older_guess = first == known.front() && std::any_of(sides.begin(), side_at(first), is_of_matrix);
+    const bool is_newer_guess = last == known.back() && std::any_of(side_at(last + 1), sides.end(), is_of_matrix);
+    const std::string result = course.stands[first].result;
+    const char* guess = is_older_guess && is_newer_guess ? " (older, newer: a guess)"
+                        : is_older_guess                 ? " (older: a guess)"
+                        : is_newer_guess                 ? " (newer: a guess)"
+                                                         : "";
+    parts.push_back(first == last
+                        ? fmt::format("{} in {}{}", result, sides[first].name, guess)
+                        : fmt::format("{} from {} to {}{}", result, sides[first].name, sides[last].name, guess));
+  };
+  size_t first = known.front();
+  for (const timeline::Transition& border : course.borders) {
+    part(first, border.from);
+    if (!border.is_tight()) parts.push_back(timeline::between(border, sides) + ": a guess");
+    first = border.to;
+  }
+  part(first, known.back());
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string link(const std::string& number, const std::string& url) {
+  return url.empty() ? escape_markdown(number) : fmt::format("[{}]({})", escape_markdown(number), url);
+}
+
+// The changes upstream of all borders, and how sure their first release is where the records do not bound it.
+std::string upstream_cell(const timeline::Timeline& course, const std::vector<compare::Side>& sides) {
+  std::vector<std::string> words;
+  for (const timeline::Transition& border : course.borders) {
+    std::vector<std::string> numbers;
+    std::string since;
+    for (const compare::UpstreamChange& one : border.upstream) {
+      const bool is_change = !border.upstream.front().what.empty();
+      numbers.push_back((is_change ? "" : "see ") + link(one.number, one.url));
+      if (is_change && !one.since.empty()) since = one.since;
+    }
+    std::string its = fmt::format("{}", fmt::join(numbers, ", "));
+    if (!since.empty()) {
+      its += " since " + since;
+      const std::string bounds = bounds_of(since, border, sides);
+      if (bounds.rfind("the records contradict", 0) == 0) its += ": " + bounds;
+    }
+    if (!its.empty()) add_once(words, its);
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+std::string names_of(const std::vector<std::string>& tests) {
+  std::vector<std::string> names;
+  names.reserve(tests.size());
+  for (const std::string& test : tests) names.push_back(name_of(test));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Tests by what is alike of them.
+using Alike = std::map<std::vector<std::string>, std::vector<std::string>>;
+
+std::string how_it_changed(const timeline::Timeline& course) {
+  std::vector<std::string> sentences;
+  for (const timeline::Transition& border : course.borders) sentences.push_back(escape_markdown(border.sentence));
+  return fmt::format("{}", fmt::join(sentences, "; "));
+}
+
+// The first release that differs, the worst consequence.
+std::pair<std::string, compare::Consequence> gist_of(const timeline::Timeline& course,
+                                                     const std::vector<compare::Side>& sides) {
+  compare::Consequence worst = compare::Consequence::Same;
+  for (const timeline::Transition& border : course.borders) worst = std::min(worst, border.consequence);
+  return {sides[course.borders.front().to].name, worst};
+}
+
+constexpr const char* kGuess =
+    "A range goes from the oldest to the newest release on record that shows it. *A guess* is what no record bounds:\n"
+    "the releases between two that differ, and what is older or newer than all on record. Releases on record:\n\n";
+
+}  // namespace
+
+std::string render_failures(TableInput input) {
+  Machines machines(input);
+  const compare::CompareContext& background = input.background;
+  struct Failures {
+    std::vector<std::string> cases, with_tests;
+    size_t tests = 0;
+    std::pair<std::string, compare::Consequence> gist;
+  };
+  std::map<std::vector<std::string>, Failures> changes, same;  // By all that is told of them.
+  std::vector<std::string> single;                             // Cases without two releases that can be compared.
+  for (const CatalogueCase& one : background.catalogue) {
+    bool compared = false;
+    Alike alike;
+    for (const CatalogueTest& test : one.tests) {
+      const std::string id = one.id + "." + test.name;
+      for (const auto& [sides, course, on] : machines.of(id)) {
+        if (course.known().size() < 2) continue;
+        compared = true;
+        const std::string history = history_of(course, *sides, input.matrix);
+        if (!course.borders.empty()) {
+          const std::vector<std::string> cells = {history, how_it_changed(course), upstream_cell(course, *sides), on};
+          changes[cells].gist = gist_of(course, *sides);
+          alike[cells].push_back(id);
+        } else if (kind_of_id(id) == Kind::Reproduces) {
+          alike[{history, on}].push_back(id);
+        }
+      }
+    }
+    const std::string link = case_link(one.id, background);
+    if (!compared) single.push_back(link);
+    for (const auto& [cells, tests] : alike) {
+      const auto known = changes.find(cells);
+      Failures& its = known == changes.end() ? same[cells] : known->second;
+      its.tests += tests.size();
+      its.cases.push_back(tests.size() == 1 ? link : fmt::format("{} ({})", link, tests.size()));
+      its.with_tests.push_back(fmt::format("{} ({})", link, names_of(tests)));
+    }
+  }
+  std::vector<Line> changed;
+  for (const auto& [cells, its] : changes) {
+    constexpr size_t kFewCases = 3;
+    const std::string cases =
+        fmt::format("{}", fmt::join(its.cases.size() > kFewCases ? its.cases : its.with_tests, ", "));
+    const std::string brief = its.cases.size() <= kFewCases
+                                  ? cases
+                                  : fmt::format("{}, {} and {} more", its.cases[0], its.cases[1], its.cases.size() - 2);
+    changed.push_back({{static_cast<size_t>(its.gist.second), SIZE_MAX - its.tests},
+                       cells[2].empty() ? cells[1] : cells[2],
+                       its.gist.first,
+                       {cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])},
+                       {brief, cells[0], cells[1], cells[2]}});
+  }
+  std::stable_sort(changed.begin(), changed.end(),
+                   [](const Line& a, const Line& b) { return older(a.group, b.group); });
+  const std::string head = head_of({"failures", "since when, until when", "changed how", "change upstream", "on"});
+  std::string text;
+  if (input.top > 0) {
+    text = head_of({"failures", "since when, until when", "changed how", "change upstream"});
+    for (const Line* line : top_of(changed, input.top)) text += from_the_root(row_of(line->brief));
+    return text;
+  }
+  text =
+      "# Since when, until when\n\n"
+      "Each failure by LibTorch release. `recapture bisect TEST` has the same of one test.\n\n" +
+      std::string(kGuess) + machines.on_record() + "\n## What changed\n\n" + head;
+  for (const Line& line : changed) text += row_of(line.cells);
+  text += "\n## What did not change\n\nFailures, with the number of their tests where there are several.\n\n" +
+          head_of({"since when, until when", "tests", "failures", "on"});
+  for (const auto& [key, its] : same) {
+    text += row_of(
+        {key[0], fmt::format("{}", its.tests), fmt::format("{}", fmt::join(its.cases, ", ")), escape_markdown(key[1])});
+  }
+  if (!single.empty()) {
+    text +=
+        fmt::format("\nNo two releases on record can be compared for {}: {}\n",
+                    single.size() == 1 ? "one case" : fmt::format("{} cases", single.size()), fmt::join(single, ", "));
+  }
+  return text;
+}
+
+namespace {
+
+// Whether that is what the test's document says.
+bool is_documented(const std::string& test, const std::string& result) {
+  return result == to_string(kind_of_id(test) == Kind::Reproduces ? Result::Reproduced : Result::Holds);
+}
+
+// Whether a claim is right by what a test that covers it shows, or wrong; nothing where that is neither.
+std::optional<bool> is_right(const lint::CoveringTest& test, const std::string& result) {
+  const bool documented = is_documented(test.id, result);
+  switch (test.shows) {
+    case lint::Shows::Any:
+      return std::nullopt;
+    case lint::Shows::Against:
+      if (documented) return false;
+      return result == to_string(Result::Healthy) ? std::optional(true) : std::nullopt;
+    case lint::Shows::Fails:
+    case lint::Shows::Documented:
+      if (documented || (test.shows == lint::Shows::Fails && result == to_string(Result::Different))) return true;
+      if (result == to_string(Result::Unseen) || result == to_string(Result::Inapplicable)) return std::nullopt;
+      return false;
+  }
+  return std::nullopt;
+}
+
+// "never", "no longer", "not yet", or "not always" of a course that contradicts a claim somewhere; "" of one that does
+// not. And the side that shows it: the first after the last that agrees, or the newest.
+std::pair<std::string, size_t> contradiction_of(const timeline::Timeline& course, const lint::CoveringTest& test) {
+  std::vector<size_t> right, wrong;
+  for (const size_t side : course.known()) {
+    const std::optional<bool> is = is_right(test, course.stands[side].result);
+    if (is) (*is ? right : wrong).push_back(side);
+  }
+  if (wrong.empty()) return {"", 0};
+  if (right.empty()) return {"never", wrong.back()};
+  if (wrong.back() < right.front()) return {"not yet", wrong.back()};
+  if (right.back() < wrong.front()) return {"no longer", wrong.front()};
+  return {"not always", wrong.back()};
+}
+
+// Without the borders over which a test comes out as before, in other words or by another call.
+timeline::Timeline by_result(timeline::Timeline course) {
+  const auto is_same = [&](const timeline::Transition& border) {
+    return course.stands[border.from].result == course.stands[border.to].result;
+  };
+  course.borders.erase(std::remove_if(course.borders.begin(), course.borders.end(), is_same), course.borders.end());
+  return course;
+}
+
+// What cases/expectations.toml expects there.
+std::string expected_there(const std::string& test, const compare::Side& side,
+                           const compare::CompareContext& background) {
+  for (const Change& change : background.changes) {
+    for (const Expectation& e : change.expectations) {
+      if (e.test != test || !e.where.covers(side.runs.front().record)) continue;
+      const auto is_it = [&](const CitedSource& source) { return source.id == change.number; };
+      const auto found = std::find_if(background.sources.begin(), background.sources.end(), is_it);
+      return fmt::format(
+          "{}: {}", found == background.sources.end() ? escape_markdown(change.number) : link(found->id, found->url),
+          escape_markdown(e.why));
+    }
+  }
+  return "nothing in `cases/expectations.toml`";
+}
+
+}  // namespace
+
+std::string render_documents(TableInput input) {
+  Machines machines(input);
+  const compare::CompareContext& background = input.background;
+  const std::vector<std::string> kOrder = {"never", "no longer", "not yet", "not always"};
+  std::vector<Line> lines;
+  for (const lint::DocumentLine& claim : input.documents) {
+    const auto tests = claim.tests();
+    // What speaks against a claim that other tests show limits it.
+    const bool has_others = std::any_of(tests.begin(), tests.end(), [](const lint::CoveringTest& test) {
+      return test.shows == lint::Shows::Documented || test.shows == lint::Shows::Fails;
+    });
+    Alike found;
+    for (const lint::CoveringTest& test : tests) {
+      for (const auto& [sides, all, on] : machines.of(test.id)) {
+        const timeline::Timeline course = by_result(all);
+        auto [holds, side] = contradiction_of(course, test);
+        if (holds.empty()) continue;
+        if (test.shows == lint::Shows::Against && has_others && holds == "never") holds = "not always";
+        std::string record = course.stands[side].record;
+        if (record.rfind(input.folder + "/", 0) == 0) record.erase(0, input.folder.size() + 1);
+        const std::string why = test.shows == lint::Shows::Against
+                                    ? case_link(test.id.substr(0, test.id.find('.')), background) + " shows it"
+                                    : expected_there(test.id, (*sides)[side], background);
+        found[{holds, history_of(course, *sides, input.matrix), why,
+               fmt::format("[{0}](../reports/{0})", escape_markdown(record)), on}]
+            .push_back(escape_markdown(test.id));
+      }
+    }
+    for (const auto& [cells, some] : found) {
+      const std::string count = some.size() == tests.size() ? "" : fmt::format("{} of {}: ", some.size(), tests.size());
+      const auto order = static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), cells[0]) - kOrder.begin());
+      const std::string heading = escape_markdown(claim.heading), says = escape_markdown(claim.says);
+      lines.push_back(
+          {{count.empty() ? 0 : 1, order},
+           cells[2],
+           claim.document,
+           {claim.lines, heading, says, cells[0], cells[1], count + fmt::format("{}", fmt::join(some, ", ")), cells[2],
+            cells[3], escape_markdown(cells[4])},
+           {fmt::format("{}, {}, {}", escape_markdown(claim.document), claim.lines, heading), says, cells[0], cells[1],
+            cells[2], cells[3]}});
+    }
+  }
+  if (input.top > 0) {
+    std::string text =
+        head_of({"document, line, heading", "claim", "holds", "since when, until when", "why", "record"});
+    for (const Line* line : top_of(lines, input.top)) text += from_the_root(row_of(line->brief));
+    return text;
+  }
+  const std::string head =
+      head_of({"line", "heading", "claim", "holds", "since when, until when", "by", "why", "record", "on"});
+  std::string text =
+      "# What the documents say that does not hold\n\n"
+      "Claims of the documents, by their lines or pages, that a test shows otherwise on some release: *never* right\n"
+      "on any on record, *no longer* on newer ones, *not yet* on older ones. What stands behind \"not so\" is ours.\n"
+      "Where some of a claim's tests do not speak against it, the others are counted: \"1 of 3\".\n\n" +
+      std::string(kGuess) + machines.on_record();
+  std::string document;
+  for (const Line& line : lines) {
+    if (line.group != document) text += fmt::format("\n## {}\n\n{}", escape_markdown(line.group), head);
+    document = line.group;
+    text += row_of(line.cells);
+  }
+  return text;
+}
+
+std::string render_records(const std::vector<Record>& records, const Rules& rules, const std::string& folder) {
+  std::string text =
+      "# The records, and what today's rules make of each\n\n"
+      "`recapture show RECORD` has the tests one by one.\n\n" +
+      head_of({"record", "on", "CUDA runtime", "driver", "begun", "code", "broken on purpose", "tests", "verdicts"});
+  for (const Record& record : records) {
+    std::map<Verdict, size_t> counts;
+    const std::vector<TestVerdict> rows = judge_record(record, rules);
+    for (const TestVerdict& row : rows) ++counts[row.verdict];
+    std::vector<std::string> verdicts;
+    verdicts.reserve(counts.size());
+    for (const auto& [verdict, count] : counts) verdicts.push_back(fmt::format("{} {}", count, to_string(verdict)));
+    const Json more = record.environment.json().value("volatile", Json::object());
+    text += row_of(
+        {std::filesystem::path(record.path).lexically_relative(folder).string(), escape_markdown(record.machine()),
+         escape_markdown(record.env("cuda_runtime")), escape_markdown(record.env("driver")),
+         escape_markdown(text_at(more, "started").substr(0, 10)), escape_markdown(record.env("revision")),
+         record.broken() == Break::Nothing ? "" : std::string(to_string(record.broken())), std::to_string(rows.size()),
+         (record.is_complete() ? "" : "cut short: ") + fmt::format("{}", fmt::join(verdicts, ", "))});
+  }
+  return text;
+}
+
+}  // namespace recapture::report

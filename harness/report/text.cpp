@@ -1,0 +1,73 @@
+#include "harness/report/text.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+
+#include "harness/base/escape.h"
+#include "harness/case/events.h"
+#include "harness/model/release.h"
+
+namespace recapture::report {
+
+std::string render_line(const TestVerdict& row) {
+  const std::string seen = truncated(render_observed(row));
+  return fmt::format("{:<62} {:<12} {:<14} {}", row.test, row.ran ? to_string(row.result) : "-", to_string(row.verdict),
+                     seen);
+}
+
+std::string heading(const Record& record) {
+  const MachineId& machine = record.environment.kind.machine;
+  const std::string release = record.env("release");
+  std::string text = is_version(release) ? "LibTorch " + release : release + " without LibTorch";
+  text += fmt::format("{}, CUDA runtime {}, {}", machine.packed ? " (packed)" : "", escape_control(machine.runtime),
+                      label(machine, {.driver = true, .variables = true, .overrides = true}));
+  if (record.broken() != Break::Nothing) text += fmt::format(", broken on purpose: {}", to_string(record.broken()));
+  text += "\n";
+  for (const std::string& note : record.notes) text += "note: " + note + "\n";
+  if (!record.end.empty() && record.end != "complete")
+    text += "note: the run ended early: " + escape_control(record.end) + "\n";
+  return text;
+}
+
+std::string summary(const std::vector<TestVerdict>& rows) {
+  std::map<Verdict, int> counts;
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const TestVerdict& row : rows) {
+    ++counts[row.verdict];
+    if (row.verdict == Verdict::Unavailable || row.verdict == Verdict::Missing ||
+        row.verdict == Verdict::NotApplicable || row.verdict == Verdict::Insufficient) {
+      reasons[std::string(to_string(row.verdict)) + ": " + escape_control(render_observed(row))].push_back(row.test);
+    }
+  }
+  std::string text;
+  for (const auto& [verdict, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(verdict));
+  text += "\n";
+  for (const auto& [reason, tests] : reasons) {
+    text += fmt::format("  {} ({}: {}{})\n", reason, tests.size(), tests.front(), tests.size() > 1 ? ", …" : "");
+  }
+  return text;
+}
+
+std::string observed_tables(const Record& record, const std::vector<TestVerdict>& rows) {
+  std::string text, current;
+  for (const TestVerdict& row : rows) {
+    const TestRecord* test = record.find(row.test);
+    if (test == nullptr || !test->has("facts") || row.verdict == Verdict::Stale) continue;
+    for (const auto& [name, value] : test->line.at("facts").items()) {
+      if (name.rfind(key::table, 0) != 0) continue;
+      if (row.case_id != current) {
+        current = row.case_id;
+        text += fmt::format("\n{}: {}\n  {:<48} {}\n", current, escape_control(record.cases.at(current).title),
+                            "the document", escape_control(record.cases.at(current).documented));
+      }
+      text += fmt::format("  {:<48} {}\n", escape_control(name.substr(std::string_view(key::table).size())),
+                          escape_control(value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+  }
+  return text;
+}
+
+}  // namespace recapture::report

@@ -1,0 +1,346 @@
+#include "harness/timeline/bisect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/base/escape.h"
+#include "harness/model/release.h"
+#include "harness/verdict/rate.h"
+
+namespace recapture::timeline {
+namespace {
+
+constexpr const char* kNotOnRecord = "not on record";
+
+bool is_absent(const compare::Seen& seen) { return seen.state() == compare::State::Absent; }
+
+}  // namespace
+
+std::vector<size_t> Timeline::known() const {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < stands.size(); ++i) {
+    if (!stands[i].result.empty()) all.push_back(i);
+  }
+  return all;
+}
+
+std::vector<compare::Side> with_gaps(std::vector<compare::Side> releases, const std::vector<std::string>& matrix) {
+  releases.erase(std::remove_if(releases.begin(), releases.end(),
+                                [](const compare::Side& side) { return !is_version(side.name); }),
+                 releases.end());
+  for (const std::string& release : matrix) {
+    const auto is_it = [&](const compare::Side& side) { return side.name == release; };
+    if (std::none_of(releases.begin(), releases.end(), is_it)) releases.push_back({release, {}});
+  }
+  std::stable_sort(releases.begin(), releases.end(),
+                   [](const compare::Side& a, const compare::Side& b) { return older(a.name, b.name); });
+  return releases;
+}
+
+compare::CompareContext observed(compare::CompareContext background) {
+  background.rules.expectations.clear();
+  return background;
+}
+
+TimelineBuilder::TimelineBuilder(const std::vector<compare::Side>& sides, const compare::CompareContext& background)
+    : sides_(sides), background_(background) {
+  results_.reserve(sides.size());
+  for (const compare::Side& side : sides) results_.emplace_back(side);
+}
+
+const compare::Pair* TimelineBuilder::pair(size_t from, size_t to, const std::string& test) {
+  const auto [known, is_new] = pairs_.emplace(std::pair(from, to), std::map<std::string, compare::Pair>());
+  if (is_new) {
+    for (compare::Pair& pair : compare::pairs_of(sides_[from], sides_[to], background_)) {
+      const std::string id = pair.compared.test;
+      known->second.emplace(id, std::move(pair));
+    }
+  }
+  const auto found = known->second.find(test);
+  return found == known->second.end() ? nullptr : &found->second;
+}
+
+ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const {
+  ReleaseResult stand;
+  if (sides_[side].runs.empty()) {
+    stand.why_not = kNotOnRecord;
+    return stand;
+  }
+  const auto& seen = results_[side].of(test);
+  if (seen.empty()) {
+    stand.why_not = results_[side].why_not(test);
+    return stand;
+  }
+  // A run in which a race did not occur says nothing beside one in which it did.
+  const auto is = [](Result result) {
+    return [result](const compare::Seen& one) { return one.row->result == result; };
+  };
+  const auto occurred = std::find_if(seen.begin(), seen.end(), is(Result::Reproduced));
+  const bool stays_seen = is(Result::Unseen)(seen.front()) && occurred != seen.end();
+  const compare::Seen& its = stays_seen ? *occurred : seen.front();
+  const TestVerdict& row = *its.row;
+  const auto unseen = static_cast<size_t>(std::count_if(seen.begin(), seen.end(), is(Result::Unseen)));
+  stand.record = its.run->record.path;
+  stand.seen = truncated(render_observed(row));
+  if (is_ours(background_.changes, test, its.run->record)) {
+    stand.why_not = compare::kOurs;
+  } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
+    stand.why_not = fmt::format("{}: {}", to_string(row.verdict), stand.seen);
+  } else if (row.result == Result::Unseen && unseen < kFewestRuns) {
+    stand.why_not = fmt::format("insufficient data: a race that did not occur in {} run{}, and {} would be needed",
+                                unseen, unseen == 1 ? "" : "s", kFewestRuns);
+  } else {
+    stand.result = to_string(row.result);
+  }
+  return stand;
+}
+
+// From that side on, over all that can be compared with the one before.
+Timeline TimelineBuilder::from(size_t first, Timeline course) {
+  const std::string& test = course.test;
+  const auto leave_out = [&](size_t side, const std::string& why) {
+    course.stands[side].result.clear();
+    course.stands[side].why_not = why;
+  };
+  size_t before = first;
+  for (size_t now = 0; now < sides_.size(); ++now) {
+    if (now == first || course.stands[now].result.empty()) continue;
+    const compare::Pair* both = now < first ? pair(now, first, test) : pair(before, now, test);
+    if (both == nullptr || both->from.row == nullptr || both->to.row == nullptr || now < first) {
+      const std::string why = both == nullptr ? "" : both->compared.sentence;
+      leave_out(now, why.empty() ? "not comparable" : why);
+      continue;
+    }
+    const bool was_absent = is_absent(both->from), is_absent_now = is_absent(both->to);
+    std::string sentence = both->compared.sentence;
+    if (was_absent && is_absent_now) {
+      sentence.clear();
+    } else if (both->compared.consequence == compare::Consequence::Unknown && was_absent == is_absent_now) {
+      leave_out(now, sentence);
+      continue;
+    }
+    const std::string &was = course.stands[before].result, &is = course.stands[now].result;
+    if (sentence.empty() && was != is) {  // As of what harms nobody, and is another thing all the same.
+      sentence = fmt::format("{} in {}; in {} it is {}", was, sides_[before].name, sides_[now].name, is);
+    }
+    if (!sentence.empty()) {
+      course.borders.push_back(
+          {before, now, both->compared.consequence, sentence, compare::upstream_of(*both, background_)});
+    }
+    before = now;
+  }
+  return course;
+}
+
+Timeline TimelineBuilder::of(const std::string& test) {
+  Timeline all{test, {}, {}};
+  for (size_t i = 0; i < sides_.size(); ++i) all.stands.push_back(stand(i, test));
+  // Not all need be comparable: some ran other code. Of those that are, the most.
+  Timeline most = all;
+  const std::vector<size_t> clear = all.known();
+  for (size_t i = 0; i < clear.size(); ++i) {
+    if (i > 0 && most.known().size() >= clear.size() - i) break;
+    Timeline course = from(clear[i], all);
+    if (i == 0 || course.known().size() > most.known().size()) most = std::move(course);
+  }
+  return most;
+}
+
+std::string between(const Transition& border, const std::vector<compare::Side>& sides) {
+  std::vector<std::string> names;
+  for (size_t i = border.from + 1; i < border.to; ++i) names.push_back(sides[i].name);
+  constexpr size_t kFew = 3;
+  return names.size() <= kFew ? fmt::format("{}", fmt::join(names, ", ")) : names.front() + " to " + names.back();
+}
+
+std::string bounds_of(const std::string& since, const Transition& border, const std::vector<compare::Side>& sides) {
+  const std::string &from = sides[border.from].name, &to = sides[border.to].name;
+  const bool can_tell = is_version(from) && is_version(to);
+  if (can_tell && !since.empty() && !older(from, since)) {
+    return fmt::format("the records contradict {}: {} does not have it yet", since, from);
+  }
+  if (can_tell && !since.empty() && older(to, since)) {
+    return fmt::format("the records contradict {}: {} has it already", since, to);
+  }
+  if (border.is_tight()) return "bounded by records on both sides";
+  return fmt::format("{} is a guess: the records say after {} and not after {}", since.empty() ? "the release" : since,
+                     from, to);
+}
+
+std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool>& can_run) {
+  const std::vector<size_t> known = course.known();
+  std::vector<size_t> left;
+  for (size_t i = 0; i < can_run.size(); ++i) {
+    if (can_run[i] && course.stands[i].result.empty()) left.push_back(i);
+  }
+  if (left.empty()) return std::nullopt;
+  if (known.empty() || left.front() < known.front()) return left.front();
+  if (left.back() > known.back()) return left.back();
+  for (const Transition& border : course.borders) {
+    std::vector<size_t> inside;
+    std::copy_if(left.begin(), left.end(), std::back_inserter(inside),
+                 [&](size_t i) { return i > border.from && i < border.to; });
+    if (!inside.empty()) return inside[inside.size() / 2];
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// "no change from 2.6.0 to 2.15.0", and what else is known at the end.
+std::string answer_of(const MachineTimeline& one) {
+  const auto known = one.course.known();
+  if (known.empty()) return "nothing is known of any release";
+  const auto name = [&](size_t side) { return one.sides[side].name; };
+  if (known.size() == 1) return fmt::format("nothing to compare {} with", name(known.front()));
+  if (one.course.borders.empty())
+    return fmt::format("no change from {} to {}", name(known.front()), name(known.back()));
+  std::vector<std::string> answers;
+  for (const Transition& border : one.course.borders) {
+    answers.push_back(border.is_tight()
+                          ? fmt::format("{} changed it", name(border.to))
+                          : fmt::format("it changed after {} and not after {}", name(border.from), name(border.to)));
+  }
+  return fmt::format("{}", fmt::join(answers, "; "));
+}
+
+}  // namespace
+
+std::string render_text(const MachineTimeline& one) {
+  const std::vector<compare::Side>& sides = one.sides;
+  const Timeline& course = one.course;
+  std::string text = one.machine + "\n";
+  // What follows each other and is alike is one line.
+  auto border = course.borders.begin();
+  std::vector<std::string> alike;
+  std::optional<size_t> last;
+  const auto end_line = [&]() {
+    if (!last) return;
+    const ReleaseResult& stand = course.stands[*last];
+    text +=
+        fmt::format("  {}: {}{}{}\n", fmt::join(alike, ", "), stand.result, stand.seen.empty() ? "" : "  ", stand.seen);
+    alike.clear();
+  };
+  for (const size_t side : course.known()) {
+    if (border != course.borders.end() && side == border->to) {
+      end_line();
+      text += fmt::format("    {}\n", border->sentence);
+      std::string since;
+      // A change of cases/expectations.toml, with the numbers that it has; or threads that the case cites.
+      const bool is_change = !border->upstream.empty() && !border->upstream.front().what.empty();
+      for (const compare::UpstreamChange& its : border->upstream) {
+        const std::string what = !is_change ? "see " + its.title : its.what.empty() ? "and" : its.what;
+        text += fmt::format("    {}: {}{}{}{}\n", what, its.number, its.since.empty() ? "" : ", since " + its.since,
+                            its.url.empty() ? "" : ", ", its.url);
+        if (is_change) since = its.since;
+      }
+      text += fmt::format("    {}\n", bounds_of(since, *border, sides));
+      if (!border->is_tight()) text += fmt::format("    between lie {}\n", between(*border, sides));
+      ++border;
+    }
+    alike.push_back(sides[side].name);
+    last = side;
+  }
+  end_line();
+  std::vector<std::pair<std::string, std::vector<std::string>>> unknown;  // By why.
+  const bool is_alone = course.known().size() == 1;  // Then the answer says that there is no other.
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const ReleaseResult& stand = course.stands[i];
+    if (!stand.result.empty() || (is_alone && stand.why_not == kNotOnRecord)) continue;
+    const auto known =
+        std::find_if(unknown.begin(), unknown.end(), [&](const auto& u) { return u.first == stand.why_not; });
+    (known == unknown.end() ? unknown.emplace_back(stand.why_not, std::vector<std::string>()) : *known)
+        .second.push_back(sides[i].name);
+  }
+  for (const auto& [why, names] : unknown) text += fmt::format("  {}: {}\n", fmt::join(names, ", "), why);
+  for (const std::string& machine : one.same_on) text += fmt::format("  the same on {}\n", machine);
+  return text + fmt::format("  {}\n", answer_of(one));
+}
+
+Json render_json(const MachineTimeline& one) {
+  const auto& [machine, sides, course, same_on] = one;
+  Json json = {
+      {"machine", machine}, {"releases", Json::array()}, {"changes", Json::array()}, {"answer", answer_of(one)}};
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const ReleaseResult& stand = course.stands[i];
+    Json side = {{"release", sides[i].name}};
+    if (stand.result.empty()) {
+      side["why_not"] = stand.why_not;
+    } else {
+      side.update({{"result", stand.result}, {"seen", stand.seen}, {"record", stand.record}});
+    }
+    json["releases"].push_back(side);
+  }
+  for (const Transition& border : course.borders) {
+    Json change = {{"from", sides[border.from].name},
+                   {"to", sides[border.to].name},
+                   {"between", Json::array()},
+                   {"sentence", border.sentence},
+                   {"upstream", Json::array()}};
+    for (size_t i = border.from + 1; i < border.to; ++i) change["between"].push_back(sides[i].name);
+    for (const compare::UpstreamChange& its : border.upstream) {
+      change["upstream"].push_back(
+          {{"number", its.number}, {"what", its.what}, {"since", its.since}, {"url", its.url}});
+    }
+    json["changes"].push_back(change);
+  }
+  return json;
+}
+
+bool subsumes(const TimelineView& one, const TimelineView& other) {
+  const auto known = other.course->known();
+  return std::all_of(known.begin(), known.end(), [&](size_t its) {
+    const auto same = std::find_if(one.sides->begin(), one.sides->end(),
+                                   [&](const compare::Side& side) { return side.name == (*other.sides)[its].name; });
+    if (same == one.sides->end()) return false;
+    const ReleaseResult& a = one.course->stands[static_cast<size_t>(same - one.sides->begin())];
+    const ReleaseResult& b = other.course->stands[its];
+    return a.result == b.result && a.seen == b.seen;
+  });
+}
+
+std::vector<std::vector<size_t>> grouped(const std::vector<TimelineView>& all) {
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return all[a].course->known().size() > all[b].course->known().size(); });
+  std::vector<std::vector<size_t>> groups;
+  for (const size_t i : order) {
+    const auto more = std::find_if(groups.begin(), groups.end(),
+                                   [&](const auto& group) { return subsumes(all[group.front()], all[i]); });
+    (more == groups.end() ? groups.emplace_back() : *more).push_back(i);
+  }
+  return groups;
+}
+
+std::vector<MachineTimeline> folded(const std::vector<MachineTimeline>& all) {
+  std::vector<TimelineView> courses;
+  courses.reserve(all.size());
+  for (const MachineTimeline& one : all) courses.push_back({&one.course, &one.sides});
+  std::vector<MachineTimeline> kept;
+  for (const std::vector<size_t>& group : grouped(courses)) {
+    kept.push_back(all[group.front()]);
+    for (size_t i = 1; i < group.size(); ++i) {
+      const MachineTimeline& one = all[group[i]];
+      std::vector<std::string> releases;
+      for (const size_t side : one.course.known()) releases.push_back(one.sides[side].name);
+      kept.back().same_on.push_back(fmt::format("{}: {}", one.machine, fmt::join(releases, ", ")));
+    }
+  }
+  return kept;
+}
+
+Exit exit_for(const std::vector<MachineTimeline>& all) {
+  bool any = false, open = false;
+  for (const MachineTimeline& one : all) {
+    any = any || one.course.known().size() > 1;
+    open = open || std::any_of(one.course.borders.begin(), one.course.borders.end(),
+                               [](const Transition& border) { return !border.is_tight(); });
+  }
+  return any && !open ? Exit::AsExpected : Exit::Inconclusive;
+}
+
+}  // namespace recapture::timeline

@@ -1,0 +1,214 @@
+#include "harness/timeline/history.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <tuple>
+
+#include "harness/base/letter_case.h"
+#include "harness/case/events.h"
+#include "harness/model/release.h"
+
+namespace recapture::timeline {
+namespace {
+
+bool same_outcome(const Showing& a, const Showing& b) {
+  return a.row.result == b.row.result && a.signature == b.signature;
+}
+
+bool is_turn(const Showing& a, const Showing& b) {
+  const auto by_chance = [](const Showing& one) {
+    return one.is_rate && (one.row.result == Result::Reproduced || one.row.result == Result::Unseen);
+  };
+  return !same_outcome(a, b) && !(by_chance(a) && by_chance(b));
+}
+
+// What the driver and the release's own runtime may differ by, and nothing else.
+MachineKind place_of(const Environment& environment) { return {environment.release, environment.machine.place()}; }
+
+// "" for what has no words, or none that say anything.
+std::string words_at(const Json& environment, const std::string& key) {
+  if (key == "host" || key == "gpu_id") return "";  // Hashes.
+  const auto found = environment.find(key);
+  if (found == environment.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  return found->is_structured() ? "" : found->dump();
+}
+
+std::vector<Difference> differences(const Shown& before, const Shown& after) {
+  std::vector<Difference> all;
+  const auto add = [&](const std::string& what, const std::string& from, const std::string& to) {
+    const bool has_words = !from.empty() && !to.empty();
+    all.push_back({what, has_words ? from : "", has_words ? to : ""});
+  };
+  const Json &old = before.run->record.environment.json(), &now = after.run->record.environment.json();
+  std::set<std::string> keys;
+  for (const Json* environment : {&old, &now}) {
+    for (const auto& [key, value] : environment->items()) keys.insert(key);
+  }
+  for (const char* of_the_run : {"recapture", "shard", "require", "break"}) keys.erase(of_the_run);
+  for (const std::string& key : keys) {
+    const auto value = [&](const Json& environment) { return environment.value(key, Json()); };
+    if (!old.contains(key) || !now.contains(key)) continue;  // One of the two programs did not ask.
+    if (value(old) != value(now)) add(key, words_at(old, key), words_at(now, key));
+  }
+  if (before.run->revision != after.run->revision) add("revision", before.run->revision, after.run->revision);
+  // Hashes of the two formats count different things.
+  const bool comparable = old.value("recapture", 1) == now.value("recapture", 1);
+  if (comparable && before.what->code != after.what->code) add("the case's code", "", "");
+  return all;
+}
+
+// "2.15" means all releases of that line, and "2.15.0+cu130", as torch.__version__ has it, 2.15.0.
+bool is_of(const std::string& release, const std::string& wanted) {
+  return wanted.empty() || release == wanted || release == without_local(wanted) || release.rfind(wanted + ".", 0) == 0;
+}
+
+bool comes_before(const TestHistory& a, const TestHistory& b) {
+  const auto release = [](const TestHistory& one) { return one.machine.release; };
+  if (a.test != b.test) return a.test < b.test;
+  const bool a_is = is_version(release(a)), b_is = is_version(release(b));
+  if (a_is != b_is) return a_is;
+  if (a_is && (older(release(a), release(b)) || older(release(b), release(a)))) return older(release(a), release(b));
+  const auto rest = [&](const TestHistory& one) {
+    return std::tuple(release(one), one.machine.machine.gpu, one.runs.back().run->started, one.machine.kind);
+  };
+  return rest(a) < rest(b);
+}
+
+// Outcomes, turns and rates, from the runs.
+void sum_up(TestHistory& series) {
+  for (auto run = series.runs.rbegin(); run != series.runs.rend(); ++run) {
+    const auto known = std::find_if(series.outcomes.begin(), series.outcomes.end(), [&](const Outcome& outcome) {
+      return same_outcome(*outcome.newest.what, *run->what);
+    });
+    Outcome& outcome =
+        known == series.outcomes.end() ? series.outcomes.emplace_back(Outcome{*run, nullptr, 0}) : *known;
+    outcome.first = run->run;
+    ++outcome.runs;
+    if (series.turns.empty()) ++series.in_a_row;
+    const auto before = std::next(run);
+    if (before != series.runs.rend() && is_turn(*before->what, *run->what)) {
+      series.turns.push_back({*before, *run, differences(*before, *run)});
+    }
+  }
+  for (const Shown& run : series.runs) {
+    if (run.what->rate) series.rates.push_back(*run.what->rate);
+  }
+  series.machine = series.runs.back().run->record.environment;
+}
+
+// A driver or a runtime makes another kind of machine: what its first run shows may have come with it.
+void join(std::vector<TestHistory>& all) {
+  for (TestHistory& series : all) {
+    const Shown& first = series.runs.front();
+    const Shown* before = nullptr;
+    for (const TestHistory& other : all) {
+      if (&other == &series || other.test != series.test || place_of(other.machine) != place_of(series.machine))
+        continue;
+      const auto later = std::partition_point(other.runs.begin(), other.runs.end(),
+                                              [&](const Shown& run) { return run.run->started < first.run->started; });
+      if (later == other.runs.begin()) continue;
+      const Shown& last = *std::prev(later);
+      if (before == nullptr || before->run->started < last.run->started) before = &last;
+    }
+    if (before != nullptr && is_turn(*before->what, *first.what)) {
+      series.turns.push_back({*before, first, differences(*before, first)});
+    }
+  }
+}
+
+bool is_wanted(const Run& run, const Wanted& wanted) {
+  const Environment& environment = run.record.environment;
+  const std::string gpu = environment.machine.gpu;
+  const bool has_gpu =
+      wanted.gpu.empty() ||
+      (wanted.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted.gpu)) != std::string::npos);
+  return run.record.broken() == Break::Nothing && has_gpu && is_of(environment.release, wanted.release) &&
+         (wanted.driver.empty() || environment.machine.driver == wanted.driver) &&
+         (wanted.since.empty() || run.started >= wanted.since);
+}
+
+}  // namespace
+
+HistoryQuery::HistoryQuery(const std::vector<Run>& runs, const Rules& rules, const Wanted& wanted) {
+  for (const Run& run : runs) {
+    if (is_wanted(run, wanted)) runs_.push_back(judged(run, rules));
+  }
+  std::sort(runs_.begin(), runs_.end(), [](const JudgedRun& a, const JudgedRun& b) {
+    return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
+  });
+}
+
+HistoryQuery::JudgedRun HistoryQuery::judged(const Run& run, const Rules& rules) {
+  const Record& record = run.record;
+  JudgedRun made{&run, record.environment.kind, {}, {}};
+  for (const std::string& test : record.plan) made.lines.emplace(case_of(test), 0);
+  for (const TestRecord& test : record.tests) ++made.lines[test.case_id()];
+  for (const auto& [id, again] : record.confirmations) made.lines[case_of(id)] += again.size();
+  for (TestVerdict& row : judge_record(record, rules)) {
+    Showing& showing = made.showings[row.test];
+    if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
+    if (const TestRecord* line = record.find(row.test)) {
+      showing.is_rate = line->has(key::tries);
+      if (row.kind == Kind::Reproduces && row.result != Result::Invalid) showing.signature = line->text(key::seen);
+      showing.rate = rate_run(record, *line, rules);
+    }
+    showing.row = std::move(row);
+  }
+  return made;
+}
+
+// Of a copy, and of a shard that a merged record has too, which are on file twice, the whole counts.
+std::vector<const HistoryQuery::JudgedRun*> HistoryQuery::without_copies(const std::vector<const JudgedRun*>& runs,
+                                                                         const std::string& case_id) {
+  using Id = std::pair<MachineKind, std::string>;
+  std::map<Id, const JudgedRun*> owners;
+  const auto size = [&](const JudgedRun& run) { return std::pair(run.lines.at(case_id), run.run->ids.size()); };
+  for (const JudgedRun* run : runs) {
+    for (const std::string& id : run->run->ids) {
+      const JudgedRun*& owner = owners[{run->kind, id}];
+      if (owner == nullptr || size(*owner) < size(*run)) owner = run;
+    }
+  }
+  std::vector<const JudgedRun*> kept;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(kept), [&](const JudgedRun* run) {
+    const auto owns = [&](const std::string& id) { return owners.at({run->kind, id}) == run; };
+    return std::all_of(run->run->ids.begin(), run->run->ids.end(), owns);
+  });
+  return kept;
+}
+
+std::vector<TestHistory> HistoryQuery::of_case(const std::string& case_id,
+                                               const std::vector<std::string>& tests) const {
+  std::vector<const JudgedRun*> runs;
+  for (const JudgedRun& run : runs_) {
+    if (run.lines.count(case_id) != 0) runs.push_back(&run);
+  }
+  runs = without_copies(runs, case_id);
+  std::vector<TestHistory> all;
+  for (const std::string& test : tests) {
+    std::map<MachineKind, TestHistory> by_machine;
+    for (const JudgedRun* run : runs) {
+      const auto showing = run->showings.find(test);
+      if (showing == run->showings.end()) continue;
+      TestHistory& series = by_machine[run->kind];
+      series.test = test;
+      if (showing->second.row.ran) {
+        series.runs.push_back({run->run, &showing->second});
+      } else {
+        ++series.not_run;
+      }
+    }
+    for (auto& [where, series] : by_machine) {
+      if (series.runs.empty()) continue;
+      sum_up(series);
+      all.push_back(std::move(series));
+    }
+  }
+  join(all);
+  std::sort(all.begin(), all.end(), comes_before);
+  return all;
+}
+
+}  // namespace recapture::timeline

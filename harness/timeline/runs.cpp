@@ -1,0 +1,69 @@
+#include "harness/timeline/runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "harness/base/exit.h"
+#include "harness/verdict/select.h"
+
+namespace recapture::timeline {
+namespace fs = std::filesystem;
+namespace {
+
+// The records below a folder, by their paths from it. As records_below() finds them, but that of folders that cannot be
+// read only the first is an error.
+void find_records(const fs::path& folder, const fs::path& below, std::vector<std::string>& paths,
+                  std::vector<BadRecord>& bad) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder / below, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path path = below / entry->path().filename();
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) {
+      find_records(folder, path, paths, bad);
+    } else if (is_record_name(path.string())) {
+      paths.push_back(path.string());
+    }
+  }
+  if (!error) return;
+  const std::string why = "cannot read it: " + error.message();
+  if (below.empty()) {
+    const bool is_forbidden = error == std::errc::permission_denied;
+    throw ExitError(is_forbidden ? Exit::Infrastructure : Exit::Usage, fmt::format("{}: {}", folder.string(), why));
+  }
+  bad.push_back({below.string(), why});
+}
+
+}  // namespace
+
+Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
+  std::vector<std::string> paths;
+  Runs all;
+  find_records(folder, "", paths, all.bad);
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    const std::string whole = folder + "/" + path;
+    try {
+      Record record = read_cases(whole, cases);
+      Run run{path, record.environment.started, record.env("revision"), record.environment.run_ids, {}};
+      Json lasting = record.environment.json();
+      for (const char* changing : {"volatile", "revision"}) lasting.erase(changing);
+      record.environment = std::move(lasting);
+      const auto is_other = [&](const std::string& test) { return !cases.empty() && cases.count(case_of(test)) == 0; };
+      record.plan.erase(std::remove_if(record.plan.begin(), record.plan.end(), is_other), record.plan.end());
+      run.record = std::move(record);
+      all.runs.push_back(std::move(run));
+    } catch (const ExitError& stop) {
+      if (!fs::exists(whole)) continue;  // It was there when the folder was read.
+      std::string why = stop.what();
+      if (why.rfind(whole, 0) == 0) why.erase(0, whole.size());
+      why.erase(0, why.find_first_not_of(": "));
+      all.bad.push_back({path, why});
+    }
+  }
+  return all;
+}
+
+}  // namespace recapture::timeline

@@ -1,0 +1,143 @@
+#include "harness/verdict/price.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+#include "harness/model/release.h"
+#include "harness/verdict/rate.h"
+#include "harness/verdict/select.h"
+
+namespace recapture {
+namespace {
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const size_t half = times.size() / 2;
+  return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+}
+
+// Three digits, in the unit that suits it.
+std::string time_words(double us) {
+  const bool is_long = us >= 1000;
+  const double value = is_long ? us / 1000 : us;
+  return fmt::format("{:.{}f} {}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, is_long ? "ms" : "µs");
+}
+
+MachineId measured_on(const Prices& prices) {
+  const MachineId machine = prices.environment.machine;
+  MachineId id;
+  id.gpu = machine.gpu;
+  id.driver = machine.driver;
+  id.runtime = machine.runtime;
+  return id;
+}
+
+// Of the same work; what only the older run could measure, or tried, is kept as well.
+void add_pairs(std::vector<PriceLine> older_run, std::vector<PriceLine>& lines) {
+  for (PriceLine& old : older_run) {
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const PriceLine& line) {
+      return line.what == old.what && line.fixes == old.fixes && line.clock == old.clock;
+    });
+    if (same == lines.end()) {
+      lines.push_back(std::move(old));
+    } else if (old.why_not.empty()) {
+      same->why_not.clear();
+      same->without.insert(same->without.end(), old.without.begin(), old.without.end());
+      same->with.insert(same->with.end(), old.with.begin(), old.with.end());
+    }
+  }
+}
+
+}  // namespace
+
+Price price_of(const PriceLine& line) {
+  std::vector<double> logs;
+  for (size_t i = 0; i < line.with.size(); ++i) logs.push_back(std::log(line.with[i] / line.without[i]));
+  const auto pairs = static_cast<double>(logs.size());
+  double mean = 0, squares = 0;
+  for (const double log : logs) mean += log / pairs;
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  const double half = t_quantile(logs.size() - 1) * std::sqrt(squares / (pairs - 1) / pairs);
+  const auto [smallest, largest] = std::minmax_element(logs.begin(), logs.end());
+  return {median(line.without),  median(line.with),   std::exp(mean),    std::exp(mean - half),
+          std::exp(mean + half), std::exp(*smallest), std::exp(*largest)};
+}
+
+std::string describe(const PriceLine& line) {
+  if (!line.why_not.empty()) return "not measured: " + line.why_not;
+  const Price price = price_of(line);
+  const double more = price.with - price.without;
+  const bool can_be_told = price.low > 1 || price.high < 1;
+  return fmt::format("{} instead of {}{}, {:.2f} times as long ({:.2f} to {:.2f})", time_words(price.with),
+                     time_words(price.without),
+                     can_be_told ? fmt::format(" ({} {})", time_words(std::abs(more)), more < 0 ? "less" : "more")
+                                 : ", no difference that can be told",
+                     price.ratio, price.low, price.high);
+}
+
+Json render_json(const PriceLine& line) {
+  Json json = {{"fixes", line.fixes}, {"what", line.what}, {"words", describe(line)}};
+  if (!line.why_not.empty()) return json;
+  const Price price = price_of(line);
+  json.update({{"clock", line.clock},
+               {"pairs", line.with.size()},
+               {"without_us", price.without},
+               {"with_us", price.with},
+               {"ratio", price.ratio},
+               {"low", price.low},
+               {"high", price.high},
+               {"smallest", price.smallest},
+               {"largest", price.largest}});
+  return json;
+}
+
+bool changed(const PriceLine& before, const PriceLine& now) {
+  if (std::min(before.with.size(), now.with.size()) < kFewestPairs) return false;
+  const Price one = price_of(before), other = price_of(now);
+  const bool is_apart = other.smallest > one.largest || other.largest < one.smallest;
+  return is_apart && std::max(other.ratio / one.ratio, one.ratio / other.ratio) >= kLeastChange;
+}
+
+std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
+  std::sort(all.begin(), all.end(), [](const Prices& a, const Prices& b) {
+    const std::string one = a.env("release"), other = b.env("release");
+    if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
+    return std::tuple(measured_on(a), b.environment.started, b.path) <
+           std::tuple(measured_on(b), a.environment.started, a.path);
+  });
+  std::vector<Prices> machines;
+  std::string last;  // A copy of a run tells nothing more.
+  for (Prices& run : all) {
+    const std::string began = run.environment.started;
+    const bool is_another = machines.empty() || machines.back().env("release") != run.env("release") ||
+                            measured_on(machines.back()) != measured_on(run);
+    if (is_another) {
+      machines.push_back(std::move(run));
+    } else if (began != last && machines.back().env("hash") == run.env("hash")) {
+      add_pairs(std::move(run.lines), machines.back().lines);
+    }
+    last = began;
+  }
+  // They were measured in a random order. By numbers, 100 comes after 2.
+  for (Prices& machine : machines) {
+    std::sort(machine.lines.begin(), machine.lines.end(), [](const PriceLine& a, const PriceLine& b) {
+      const int order = strverscmp(a.what.c_str(), b.what.c_str());
+      return order != 0 ? order < 0 : a.fixes < b.fixes;
+    });
+  }
+  return machines;
+}
+
+std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test) {
+  std::vector<const PriceLine*> lines;
+  for (const PriceLine& line : prices.lines) {
+    if (std::find(line.fixes.begin(), line.fixes.end(), test) != line.fixes.end()) lines.push_back(&line);
+  }
+  return lines;
+}
+
+}  // namespace recapture

@@ -1,0 +1,223 @@
+#include "harness/verdict/rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "harness/case/events.h"
+#include "harness/model/release.h"
+#include "harness/verdict/select.h"
+#include "harness/verdict/verdict.h"
+
+namespace recapture {
+namespace {
+
+// What one run says of the rate on a scale where runs are added up, and the variance that its own chance gives it.
+struct Summary {
+  double value = 0, variance = 0;
+};
+
+// A fixed number of tries: the logit of the share, with a half added to hits and misses (Haldane, 1955; Anscombe,
+// 1956).
+Summary of_tries(const RateRun& run) {
+  const double hits = run.hits + 0.5, misses = run.tries - run.hits + 0.5;
+  return {std::log(hits / misses), 1 / hits + 1 / misses};
+}
+
+// Tries until the k-th hit: their number is about gamma distributed with shape k, so that its logarithm is on average
+// digamma(k) - log(rate), with variance trigamma(k).
+Summary of_hits(const RateRun& run) {
+  constexpr double kEuler = 0.57721566490153286, kTrigammaOfOne = 1.6449340668482264;
+  if (run.hits > 1000) return {std::log((run.hits - 0.5) / run.tries), 1 / (run.hits - 0.5)};
+  double digamma = -kEuler, trigamma = kTrigammaOfOne;
+  for (int i = 1; i < run.hits; ++i) {
+    digamma += 1.0 / i;
+    trigamma -= 1.0 / i / i;
+  }
+  return {digamma - std::log(run.tries), trigamma};
+}
+
+Summary summary(const RateRun& run) { return run.stopping == Stopping::Hits ? of_hits(run) : of_tries(run); }
+
+double share_of(double value, Stopping stopping) {
+  return stopping == Stopping::Hits ? std::min(1.0, std::exp(value)) : 1 / (1 + std::exp(-value));
+}
+
+bool of_one_design(const std::vector<RateRun>& runs) {
+  return std::all_of(runs.begin(), runs.end(), [&](const RateRun& run) {
+    const bool has_summary = run.stopping != Stopping::Unknown && (run.stopping != Stopping::Hits || run.hits > 0);
+    return has_summary && run.stopping == runs.front().stopping;
+  });
+}
+
+std::string percent(double share) {
+  return share < 0.1 ? fmt::format("{:.2g}", 100 * share) : fmt::format("{:.0f}", 100 * share);
+}
+
+// A year of nights needs no more to be told from another, and the exact distribution grows with their cube.
+std::vector<RateRun> newest_of(const std::vector<RateRun>& runs) {
+  constexpr size_t kMost = 50;
+  return {runs.end() - static_cast<std::ptrdiff_t>(std::min(runs.size(), kMost)), runs.end()};
+}
+
+// How many of all ways to choose `few` of the ranks 1 to few + many give each sum of U, as a share.
+std::vector<double> distribution_of_u(size_t few, size_t many) {
+  // ways[i][u]: i of the ranks so far are chosen, and their U is u.
+  std::vector<std::vector<double>> ways(few + 1, std::vector<double>(few * many + 1, 0));
+  ways[0][0] = 1;
+  for (size_t rank = 0; rank < few + many; ++rank) {
+    for (size_t i = std::min(few, rank + 1); i > 0; --i) {
+      const size_t above = rank - (i - 1);  // Of the others, those that are below the i-th chosen one.
+      if (above > many) continue;
+      for (size_t u = above; u < ways[i].size(); ++u) ways[i][u] += ways[i - 1][u - above];
+    }
+  }
+  std::vector<double> shares = ways[few];
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= all;
+  return shares;
+}
+
+}  // namespace
+
+namespace {
+
+// What cases call a stopping rule in their descriptions, and records repeat. A case with another name for its rule adds
+// it here; a test of the tree holds both together.
+struct StoppingRule {
+  std::string_view name;
+  Stopping stopping;
+  Stopping after_one_hit;  // Where the tries go on to the first hit if a fixed number of them had none.
+};
+constexpr std::array<StoppingRule, 6> kStoppingRules = {{
+    {"300 captures", Stopping::Tries, Stopping::Tries},
+    {"a fixed number of calls", Stopping::Tries, Stopping::Tries},
+    {"a number of calls, and where none showed it on to the first that does, up to twenty times as many",
+     Stopping::Tries, Stopping::Hits},
+    {"six processes, each until it crashes or has begun 20,000 captures", Stopping::Hits, Stopping::Hits},
+    {"the first capture that fails, or 20 seconds", Stopping::Hits, Stopping::Hits},
+    {"the first capture that fails, or 50", Stopping::Hits, Stopping::Hits},
+}};
+
+}  // namespace
+
+Stopping stopping_of(std::string_view rule, int hits) {
+  const auto* found = std::find_if(kStoppingRules.begin(), kStoppingRules.end(),
+                                   [&](const StoppingRule& known) { return known.name == rule; });
+  if (found == kStoppingRules.end()) return Stopping::Unknown;
+  return hits < 2 ? found->after_one_hit : found->stopping;
+}
+
+double t_quantile(size_t degrees) {
+  constexpr double z = 1.959963984540054;
+  const double n = static_cast<double>(std::max<size_t>(degrees, 1)), z2 = z * z;
+  return z + z * (z2 + 1) / 4 / n + z * ((5 * z2 + 16) * z2 + 3) / 96 / n / n +
+         z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384 / n / n / n +
+         z * ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / 92160 / n / n / n / n;
+}
+
+std::optional<Rate> rate_of(const std::vector<RateRun>& runs) {
+  if (runs.size() < kFewestRuns || !of_one_design(runs)) return std::nullopt;
+  double sum = 0, squares = 0, within = 0;
+  for (const RateRun& run : runs) sum += summary(run).value;
+  const double n = static_cast<double>(runs.size()), mean = sum / n;
+  for (const RateRun& run : runs) {
+    const Summary one = summary(run);
+    squares += (one.value - mean) * (one.value - mean);
+    within += one.variance;
+  }
+  // Runs that happen to agree are no surer than chance within each of them allows.
+  const double variance = std::max(squares / (n - 1), within / n);
+  const double spread = t_quantile(runs.size() - 1) * std::sqrt(variance / n);
+  const Stopping stopping = runs.front().stopping;
+  return Rate{share_of(mean, stopping), share_of(mean - spread, stopping), share_of(mean + spread, stopping)};
+}
+
+std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::vector<RateRun>& all_after) {
+  constexpr double kLevel = 0.01;
+  const auto before = newest_of(all_before), after = newest_of(all_after);
+  if (!rate_of(before) || !rate_of(after) || before.front().stopping != after.front().stopping) return std::nullopt;
+  size_t above = 0, below = 0;  // Equal runs count as neither, which can only make a change harder to claim.
+  for (const RateRun& a : before) {
+    for (const RateRun& b : after) {
+      above += summary(b).value > summary(a).value ? 1 : 0;
+      below += summary(b).value < summary(a).value ? 1 : 0;
+    }
+  }
+  const std::vector<double> shares = distribution_of_u(before.size(), after.size());
+  const size_t u = shares.size() - 1 - std::max(above, below);
+  const double p = 2 * std::accumulate(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(u) + 1, 0.0);
+  return p < kLevel;
+}
+
+std::string describe(const std::vector<RateRun>& runs) {
+  const auto seen = std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
+  std::string words = fmt::format("seen in {} of {} run{}; ", seen, runs.size(), runs.size() == 1 ? "" : "s");
+  if (const auto rate = rate_of(runs)) {
+    return words +
+           fmt::format("{} % of the tries, {} to {} %", percent(rate->share), percent(rate->low), percent(rate->high));
+  }
+  words += "insufficient data for a rate: ";
+  if (runs.size() < kFewestRuns) {
+    const size_t more = kFewestRuns - runs.size();
+    return words + fmt::format("{} more run{} needed", more, more == 1 ? " is" : "s are");
+  }
+  return words + "a run does not say what ended its tries, or was ended by its limit before the first hit";
+}
+
+std::optional<RateRun> rate_run(const Record& record, const TestRecord& test, const Rules& rules) {
+  if (record.broken() != Break::Nothing || record.is_shard() || !test.has(key::tries)) return std::nullopt;
+  const Result result = classify(kind_of_id(test.id()), test);
+  if (result != Result::Reproduced && result != Result::Unseen) return std::nullopt;
+  if (rules.stale(record, test.case_id())) return std::nullopt;
+  const int hits = test.number(key::hits).value_or(0), tries = test.number(key::tries).value_or(0);
+  return RateRun{hits, tries, stopping_of(test.text("stopping"), hits)};
+}
+
+std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules& rules) {
+  struct Found {
+    std::string started;
+    RateRun run;
+  };
+  struct Counted {
+    std::vector<Found> found;
+    std::set<std::string> ids;
+  };
+  std::map<std::pair<std::string, MachineKind>, Counted> by_kind;  // Test and kind of machine.
+  std::map<MachineKind, std::string> names;
+  for (const Record& record : records) {
+    const MachineKind kind = record.environment.kind;
+    names[kind] = record.machine();
+    for (const TestRecord& test : record.tests) {
+      const auto run = rate_run(record, test, rules);
+      if (!run) continue;
+      Counted& counted = by_kind[{test.id(), kind}];
+      if (counts_first(record.environment, counted.ids)) {
+        counted.found.push_back({record.environment.started, *run});
+      }
+    }
+  }
+  std::vector<RatePool> pools;
+  for (auto& [where, counted] : by_kind) {
+    std::vector<Found>& found = counted.found;
+    std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.started < b.started; });
+    RatePool pool{where.first, where.second.release, names.at(where.second), {}};
+    for (const Found& one : found) pool.runs.push_back(one.run);
+    pools.push_back(std::move(pool));
+  }
+  std::stable_sort(pools.begin(), pools.end(), [](const RatePool& a, const RatePool& b) {
+    if (a.test != b.test) return a.test < b.test;
+    const bool a_is = is_version(a.release), b_is = is_version(b.release);
+    return a_is && b_is ? older(a.release, b.release) : a_is && !b_is;
+  });
+  return pools;
+}
+
+}  // namespace recapture

@@ -1,0 +1,161 @@
+#include "harness/verdict/result_matrix.h"
+
+#include <algorithm>
+#include <set>
+
+#include "harness/base/escape.h"
+#include "harness/base/parallel.h"
+#include "harness/model/release.h"
+
+namespace recapture {
+namespace {
+
+// What runs without LibTorch comes after all releases.
+bool comes_before(const std::string& a, const std::string& b) {
+  if (is_version(a) && is_version(b)) return older(a, b);
+  return is_version(a) && !is_version(b);
+}
+
+// By kind of machine its name, as short as it can be without two of the same.
+std::map<MachineKind, MachineName> names_of(const std::vector<Record>& records) {
+  struct Differences {
+    std::set<std::string> drivers, runtimes;
+    std::set<bool> packed;
+  };
+  const auto short_name = [](const Record& record) {
+    return MachineKind{record.env("release"), record.environment.machine.place()};
+  };
+  std::map<MachineKind, Differences> known;
+  for (const Record& record : records) {
+    const MachineId machine = record.environment.machine;
+    Differences& here = known[short_name(record)];
+    here.drivers.insert(machine.driver);
+    here.runtimes.insert(machine.runtime);
+    here.packed.insert(machine.packed);
+  }
+  std::map<MachineKind, MachineName> names;
+  for (const Record& record : records) {
+    const MachineId machine = record.environment.machine;
+    const Differences& here = known.at(short_name(record));
+    const bool has_driver = here.drivers.size() > 1, has_runtime = here.runtimes.size() > 1;
+    MachineName name{record.machine(), record.env("release"), has_driver,
+                     has_runtime || machine.overrides.count("cuda_runtime") != 0};
+    if (has_driver) name.text += ", driver " + escape_control(machine.driver);
+    if (has_runtime) name.text += ", CUDA runtime " + escape_control(machine.runtime);
+    if (here.packed.size() > 1) name.text += machine.packed ? ", packed" : ", not packed";
+    names[record.environment.kind] = name;
+  }
+  return names;
+}
+
+// Of each case that a record has run as it is now, its tests.
+std::map<std::string, std::set<std::string>> tests_now(const std::vector<Record>& records, const Rules& rules) {
+  std::map<std::string, std::set<std::string>> now;
+  for (const Record& record : records) {
+    for (const auto& [id, info] : record.cases) {
+      if (!rules.stale(record, id)) now[id].insert(info.tests.begin(), info.tests.end());
+    }
+  }
+  return now;
+}
+
+// What the test showed before it went missing is not what there is now.
+int worth(const TestVerdict& row) {
+  if (!row.ran) return 0;
+  if (row.result == Result::Unavailable && row.verdict != Verdict::Missing) return 1;
+  return row.verdict == Verdict::Stale ? 2 : 3;
+}
+
+bool says_something(const TestVerdict& row) {
+  return row.ran && row.result != Result::Unavailable && row.verdict != Verdict::Stale;
+}
+
+// What needs no GPU is the same on a machine with one: a run without one stands in for what did not run there, could
+// not, or is stale; not for what is missing, which is for who runs it.
+void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
+  for (JudgedRun& judged : records) {
+    std::set<std::string> known;
+    for (const JudgedRun& host : records) {
+      if (host.record.broken() != judged.record.broken() ||
+          !stands_in(host.record.environment, judged.record.environment))
+        continue;
+      for (const TestVerdict& row : host.rows) {
+        if (says_something(row) && host.record.cases.at(row.case_id).needs.gpus == 0) known.insert(row.test);
+      }
+    }
+    const auto stands_elsewhere = [&](const TestVerdict& row) {
+      return !says_something(row) && row.verdict != Verdict::Missing && known.count(row.test) != 0;
+    };
+    judged.rows.erase(std::remove_if(judged.rows.begin(), judged.rows.end(), stands_elsewhere), judged.rows.end());
+  }
+}
+
+}  // namespace
+
+bool replaces(const TestVerdict& newer, const TestVerdict& older) {
+  if (newer.verdict == Verdict::Stale || worth(newer) < worth(older)) return false;
+  const bool was_seen = older.result == Result::Reproduced && older.verdict != Verdict::Stale;
+  return newer.verdict != Verdict::Insufficient || !was_seen;
+}
+
+ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : names_(names_of(records)) {
+  const auto now = tests_now(records, rules);
+  records_.resize(records.size());
+  in_parallel(records.size(), [&](size_t i) {
+    Record& record = records[i];
+    std::vector<TestVerdict> rows = judge_record(record, rules);
+    // A test that today's code does not have is not stale: nothing could run it again.
+    rows.erase(std::remove_if(rows.begin(), rows.end(),
+                              [&](const TestVerdict& row) {
+                                const auto its = now.find(row.case_id);
+                                return its != now.end() && !its->second.empty() && rules.stale(record, row.case_id) &&
+                                       its->second.count(name_of(row.test)) == 0;
+                              }),
+               rows.end());
+    records_[i] = {std::move(record), std::move(rows)};
+  });
+  drop_what_runs_without_gpu(records_);
+  std::map<std::string, std::string> releases;  // By machine.
+  for (const JudgedRun& judged : records_) {
+    if (judged.record.broken() != Break::Nothing) continue;
+    const std::string& machine = machine_of(judged.record);
+    if (releases.emplace(machine, machine_name(judged.record).release).second) machines_.push_back(machine);
+    for (const auto& [id, info] : judged.record.cases) {
+      cases_[id] = info;
+      if (const auto now = rules.tree.find(id); now != rules.tree.end()) cases_[id].family = now->second.family;
+    }
+    for (const TestVerdict& row : judged.rows) {
+      if (!row.ran || row.result == Result::Unavailable) continue;
+      std::vector<TestVerdict>& known = newest_[row.case_id][machine];
+      const auto before =
+          std::find_if(known.begin(), known.end(), [&](const TestVerdict& r) { return r.test == row.test; });
+      if (before == known.end()) {
+        known.push_back(row);
+      } else if (replaces(row, *before)) {
+        *before = row;
+      }
+    }
+  }
+  std::stable_sort(machines_.begin(), machines_.end(), [&](const std::string& a, const std::string& b) {
+    return comes_before(releases.at(a), releases.at(b));
+  });
+}
+
+std::vector<Verdict> ResultMatrix::verdicts() const {
+  std::vector<Verdict> all;
+  for (const JudgedRun& judged : records_) {
+    for (const TestVerdict& row : judged.rows) all.push_back(row.verdict);
+    if (!judged.record.is_complete()) all.push_back(Verdict::NotRun);
+  }
+  return all;
+}
+
+const std::vector<TestVerdict>& ResultMatrix::newest(const std::string& case_id, const std::string& machine) const {
+  static const std::vector<TestVerdict> kNone;
+  const auto by_machine = newest_.find(case_id);
+  if (by_machine == newest_.end()) return kNone;
+  const auto rows = by_machine->second.find(machine);
+  return rows == by_machine->second.end() ? kNone : rows->second;
+}
+
+}  // namespace recapture

@@ -1,0 +1,74 @@
+#include "harness/verdict/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/model/catalogue.h"
+#include "harness/verdict/select.h"
+#include "harness/verdict/verdict.h"
+
+namespace recapture {
+
+bool Rules::stale(const Record& record, const std::string& case_id) const {
+  if (tree.empty()) return false;
+  const auto now = tree.find(case_id);
+  if (now == tree.end()) return true;
+  const auto its = record.cases.find(case_id);
+  if (its == record.cases.end()) return true;
+  const std::string& then = its->second.hash;
+  if (record.format() >= 2) return now->second.code != then;
+  const auto old = old_hashes.find(then);
+  return now->second.hash != (old == old_hashes.end() ? then : old->second);
+}
+
+Rules rules_of(const std::string& root, const Requirements& demands) {
+  Rules rules;
+  rules.expectations = expectations_of(read_changes(root));
+  rules.tree = cases_in_tree(root);
+  rules.old_hashes = hashes_of_old_records(root);
+  if (std::filesystem::exists(catalogue_path(root))) {
+    for (const CatalogueCase& one : read_catalogue(root)) {
+      for (const CatalogueTest& test : one.tests) {
+        if (test.effect) rules.effects[one.id + "." + test.name] = *test.effect;
+      }
+    }
+  }
+  rules.demands = demands;
+  if (demands.as_before) rules.available = available_in(newest_records(root + "/reports").records);
+  return rules;
+}
+
+namespace {
+
+MachineKind kind_of_availability(const Environment& environment) {
+  MachineKind kind{environment.release, environment.machine};
+  kind.machine.driver.clear();
+  kind.machine.runtime.clear();
+  kind.machine.variables.clear();
+  return kind;
+}
+
+}  // namespace
+
+AvailabilityKey availability_key(const Record& record, const std::string& test) {
+  return {kind_of_availability(record.environment), test};
+}
+
+Available available_in(const std::vector<Record>& records) {
+  Available fewest;
+  for (const Record& record : records) {
+    const int gpus = record.environment.gpus;
+    AvailabilityKey key{kind_of_availability(record.environment), ""};
+    for (const TestRecord& test : record.tests) {
+      if (classify(kind_of_id(test.id()), test) == Result::Unavailable) continue;
+      key.second = test.id();
+      const auto [its, is_new] = fewest.emplace(key, gpus);
+      its->second = std::min(its->second, gpus);
+    }
+  }
+  return fewest;
+}
+
+}  // namespace recapture

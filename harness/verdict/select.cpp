@@ -1,0 +1,153 @@
+#include "harness/verdict/select.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <unordered_set>
+
+#include "harness/base/escape.h"
+#include "harness/base/file.h"
+#include "harness/base/parallel.h"
+#include "harness/verdict/verdict.h"
+
+namespace recapture {
+namespace {
+
+// Runs that were broken on purpose are a kind of their own.
+std::pair<MachineKind, Break> kind_of(const Environment& environment) { return {environment.kind, environment.broken}; }
+
+struct Head {
+  std::string path, started;
+};
+
+// Its second line, if that is the plan, as every run and merge writes it.
+std::string plan_line(const std::string& path) {
+  const std::string lines = first_lines_of(path, 2), second = lines.substr(lines.find('\n') + 1);
+  return second.rfind(R"({"plan")", 0) == 0 ? second : "";
+}
+
+Result result_of(const TestRecord& test) { return classify(kind_of_id(test.id()), test); }
+
+// Tests of which newer records have lines that leave it to older ones to say more: by what they are there, unavailable
+// or a race that no try showed.
+using Little = std::map<std::string, Result>;
+
+bool says_more(Result older, Result newer) {
+  return newer == Result::Unseen ? older == Result::Reproduced : older != Result::Unavailable;
+}
+
+bool says_more(const std::string& path, const std::set<std::string>& tests, const Little& little) {
+  const Record record = read_tests(path, tests);
+  return std::any_of(record.tests.begin(), record.tests.end(), [&](const TestRecord& test) {
+    return tests.count(test.id()) != 0 && says_more(result_of(test), little.at(test.id()));
+  });
+}
+
+// Reads those of one kind of machine that count, from the newest on.
+Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
+  Newest newest;
+  std::stable_sort(heads.begin(), heads.end(), [](const Head& a, const Head& b) { return a.started > b.started; });
+  std::unordered_set<std::string> known;  // Tests that no older record can have news of.
+  Little little;
+  std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
+  for (const Head& head : heads) {
+    const std::string line = plan_line(head.path);
+    if (plans_without_news.count(line) != 0) {
+      ++newest.left_out;
+      continue;
+    }
+    const Json plan = try_parse_json(line).value_or(Json());
+    std::set<std::string> open;  // What it planned of these.
+    const auto has_line = [&](const Json& test) {
+      if (!test.is_string()) return false;
+      const auto id = test.get<std::string>();
+      if (!filter.cases.empty() && filter.cases.count(case_of(id)) == 0) return true;
+      if (little.count(id) != 0) open.insert(id);
+      return known.count(id) + little.count(id) != 0;
+    };
+    const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
+                             std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_line);
+    if (nothing_new && known.size() + little.size() != 0 && (open.empty() || !says_more(head.path, open, little))) {
+      if (open.empty()) plans_without_news.insert(line);
+      ++newest.left_out;
+      continue;
+    }
+    newest.records.push_back(filter.cases.empty() ? read_record(head.path) : read_cases(head.path, filter.cases));
+    const Record& record = newest.records.back();
+    for (const TestRecord& test : record.tests) {
+      const std::string id = test.id();
+      const Result result = result_of(test);
+      const auto before = little.find(id);
+      if (known.count(id) != 0 || (before != little.end() && !says_more(result, before->second))) continue;
+      const bool can_be = !record.env("gpu").empty() || record.cases.at(test.case_id()).needs.gpus == 0;
+      if (can_be && (result == Result::Unavailable || result == Result::Unseen)) {
+        little[id] = result;
+      } else {
+        known.insert(id);
+        little.erase(id);
+      }
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+Environment environment_of(const std::string& path) {  // read_record() finds the words for what is no record.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
+  const auto environment = try_parse_json(first_lines_of(path, 1));
+  const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
+                      (!environment->contains("packed") || environment->at("packed").is_boolean());
+  return is_one ? Environment(*environment) : read_record(path).environment;
+}
+
+void sort_by_time(std::vector<Record>& records) {
+  // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
+  const auto machine = [](const Record& record) {
+    return std::tuple(record.env("release"), record.environment.machine.place(), record.env("break"));
+  };
+  std::map<std::tuple<std::string, MachineId, std::string>, std::string> first;
+  for (const Record& record : records) {
+    const auto at = first.emplace(machine(record), record.path).first;
+    at->second = std::min(at->second, record.path);
+  }
+  std::stable_sort(records.begin(), records.end(), [&](const Record& a, const Record& b) {
+    return std::tuple(first.at(machine(a)), a.environment.started, a.path) <
+           std::tuple(first.at(machine(b)), b.environment.started, b.path);
+  });
+}
+
+Newest newest_records(const std::string& folder) { return newest_records(folder, {}); }
+
+Newest newest_records(const std::string& folder, const RecordFilter& filter) {
+  std::map<std::pair<MachineKind, Break>, std::vector<Head>> kinds;
+  auto paths = records_below(folder);
+  std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
+  std::vector<Environment> environments(paths.size());
+  in_parallel(paths.size(), [&](size_t i) { environments[i] = environment_of(paths[i]); });
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const Environment& environment = environments[i];
+    if (!filter.release.empty() && environment.release != filter.release) continue;
+    kinds[kind_of(environment)].push_back({paths[i], environment.started});
+  }
+  std::vector<std::vector<Head>> machines;
+  for (auto& [kind, heads] : kinds) machines.push_back(std::move(heads));
+  std::vector<Newest> parts(machines.size());
+  in_parallel(machines.size(), [&](size_t i) { parts[i] = newest_of(std::move(machines[i]), filter); });
+  Newest newest;
+  for (Newest& part : parts) {
+    std::move(part.records.begin(), part.records.end(), std::back_inserter(newest.records));
+    newest.left_out += part.left_out;
+  }
+  sort_by_time(newest.records);
+  return newest;
+}
+
+Newest all_records(const std::string& folder) {
+  Newest all{read_records_below(folder), 0};
+  sort_by_time(all.records);
+  return all;
+}
+
+}  // namespace recapture
