@@ -298,7 +298,7 @@ TEST(Compare, ExpectationOnRecordForAnotherRelease_IsAsExpected) {
   newer.release = "2.16.0";
   newer.saw(kOk).write(::testing::TempDir() + "/newer.jsonl");
   const JudgedRun judged = judge_without_staleness(read_record(::testing::TempDir() + "/newer.jsonl"), with);
-  EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << judged.rows.back().seen;
+  EXPECT_EQ(judged.rows.back().verdict, Verdict::AsExpected) << judged.rows.back().observed;
 }
 
 TEST(Compare, ErrorGoneAndDamageKept_BreaksHandlers) {

@@ -237,8 +237,8 @@ TEST_F(Read, IncompleteRun_IsInconclusive) {
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed, end}), Exit::AsExpected);
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed}), Exit::Inconclusive);
   const ResultMatrix truncated({read({environment(), plan, info(), test})}, {});
-  EXPECT_THAT(last_line(latest(cut)), HasSubstr("no surprises; 1 run is not whole"));
-  EXPECT_EQ(exit_for(verdicts_of(latest(cut))), Exit::Inconclusive);
+  EXPECT_THAT(last_line(latest(truncated)), HasSubstr("no surprises; 1 run is not whole"));
+  EXPECT_EQ(exit_for(verdicts_of(latest(truncated))), Exit::Inconclusive);
 }
 
 TEST_F(Read, OneShardOfSeveral_IsInconclusiveAndNamesAMissingTest) {

@@ -134,7 +134,7 @@ TEST(Judge, MissingPythonModule_IsUnavailable) {
   };
   const TestVerdict numpy = row_of({{"message", "No module named 'numpy'"}});
   EXPECT_EQ(numpy.verdict, Verdict::Unavailable);
-  EXPECT_EQ(numpy.seen, "needs the Python module numpy");
+  EXPECT_EQ(numpy.observed, "needs the Python module numpy");
   EXPECT_EQ(row_of({{"message", "No module named 'numpy.core'"}}).verdict, Verdict::Unavailable);
   EXPECT_EQ(row_of({{"message", "No module named 'torch.new'"}}).verdict, Verdict::ControlFails) << "the release's own";
   EXPECT_EQ(row_of({{"message", "in the user's words"}}).verdict, Verdict::ControlFails);

@@ -178,7 +178,7 @@ TEST_F(Builds, Page_OfNights_CountsARecordAndItsGatheredCopyOnce) {
 class LibtorchBuilds : public ::testing::Test {
  protected:
   void SetUp() override {
-    fs::create_directories(folder + "/ci");
+    for (const char* scripts : {"/ci", "/tools"}) fs::create_directories(folder + scripts);
     fs::create_directories(index());
     fs::copy(RECAPTURE_ROOT "/tools/libtorch", folder + "/tools/libtorch");
     std::ofstream(folder + "/ci/matrix.toml")

@@ -296,8 +296,8 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
     std::ofstream(folder + "/report.json") << report;
     std::ofstream(program) << "#!/bin/sh\n" << shell_lines << "\n";
     fs::permissions(program, fs::perms::owner_all);
-    return shell("'" RECAPTURE_ROOT "/tools/prices' --remedies 2.6.0 --revision r --program '" + program + "' --output '" +
-                 out + "'");
+    return shell("'" RECAPTURE_ROOT "/tools/prices' --remedies 2.6.0 --revision r --program '" + program +
+                 "' --output '" + out + "'");
   };
   const std::string writes =
       "for word; do case $word in --benchmark_out=*) cp '" + folder + "/report.json' \"${word#*=}\";; esac; done";
@@ -322,7 +322,7 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   EXPECT_LT(table.find("| 2 kernels |"), table.find("| 100 kernels |")) << "in the order of their numbers";
 
   // What runs by itself in another tree writes there, and each run to a place of its own.
-  fs::create_directories(folder + "/ci");
+  fs::create_directories(folder + "/tools");
   fs::copy_file(RECAPTURE_ROOT "/tools/prices", folder + "/tools/prices");
   for (const char* place : {"nvidia-g1.prices", "nvidia-g1.run-2.prices", "nvidia-g1.run-3.prices"}) {
     EXPECT_EQ(shell("'" + folder + "/tools/prices' --remedies 2.6.0 --revision r --program '" + program + "'").code, 0);

@@ -98,7 +98,7 @@ TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
   rules.available = available_in({before});
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Missing);
   EXPECT_EQ(render_observed(judge_record(now, rules)[1]), "no package; a record of such a machine has it");
-  EXPECT_EQ(judge_record(now, rules)[1].seen, "no package") << "the observation alone";
+  EXPECT_EQ(judge_record(now, rules)[1].observed, "no package") << "the observation alone";
   EXPECT_EQ(exit_for(verdicts_of(judge_record(now, rules))), Exit::Infrastructure);
   now.environment = now.environment.with("cuda_runtime", "12.0");
   now.environment = now.environment.with("cuda_runtime_by", "preload");
@@ -158,7 +158,7 @@ TEST(Show, Assertion_IsOneLine) {
   line["code"] = 1;
   const auto seen = [&](const char* assertion) {
     line["assertions"] = {assertion};
-    return judge_record(record, {})[0].seen;
+    return judge_record(record, {})[0].observed;
   };
   EXPECT_EQ(seen("c.cpp:7: Expected equality of these values:\n  more()\n    Which is: 80\n  64"),
             "c.cpp:7: Expected equality of these values: more() Which is: 80 64");

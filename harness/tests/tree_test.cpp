@@ -339,7 +339,7 @@ TEST_F(Reports, H100AndH200_ShowTheSame) {
       for (const TestVerdict& row : board.newest(id, release + ", NVIDIA H100 80GB HBM3" + machine.runtime)) {
         for (const TestVerdict& other : board.newest(id, release + ", NVIDIA H200")) {
           if (other.test != row.test || row.result == Result::Unavailable) continue;
-          EXPECT_EQ(std::pair(row.result, row.observed), std::pair(other.result, other.seen))
+          EXPECT_EQ(std::pair(row.result, row.observed), std::pair(other.result, other.observed))
               << release << machine.runtime << ": " << row.test;
           ++same;
         }
@@ -541,7 +541,7 @@ class Workflows : public ::testing::Test {
   void SetUp() override {
     fs::create_directories(folder + "/build");
     fs::create_symlink(RECAPTURE_BUILD "/recapture", folder + "/build/recapture");
-    fs::create_directory_symlink(kRoot + "/ci", folder + "/ci");
+    for (const char* scripts : {"/ci", "/tools"}) fs::create_directory_symlink(kRoot + scripts, folder + scripts);
   }
   void TearDown() override { fs::remove_all(folder); }
 
@@ -658,10 +658,13 @@ TEST_F(Workflows, Slurm_RunsEachTaskOfThePlan) {
       log, HasSubstr("nightly collect " + night + "/gathered " + night + "/records --plan " + night + "/plan.json\n"));
 }
 
-// Scripts of ci/, as far as they can be tried without a network and without a build.
+// Scripts of ci/ and tools/, as far as they can be tried without a network and without a build.
 class Scripts : public ::testing::Test {
  protected:
-  void SetUp() override { fs::create_directories(folder + "/tree/ci"); }
+  void SetUp() override {
+    fs::create_directories(folder + "/tree/ci");
+    fs::create_directories(folder + "/tree/tools");
+  }
   void TearDown() override { fs::remove_all(folder); }
 
   // An executable file, in `folder`.
@@ -675,7 +678,7 @@ class Scripts : public ::testing::Test {
   ShellResult with(const std::string& name, const std::string& lines) const {
     std::ofstream(folder + "/with.py")
         << "import importlib.machinery as m, importlib.util as u, pathlib\nl = m.SourceFileLoader('it', '" + kRoot +
-               "/ci/" + name + "')\nit = u.module_from_spec(u.spec_from_loader('it', l))\nl.exec_module(it)\n" + lines;
+               "/" + name + "')\nit = u.module_from_spec(u.spec_from_loader('it', l))\nl.exec_module(it)\n" + lines;
     return shell("cd '" + folder + "' && python3 -B with.py");
   }
 
@@ -689,7 +692,7 @@ TEST_F(Scripts, MissingFileOrTool_GetsOneLineAndItsExitCode) {
   // As Google Benchmark leaves its report where the filter matches nothing.
   script("remedies", "#!/bin/sh\nfor w; do case $w in --benchmark_out=*) : >\"${w#*=}\" ;; esac; done\n");
   fs::copy(kRoot + "/tools/tables", folder + "/tree/tools/tables");
-  const std::string root = "'" + kRoot + "/ci/", here = "'" + folder + "/";
+  const std::string root = "'" + kRoot + "/tools/", here = "'" + folder + "/";
   for (const auto& [line, code, words] :
        {std::tuple(root + "prices' --blame --recapture /none", 7, "prices: /none is not there"),
         {root + "prices' --blame --recapture /bin/true --python nosuch", 7, "prices: there is no nosuch"},
@@ -712,7 +715,7 @@ TEST_F(Scripts, MissingFileOrTool_GetsOneLineAndItsExitCode) {
   }
   for (const char* name : {"libtorch", "page"}) {
     const ShellResult old = shell(std::string("python3 -B -c \"import sys; sys.version_info = (3, 9, 2); exec(open('") +
-                                  kRoot + "/ci/" + name + "').read())\"");
+                                  kRoot + "/tools/" + name + "').read())\"");
     EXPECT_EQ(old.code, 7) << old.out;
     EXPECT_THAT(old.out, HasSubstr(std::string(name) + ": this needs Python 3.11 or newer")) << old.out;
     EXPECT_EQ(std::count(old.out.begin(), old.out.end(), '\n'), 1) << old.out;
@@ -723,10 +726,10 @@ TEST_F(Scripts, PathWithBlanksOrAnotherPython_GetsAdvice) {
   const std::string flags =
       "facts = dict(std=17, abi=1, cuda_only=1, include_dirs=[], libraries=[])\n"
       "def advice():\n  try: it.flags(facts)\n  except it.Problem as problem: print(problem)\n";
-  const ShellResult blanks = with("libtorch", flags +
-                                                  "facts['include_dirs'] = [str(it.CACHE / 'a b')]; advice()\n"
-                                                  "facts['include_dirs'] = ['/a b']; advice()\n"
-                                                  "it.ROOT = pathlib.Path('/a tree'); advice()\n");
+  const ShellResult blanks = with("tools/libtorch", flags +
+                                                        "facts['include_dirs'] = [str(it.CACHE / 'a b')]; advice()\n"
+                                                        "facts['include_dirs'] = ['/a b']; advice()\n"
+                                                        "it.ROOT = pathlib.Path('/a tree'); advice()\n");
   EXPECT_THAT(blanks.out, ContainsRegex("set RECAPTURE_CACHE to .*\n.*move what lies there to .*\n.*stand in "
                                         "this tree, or move it to a path without blanks\n"));
   fs::create_directories(folder + "/site/torch");
@@ -735,10 +738,10 @@ TEST_F(Scripts, PathWithBlanksOrAnotherPython_GetsAdvice) {
       "class args: release, libtorch = '2.6.0', None\n"
       "try: it.check_python_of(pathlib.Path('site'), args); print('good')\n"
       "except it.Problem as problem: print(problem.code, problem)\n";
-  EXPECT_THAT(with("pack", check).out, ContainsRegex("7 site is for another Python than 3.11, which is packed: "
-                                                     "it has _C.cpython-312-.*run tools/libtorch 2.6.0 where"));
+  EXPECT_THAT(with("tools/pack", check).out, ContainsRegex("7 site is for another Python than 3.11, which is packed: "
+                                                           "it has _C.cpython-312-.*run tools/libtorch 2.6.0 where"));
   std::ofstream(folder + "/site/torch/_C.cpython-311-x86_64-linux-gnu.so");
-  EXPECT_EQ(with("pack", check).out, "good\n");
+  EXPECT_EQ(with("tools/pack", check).out, "good\n");
 }
 
 // In a tree where everything is there but what the words say.
