@@ -1,6 +1,6 @@
-// Failing captures in C++ for tools/blame, each in a function of its own: `failures NAME` runs one, `failures --list` says
-// of each which driver call returns what. The line that makes the call has a mark with the name. It opens the driver
-// itself, and so is built without CUDA; leaves with 3, or with 77 where there is no GPU.
+// Failing captures in C++ for tools/blame, each in a function of its own: `failures NAME` runs one, `failures --list`
+// says of each which driver call returns what. The line that makes the call has a mark with the name. It opens the
+// driver itself, and so is built without CUDA; leaves with 3, or with 77 where there is no GPU.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// The program of which tools/prices measures what `recapture blame` costs it. For each line on its input it measures once
-// and prints a line, in microseconds: a replay of a graph of 20 small kernels, an eager launch, a capture of 20
+// The program of which tools/prices measures what `recapture blame` costs it. For each line on its input it measures
+// once and prints a line, in microseconds: a replay of a graph of 20 small kernels, an eager launch, a capture of 20
 // launches. It opens the driver itself, and so is built without CUDA. Leaves with 77 where there is no GPU.
 #include <dlfcn.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-// The causes that a text can speak for: cases/diagnoses.toml. Cases of the catalogue by their id, and causes that have no
-// case.
+// The causes that a text can speak for: cases/diagnoses.toml. Cases of the catalogue by their id, and causes that have
+// no case.
 #pragma once
 #include <string>
 #include <vector>

@@ -54,8 +54,8 @@ std::string changed_entries(const std::vector<Change>& changes, const std::map<s
     for (const Expectation& e : change.expectations) {
       const auto entry = changed.find(e.place);
       if (entry == changed.end() || e.test != tests[e.place].front()) continue;
-      text += fmt::format("\n# In place of the entry at cases/expectations.toml{}:\n{}", e.place.substr(e.place.rfind(':')),
-                          entry_text(entry->second, tests[e.place], change.what));
+      text += fmt::format("\n# In place of the entry at cases/expectations.toml{}:\n{}",
+                          e.place.substr(e.place.rfind(':')), entry_text(entry->second, tests[e.place], change.what));
     }
   }
   return text;

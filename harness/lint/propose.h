@@ -1,5 +1,5 @@
-// What cases/expectations.toml would have to say so that a record holds no surprise. It groups and widens; the reasons are
-// for a person to find.
+// What cases/expectations.toml would have to say so that a record holds no surprise. It groups and widens; the reasons
+// are for a person to find.
 #pragma once
 #include <string>
 #include <vector>

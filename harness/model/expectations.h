@@ -1,5 +1,5 @@
-// Where a release, GPU, driver, CUDA runtime or NCCL differs from the documents: cases/expectations.toml. One entry a change
-// upstream, with its number, and below it what which tests show because of it.
+// Where a release, GPU, driver, CUDA runtime or NCCL differs from the documents: cases/expectations.toml. One entry a
+// change upstream, with its number, and below it what which tests show because of it.
 #pragma once
 #include <string>
 #include <vector>

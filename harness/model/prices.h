@@ -1,5 +1,5 @@
-// What remedies cost on one machine, as `tools/prices --remedies` measured it. Facts, as in a record: each pair of times.
-// A file beside that machine's records, reports/<release>/<machine>.prices, one JSON object a line:
+// What remedies cost on one machine, as `tools/prices --remedies` measured it. Facts, as in a record: each pair of
+// times. A file beside that machine's records, reports/<release>/<machine>.prices, one JSON object a line:
 //
 //   {"prices":1,"release":"2.11.0","gpu":…, …}    what it was measured on, by which code ("hash")
 //   {"price":["case.FixName", …],"what":"a replay of 20 kernels","clock":"gpu","without":[6.7, …],"with":[13.0, …]}

@@ -47,7 +47,8 @@ constexpr std::string_view kLegend =
     "| not run, 2 not run | planned, but the run ended before its turn |\n"
     "| not part of the run | the run did not include this case, because it is newer or needs a LibTorch that was not "
     "there |\n\n"
-    "Where a result differs from the document, `cases/expectations.toml` says why. `recapture show CASE` prints everything\n"
+    "Where a result differs from the document, `cases/expectations.toml` says why. `recapture show CASE` prints "
+    "everything\n"
     "on record about a case.\n";
 
 constexpr std::string_view kNotPart = "not part of the run", kNoGpu = "unavailable: no GPU";

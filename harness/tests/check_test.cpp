@@ -138,9 +138,9 @@ class Dates : public Tree {
   std::vector<std::string> dates(const std::string& date, const std::string& since,
                                  const std::string& numbers = "pytorch#1") const {
     write("sources.toml", document + number + (date.empty() ? "" : "date=" + date + "\n"));
-    write("expectations.toml", "\n[[change]]\nwhat='w'\nnumber='" + numbers + "'\n" +
-                              (since.empty() ? "" : "since='" + since + "'\n") +
-                              "[[change.expect]]\ntests=['a.Reproduces']\nwhere={}\nresult='healthy'\nrecords=['r']\n");
+    write("expectations.toml",
+          "\n[[change]]\nwhat='w'\nnumber='" + numbers + "'\n" + (since.empty() ? "" : "since='" + since + "'\n") +
+              "[[change.expect]]\ntests=['a.Reproduces']\nwhere={}\nresult='healthy'\nrecords=['r']\n");
     return date_errors(root);
   }
 };

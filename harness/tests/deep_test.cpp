@@ -1,5 +1,6 @@
 // What silently is not in a graph: what the recorder hears of it, what `recapture blame --deep` makes of it, and the
-// whole way through real processes on a driver and a CUPTI that are stand-ins. And tools/blame and tools/prices on the same.
+// whole way through real processes on a driver and a CUPTI that are stand-ins. And tools/blame and tools/prices on the
+// same.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

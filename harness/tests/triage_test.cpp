@@ -14,6 +14,7 @@
 
 #include "harness/base/file.h"
 #include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
 #include "harness/triage/privacy.h"
@@ -519,7 +520,6 @@ TEST_F(Triage, Shim_JudgesAsGoogleTestDoes) {
   std::ofstream(folder + "/mini.cpp") << R"cpp(
 #include <stdexcept>
 #include "harness/case/case.h"
-#include "harness/tests/namespaces.h"
     using namespace recapture;
     RECAPTURE_CASE = {.title = "t",
                       .sources = {},
