@@ -24,24 +24,24 @@ namespace recapture::detail {
 
 namespace recapture {
 
-// Throws Stop(Usage) naming file and line where it cannot be parsed.
+// Throws ExitError(Usage) naming file and line where it cannot be parsed.
 toml::table parse_toml(const std::string& path);
 
 // "file:line" of a table in it.
 std::string place_of(const std::string& path, const toml::node& node);
 
-// Throws Stop(Usage) where the table has another key.
+// Throws ExitError(Usage) where the table has another key.
 void only_keys(const toml::table& table, std::initializer_list<std::string_view> known, const std::string& place);
 
-// A text member; "" where it may be absent and is. Throws Stop(Usage) where it may not, and where it is empty or no
-// text.
+// A text member; "" where it may be absent and is. Throws ExitError(Usage) where it may not, and where it is empty or
+// no text.
 std::string text_in(const toml::table& table, const char* key, const std::string& place, bool required = true);
 
-// A list of texts; empty where it is absent. Throws Stop(Usage) where it is something else.
+// A list of texts; empty where it is absent. Throws ExitError(Usage) where it is something else.
 std::vector<std::string> texts_in(const toml::table& table, const char* key, const std::string& place);
 
-// The tables below a header such as [[change]]; nullptr where there is none. Throws Stop(Usage) where the key holds
-// anything else.
+// The tables below a header such as [[change]]; nullptr where there is none. Throws ExitError(Usage) where the key
+// holds anything else.
 const toml::array* tables_in(const toml::table& table, const char* key, const std::string& place,
                              const std::string& header);
 

@@ -1,5 +1,5 @@
 // The verbs of the command line. Each adds itself with its options to the application and says what to do once the
-// command line has been read; how the program ends is the exit code that it returns, or the Stop that it throws.
+// command line has been read; how the program ends is the exit code that it returns, or the ExitError that it throws.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -63,7 +63,7 @@ class DeferredErrors {
   void add(const std::string& what) {
     if (std::find(all_.begin(), all_.end(), what) == all_.end()) all_.push_back(what);
   }
-  // A line each. Throws Stop(Usage) with the last, if there is any.
+  // A line each. Throws ExitError(Usage) with the last, if there is any.
   void tell() const {
     for (const std::string& what : all_) {
       if (&what == &all_.back()) throw ExitError(Exit::Usage, what);
@@ -76,7 +76,7 @@ class DeferredErrors {
 };
 
 // The catalogue as the cases that are built for a release give it; "" is the newest that is built, and is put into
-// `release`. Throws Stop if nothing is built.
+// `release`. Throws ExitError if nothing is built.
 Catalogue built_catalogue(const run::Layout& places, std::string& release);
 
 // docs/reference/cli.md: all verbs of the application with their options.
@@ -87,12 +87,12 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
 // And its newest prices.
 std::vector<Prices> current_prices(const run::Layout& places, const std::string& release);
 
-// Throws Stop if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which need not
-// be there yet, or a file that is no XML.
+// Throws ExitError if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which
+// need not be there yet, or a file that is no XML.
 void require_place_for_junit(const std::string& path, const std::string& record);
 
-// For what runs cases itself: this machine, or none if that was chosen. Throws Stop if there is no GPU, and that was
-// not.
+// For what runs cases itself: this machine, or none if that was chosen. Throws ExitError if there is no GPU, and that
+// was not.
 void choose_this_machine(const run::Layout& places, compare::MachineChoice& choice);
 
 // A record below that folder of its own for each run, also of those that begin in the same second.

@@ -39,7 +39,7 @@ CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, Comp
   command->add_option("--driver", options.machine.driver, "The driver's version");
   for (const OverridableLibrary& library : kOverridableLibraries) {
     command->add_option(library.option, options.machine.libraries[library.key],
-                        "Choose this version, of a release that ran with several");
+                        "Choose this version where a release ran with several");
   }
   command->add_option("--records", options.records, "Folder of the records (default: reports/)");
   command->add_option("--junit", options.junit, "Write JUnit XML to this file too");

@@ -18,7 +18,7 @@ struct CompareOptions {
 
 CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options);
 
-// Throws Stop if the options contradict each other, or JUnit XML cannot be written where it is to go.
+// Throws ExitError if the options contradict each other, or JUnit XML cannot be written where it is to go.
 void check(const CompareOptions& options);
 
 compare::CompareContext background_with_remedies(const run::Layout& places);

@@ -16,18 +16,18 @@ std::string replace_old_verb(std::vector<std::string>& words);
 // "'gather' is now 'nightly collect'; the old word goes in the next version"
 std::string note_about_old_word(std::string_view old, std::string_view now);
 
-// The verb that these words name, such as "nightly", "diff". Throws Stop(Usage) with the nearest where there is none.
-// Without words, or after the name of a group alone, it is the application or the group; words after a verb are its
-// own.
+// The verb that these words name, such as "nightly", "diff". Throws ExitError(Usage) with the nearest where there is
+// none. Without words, or after the name of a group alone, it is the application or the group; words after a verb are
+// its own.
 CLI::App& find_verb(CLI::App& app, const std::vector<std::string>& words);
 
 // "recapture nightly diff"
 std::string full_name(const CLI::App& verb);
 
-// Throws Stop(Usage) with the nearest for the first of these words that is an option, and none of this verb.
+// Throws ExitError(Usage) with the nearest for the first of these words that is an option, and none of this verb.
 void require_options(const CLI::App& verb, const std::vector<std::string>& words);
 
-// Throws Stop(Usage) with what there is below a group.
+// Throws ExitError(Usage) with what there is below a group.
 [[noreturn]] void refuse_group(const CLI::App& group);
 
 }  // namespace recapture::commands

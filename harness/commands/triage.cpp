@@ -260,7 +260,7 @@ std::string blamed(const run::Layout& places, const Stranger& stranger, const st
   return triage::without_places(triage::without_places(text, folder), places.root);
 }
 
-// Unpacks and runs it as a stranger would. Throws Stop(Changed) if it contradicts its own claim.
+// Unpacks and runs it as a stranger would. Throws ExitError(Changed) if it contradicts its own claim.
 triage::Verification verify(const run::Layout& places, const Options& options, const triage::ReportInput& story,
                             const std::string& name, const std::string& archive) {
   const std::string release = story.record.env("release");

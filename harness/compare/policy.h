@@ -29,7 +29,7 @@ struct Policy {
 Policy compare_policy();
 
 // Words of a policy that this version still takes by an older name, a line each for the user, are added to `notes`.
-// Throws Stop(Usage) with file and line where the file is not a policy.
+// Throws ExitError(Usage) with file and line where the file is not a policy.
 Policy read_policy(const std::string& path, std::vector<std::string>& notes);
 
 // A test that a waiver lets pass, or a waiver that does nothing.
@@ -53,7 +53,7 @@ struct Decision {
 void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison);
 
 // `all` is the comparison of all cases and `scope` the cases in scope; `today` is a date, "2026-11-25". Throws
-// Stop(Usage) for a waiver that names no test.
+// ExitError(Usage) for a waiver that names no test.
 Decision decide(const Policy& policy, const Comparison& all, const std::set<std::string>& scope,
                 const Catalogue& catalogue, const std::string& today);
 

@@ -42,7 +42,7 @@ struct BothSides {
 // Runs are counted on one machine and in one release line, with the same libraries or each with its release's own:
 // those of the other side or, where both are counted, those of the newest run that `choice` allows.
 //
-// Throws Stop: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
+// Throws ExitError: Usage for what names nothing or cannot be compared, NothingRan where there is no run.
 BothSides sides_of(const std::string& from, const std::string& to, const MachineChoice& choice,
                    const std::string& records, const CompareContext& background);
 
@@ -63,8 +63,8 @@ void learn_remedies(const std::string& records, CompareContext& background);
 // The baselines that mark_baseline() has marked, by their paths below `records`.
 std::set<std::string> baselines_below(const std::string& records);
 
-// Marks a record below `records` as a baseline, in good.txt there, and gives its name. Throws Stop(Usage) if it is not
-// whole.
+// Marks a record below `records` as a baseline, in good.txt there, and gives its name. Throws ExitError(Usage) if it is
+// not whole.
 std::string mark_baseline(const std::string& path, const std::string& records);
 
 }  // namespace recapture::compare

@@ -23,7 +23,7 @@ struct Cause {
   std::vector<std::string> useless;  // What is often advised and cannot help.
 };
 
-// Throws Stop(Usage) with its place where an entry is wrong, or names a case that the catalogue lacks.
+// Throws ExitError(Usage) with its place where an entry is wrong, or names a case that the catalogue lacks.
 std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalogue);
 
 }  // namespace recapture::explain

@@ -16,7 +16,7 @@
 namespace recapture {
 namespace {
 
-// The value that `word` names. Throws Stop(Usage) with the place if it names none.
+// The value that `word` names. Throws ExitError(Usage) with the place if it names none.
 template <class E, size_t N>
 E value_of(const std::string& word, const std::array<std::string_view, N>& words, const char* type,
            const std::string& place) {

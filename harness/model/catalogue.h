@@ -35,15 +35,15 @@ using Catalogue = std::vector<CatalogueCase>;  // By id.
 
 std::string catalogue_path(const std::string& root);
 
-// The committed one. Throws Stop(Usage) with one line if it is not there or is not a catalogue.
+// The committed one. Throws ExitError(Usage) with one line if it is not there or is not a catalogue.
 Catalogue read_catalogue(const std::string& root);
 
 // The file's text.
 std::string render_text(const Catalogue& catalogue);
 
 // What a case says about itself (CaseInfo::to_json(), with "tags" and "fix_releases") with the prose of its source.
-// Throws Stop(Usage) if it names no effect or no tags, as those that were built before cases did, or says a word that
-// is not known.
+// Throws ExitError(Usage) if it names no effect or no tags, as those that were built before cases did, or says a word
+// that is not known.
 CatalogueCase catalogue_case(const Json& described, const std::string& source);
 
 // The comment that opens a case's source, without the line that compiles it, as paragraphs.
@@ -54,7 +54,8 @@ std::string first_difference(const Catalogue& committed, const Catalogue& built)
 
 Names names_in(const Catalogue& catalogue);
 
-// Those that the words name, each once; all if there are no words. Throws Stop(Usage) for a word that names nothing.
+// Those that the words name, each once; all if there are no words. Throws ExitError(Usage) for a word that names
+// nothing.
 Catalogue selected(const Catalogue& catalogue, const std::vector<std::string>& words);
 
 Json render_json(const CatalogueCase& one);

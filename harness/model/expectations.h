@@ -55,7 +55,7 @@ bool is_ours(const std::vector<Change>& changes, const std::string& test, const 
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
 
-// The one that applies, or nullptr. Throws Stop(Usage) if two do: nobody could say which of them counts.
+// The one that applies, or nullptr. Throws ExitError(Usage) if two do: nobody could say which of them counts.
 const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);
 
 }  // namespace recapture

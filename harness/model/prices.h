@@ -33,7 +33,7 @@ struct Prices {
   std::string machine() const;             // "2.11.0, NVIDIA H200"
 };
 
-// Throws Stop(Usage) with file and line where it is not one.
+// Throws ExitError(Usage) with file and line where it is not one.
 Prices read_prices(const std::string& path);
 
 // The files of prices below a folder, sorted.

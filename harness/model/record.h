@@ -141,7 +141,8 @@ struct Record {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// Reads a record. Throws Stop(Usage) naming file and line where it is not one; a cut last line is a note, not an error.
+// Reads a record. Throws ExitError(Usage) naming file and line where it is not one; a cut last line is a note, not an
+// error.
 Record read_record(const std::string& path);
 
 // The same of some cases alone: without the lines of other cases and of their tests.

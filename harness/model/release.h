@@ -7,7 +7,7 @@ namespace recapture {
 
 // As PyPI compares them (PEP 440), and so candidates, nightlies and vendors' builds have their place:
 // 2.9.1 < 2.10.0.dev20251001 < 2.10.0a0+0123abc.nv25.10 < 2.10.0rc1 < 2.10 = 2.10.0 < 2.10.0+cu130 < 2.10.0.post1.
-// Of a machine's name, "2.11.0, NVIDIA H200", the first word counts. Throws Stop(Usage) on what is no version.
+// Of a machine's name, "2.11.0, NVIDIA H200", the first word counts. Throws ExitError(Usage) on what is no version.
 bool older(const std::string& a, const std::string& b);
 
 // Whether the text, or its first word, is a version: "cuda13" and "" are not.
@@ -21,7 +21,7 @@ std::string release_line(const std::string& release);
 std::string without_local(const std::string& version);
 
 // Whether a version satisfies ">=2.8, <2.13". Only the order counts, without what follows a +: 2.13.0rc1 is older than
-// 2.13.0 and so satisfies this. Throws Stop(Usage) on anything else than < <= > >= == and one to three numbers.
+// 2.13.0 and so satisfies this. Throws ExitError(Usage) on anything else than < <= > >= == and one to three numbers.
 bool satisfies(const std::string& version, const std::string& range);
 
 // The same; an empty range holds every version and what is none, any other range no text that is no version.
@@ -30,7 +30,7 @@ bool in_range(const std::string& version, const std::string& range);
 // Whether any version may lie in both.
 bool can_meet(const std::string& range, const std::string& other);
 
-// Throws Stop(Usage) on what is no version.
+// Throws ExitError(Usage) on what is no version.
 void require_version(const std::string& text);
 
 // Drivers add a version to the names of their calls, and another one in the next release: cuMemAlloc of cuMemAlloc_v2.
@@ -39,8 +39,8 @@ std::string without_versions(const std::string& text);
 // The LibTorch releases of ci/matrix.toml, oldest first.
 std::vector<std::string> read_matrix(const std::string& root);
 
-// The names of its builds that are no releases: nightlies, candidates, vendors' builds. Throws Stop(Usage) where one
-// could be taken for something else.
+// The names of its builds that are no releases: nightlies, candidates, vendors' builds. Throws ExitError(Usage) where
+// one could be taken for something else.
 std::vector<std::string> read_builds(const std::string& root);
 
 }  // namespace recapture

@@ -13,8 +13,8 @@ namespace recapture {
 bool has_tag(const CatalogueCase& one, const Tag& tag);
 
 // The cases that the words name, together with those of any program; all cases where there are no words. A word is a
-// tag or an alias of one, else a family, else a case or a glob such as "nemo_*". Throws Stop(Usage) for a word that is
-// none of these, in one line with the nearest tag and all tags.
+// tag or an alias of one, else a family, else a case or a glob such as "nemo_*". Throws ExitError(Usage) for a word
+// that is none of these, in one line with the nearest tag and all tags.
 std::set<std::string> cases_in_scope(const std::vector<std::string>& words, const Catalogue& catalogue);
 
 // Every tag, in the vocabulary's order, with the number of its cases.

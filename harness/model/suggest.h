@@ -21,7 +21,8 @@ std::string unknown_name(const std::string& what, const std::string& word, const
                          const std::string& otherwise = "");
 
 // The families, cases or tests that a word names: itself, all that a glob such as "item*" matches, or the case or
-// family that a path such as "cases/sync/item_in_capture.cpp" leads to. Throws Stop(Usage) with the nearest if none.
+// family that a path such as "cases/sync/item_in_capture.cpp" leads to. Throws ExitError(Usage) with the nearest if
+// none.
 std::vector<std::string> named(const std::string& word, const Names& names);
 
 // The case or family that a path leads to: "item_in_capture" of "cases/sync/item_in_capture.cpp", "sync" of
@@ -43,7 +44,7 @@ bool is_without_libtorch(const std::string& word);
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
 
 // The one that is meant of ci/matrix.toml, of those on record in reports/ and of the builds without LibTorch. Throws
-// Stop(Usage) with the nearest.
+// ExitError(Usage) with the nearest.
 std::string known_release(const std::string& root, const std::string& word);
 
 }  // namespace recapture

@@ -29,7 +29,7 @@ struct Gathered {
 // night of that name. A run that left out tests of the catalogue is not whole. Where there is no record at all the
 // night is made too, so that what died as a whole is not forgotten.
 //
-// Throws Stop: Usage where `out` is something else or there is no such folder, Infrastructure where it cannot be
+// Throws ExitError: Usage where `out` is something else or there is no such folder, Infrastructure where it cannot be
 // written.
 Gathered gather(const std::string& out, const std::vector<std::string>& folders, const NightPlan& plan,
                 const Catalogue& catalogue);

@@ -32,7 +32,7 @@ struct Nights {
 };
 
 // Of the nights below a folder that `recapture nightly collect` made those up to `choice`: a gathered folder, or its
-// name below that of all nights; "" is the newest. Throws Stop: NothingRan where there is no night, Usage where
+// name below that of all nights; "" is the newest. Throws ExitError: NothingRan where there is no night, Usage where
 // `choice` is none.
 Nights read_nights(const std::string& folder, const std::string& choice);
 

@@ -34,14 +34,14 @@ struct Tier {
   NightPlan plan() const;
 };
 
-// Throws Stop(Usage) where ci/matrix.toml has no such tier or what it says is wrong.
+// Throws ExitError(Usage) where ci/matrix.toml has no such tier or what it says is wrong.
 Tier read_tier(const std::string& root, const std::string& name);
 
 // [{"task","release","gpu","label","shard","record","command","code"}, …], numbered from 1; GitHub takes it as a
 // matrix.
 Json render_json(const NightPlan& plan);
 
-// Of a file with that. Throws Stop(Usage) for an empty plan, and for one with two tasks that are the same.
+// Of a file with that. Throws ExitError(Usage) for an empty plan, and for one with two tasks that are the same.
 NightPlan read_plan(const std::string& path);
 NightPlan plan_from(const Json& json, const std::string& path);
 

@@ -13,8 +13,8 @@ namespace recapture {
 enum class Durability { Fsynced, Buffered };
 
 // Appends lines, each whole and, unless it is told not to wait, on the disk before the call returns. Throws
-// Stop(Infrastructure) if it can't, with what was written before left whole. A record has one writer at a time: the
-// second one throws Stop(Usage).
+// ExitError(Infrastructure) if it can't, with what was written before left whole. A record has one writer at a time:
+// the second one throws ExitError(Usage).
 class RecordWriter {
  public:
   // A new record. What a run that was killed in its first line has left counts as none. `instead`: what the user can do
@@ -37,7 +37,7 @@ class RecordWriter {
   void write_all(Lines lines, Durability wait = Durability::Fsynced);
   // Whether no line of a record is there yet, and nothing else either.
   bool is_blank() const;
-  // Once more, as whoever has read the record must. Throws Stop(Usage) if another has it now.
+  // Once more, as whoever has read the record must. Throws ExitError(Usage) if another has it now.
   void lock() const;
 
  private:

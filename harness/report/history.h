@@ -1,4 +1,4 @@
-// HistoryQuery for people and for programs.
+// Histories for people and for programs.
 #pragma once
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@ namespace recapture::report {
 
 void write_junit(const JudgedRun& judged, std::ostream& out);
 
-// The same into a file. Throws Stop(Infrastructure) if it cannot be written.
+// The same into a file. Throws ExitError(Infrastructure) if it cannot be written.
 void write_junit_file(const JudgedRun& judged, const std::string& path);
 
 }  // namespace recapture::report

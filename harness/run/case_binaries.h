@@ -22,7 +22,8 @@ struct CaseBinary {
 std::string stamp_of(const std::string& path);
 
 // Every case that is built for `release`, by id. Descriptions are kept beside the binaries until these change. Throws
-// Stop(Infrastructure) if nothing is built or its LibTorch cannot be loaded, Stop(Usage) if two have one name.
+// ExitError(Infrastructure) if nothing is built or its LibTorch cannot be loaded, ExitError(Usage) if two have one
+// name.
 std::vector<CaseBinary> catalog(const Layout& places, const std::string& release, const std::string& site);
 // Adds what should be built for `release` and is not, so that it cannot vanish unnoticed: the cases and tests of the
 // committed catalogue; for a build without LibTorch, which has only some of them, those that `committed` records have.

@@ -22,11 +22,11 @@ struct ProbedEnvironment {
 };
 
 // The variables that tests have beside those of every program: where LibTorch lies, what is loaded before it, the cache
-// that ci/nemo fills, and those of --env. Throws Stop(Infrastructure) where LibTorch is not there.
+// that ci/nemo fills, and those of --env. Throws ExitError(Infrastructure) where LibTorch is not there.
 std::map<std::string, std::string> variables_of_tests(const RunOptions& options, const std::string& preload);
 
-// Reads NAME=VALUE, a variable that tests are to have on purpose. Throws Stop(Usage) for one that is the runner's, the
-// machine's or the test's own.
+// Reads NAME=VALUE, a variable that tests are to have on purpose. Throws ExitError(Usage) for one that is the runner's,
+// the machine's or the test's own.
 std::pair<std::string, std::string> read_variable(const std::string& text);
 
 // Variables by name, as a record has them: a value that names a folder or a GPU of this machine is hashed.
@@ -45,8 +45,8 @@ std::string cache_folder();
 // The revision of the tree in this folder; "unknown" without git.
 std::string revision_of(const std::string& tree);
 
-// Asks a case binary for its LibTorch, git for the revision, and the machine for the rest. Throws Stop(Infrastructure)
-// where the binary does not answer, or a library that was chosen is not there or not used.
+// Asks a case binary for its LibTorch, git for the revision, and the machine for the rest. Throws
+// ExitError(Infrastructure) where the binary does not answer, or a library that was chosen is not there or not used.
 ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& options, const Machine& machine,
                                   const std::string& binary);
 

@@ -24,8 +24,8 @@ struct Machine {
 };
 
 // Runs the canary: on each GPU one small kernel whose result is checked. Only a driver that says so makes a machine one
-// without a GPU; a canary that dies, hangs or makes no sense is a GPU that does not answer. Throws Stop(Interrupted)
-// where the user has interrupted.
+// without a GPU; a canary that dies, hangs or makes no sense is a GPU that does not answer. Throws
+// ExitError(Interrupted) where the user has interrupted.
 Machine ask_machine(const Layout& places);
 
 }  // namespace recapture::run

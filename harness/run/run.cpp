@@ -301,7 +301,7 @@ size_t Run::confirmations_before(const std::string& id) const {
   return found == record_.before()->confirmations.end() ? 0 : found->second.size();
 }
 
-// JudgedRun by its line alone, so that a run which was cut before its confirmations asks for them again.
+// Judged by its line alone, so that a run which was cut before its confirmations asks for them again.
 bool Run::asks_for_confirmation(const TestVerdict& row, const TestRecord& line) const {
   if (options_.broken != Break::Nothing || line.ending() == Ending::NotStarted) return false;
   if (is_surprise(row.verdict)) return true;

@@ -52,7 +52,7 @@ struct Finished {
   bool before = false;  // It was complete before; nothing was run.
 };
 
-// Prints a line a test. Throws Stop where it does not come to its end.
+// Prints a line a test. Throws ExitError where it does not come to its end.
 Finished run_cases(const Layout& places, const RunOptions& options);
 
 }  // namespace recapture::run

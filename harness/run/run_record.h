@@ -21,7 +21,7 @@ struct Opening {
 class RunRecord {
  public:
   // Takes the record that is to be gone on with at once, so that a second runner of it hears of the first before it
-  // does anything. Throws Stop(Usage) where there is nothing to go on with.
+  // does anything. Throws ExitError(Usage) where there is nothing to go on with.
   explicit RunRecord(const RunOptions& options);
 
   // What an earlier run has left in it; nothing for a new record.
@@ -32,22 +32,22 @@ class RunRecord {
   std::string how_to_resume() const { return "--resume " + path_ + said_again_; }
 
   // To be called where records were read, of which it may be one, and before anything is asked that takes time. Throws
-  // Stop(Usage) if another run has it meanwhile.
+  // ExitError(Usage) if another run has it meanwhile.
   void hold() const {
     if (writer_) writer_->lock();
   }
 
-  // That what was begun is of this plan, and of cases as they are built now. Throws Stop(Usage) if not.
+  // That what was begun is of this plan, and of cases as they are built now. Throws ExitError(Usage) if not.
   void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const;
 
-  // That a complete one, for which nobody asks for the environment, was told the same. Throws Stop(Usage) if not.
+  // That a complete one, for which nobody asks for the environment, was told the same. Throws ExitError(Usage) if not.
   void require_told_the_same(const RunOptions& options) const;
 
   // Both lines at once: a record that lacks its plan could not be resumed. One that is gone on with must be of the same
-  // environment, or Stop(Usage) is thrown.
+  // environment, or ExitError(Usage) is thrown.
   void begin(const Opening& opening, const Layout& places);
 
-  // Adds a line. Throws Stop where it cannot be written, with how to go on once it can.
+  // Adds a line. Throws ExitError where it cannot be written, with how to go on once it can.
   void keep(const Json& line, Durability wait = Durability::Fsynced);
 
  private:

@@ -9,7 +9,7 @@ namespace recapture::run {
 // object, whatever the process has left there.
 class Scratch {
  public:
-  // Throws Stop(Infrastructure) where no folder can be made.
+  // Throws ExitError(Infrastructure) where no folder can be made.
   Scratch();
   ~Scratch();
   Scratch(const Scratch&) = delete;

@@ -147,7 +147,7 @@ TEST(Upgrades, WorksToDamage_IsNeverPassedInAnyScope) {
     for (const ComparedTest& test : comparison.tests) {
       const TestVerdict *before = row_in(test.before, test.test), *now = row_in(test.after, test.test);
       if (before == nullptr || now == nullptr || test.consequence == Consequence::Unknown) continue;
-      const bool is_race = test.before->record.find(test.test)->has("tries");  // JudgedRun by all its runs.
+      const bool is_race = test.before->record.find(test.test)->has("tries");  // Judged by all its runs.
       if (!is_race && works(*before) && does_damage(*now)) damaged.insert(test.test);
     }
     if (damaged.empty()) return;

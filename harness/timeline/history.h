@@ -1,5 +1,5 @@
 // How a test went over time on each kind of machine: what it showed, since when and how often, and what else changed
-// where that changed. JudgedRun by today's rules.
+// where that changed. Judged by today's rules.
 #pragma once
 #include <map>
 #include <optional>

@@ -26,7 +26,8 @@ struct Runs {
   std::vector<BadRecord> bad;  // What is called a record and is none, or cannot be read.
 };
 
-// Of no case only environments and plans, which are whole then. Throws Stop where the folder itself cannot be read.
+// Of no case only environments and plans, which are whole then. Throws ExitError where the folder itself cannot be
+// read.
 Runs runs_below(const std::string& folder, const std::set<std::string>& cases);
 
 }  // namespace recapture::timeline

@@ -35,8 +35,8 @@ struct Written {
 // those that end in .cpp are compiled and linked. None for a case that runs no Python.
 std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one);
 
-// `written` has the tests of a case that runs Python, by name. Throws Stop(Usage) with one line where the case can be
-// no bundle.
+// `written` has the tests of a case that runs Python, by name. Throws ExitError(Usage) with one line where the case can
+// be no bundle.
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written);
 

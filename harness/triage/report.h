@@ -28,8 +28,8 @@ struct ReportInput {
   const std::vector<Prices>& prices;  // Of remedies, the newest of each machine.
 };
 
-// The newest record of a release, or of all, that shows the documented failure of a test. Throws Stop: Usage where it
-// is on record and shows no failure, NothingRan where it is not.
+// The newest record of a release, or of all, that shows the documented failure of a test. Throws ExitError: Usage where
+// it is on record and shows no failure, NothingRan where it is not.
 const Record& record_that_shows(const std::vector<report::OnMachine>& machines, const std::string& test,
                                 const std::string& release);
 

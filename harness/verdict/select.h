@@ -9,7 +9,7 @@
 
 namespace recapture {
 
-// The first line of a record. Throws Stop(Usage) as read_record() does.
+// The first line of a record. Throws ExitError(Usage) as read_record() does.
 Environment environment_of(const std::string& path);
 
 // The records by path, those of one kind of machine by time: of two results of a test there the later is the newer.
@@ -24,7 +24,7 @@ struct Newest {
 // kind_of_machine() has it, and broken on purpose or not. That is the newest record of each kind, and an older one only
 // if it planned a test that no newer one has a line of, as where the newest was cut short or ran a few cases only, or
 // has a result of a test that could not run since, or of a race that was not seen since.
-// Without a date a record is older than all that have one. Throws Stop(Usage) as read_record() does.
+// Without a date a record is older than all that have one. Throws ExitError(Usage) as read_record() does.
 Newest newest_records(const std::string& folder);
 
 // The same for a question about one release, or about some cases, of which alone the records then know. What is empty
