@@ -8,12 +8,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <regex>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/letter_case.h"
 #include "harness/base/output.h"
+#include "harness/base/regex.h"
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
@@ -54,16 +54,16 @@ std::vector<Record> records_of(const std::string& case_id, const std::string& fo
 
 // LibTorch in a site-packages folder as tools/libtorch names it: as pip does, or else as it names itself.
 std::string release_in(const std::string& folder) {
-  static const std::regex kInstalled(R"(torch-(.+)\.dist-info)"), kItself(R"re(__version__ = '([^']+)')re");
-  std::smatch found;
+  static const RE2 kInstalled(R"(torch-(.+)\.dist-info)"), kItself(R"re(__version__ = '([^']+)')re");
+  std::string found;
   const std::string about = folder + "/torch/version.py";
   if (fs::exists(about)) {
     for (const auto& entry : fs::directory_iterator(folder)) {
       const std::string name = entry.path().filename();
-      if (std::regex_match(name, found, kInstalled)) return found[1];
+      if (RE2::FullMatch(name, kInstalled, &found)) return found;
     }
     const std::string text = contents_of(about);
-    if (std::regex_search(text, found, kItself)) return found[1];
+    if (RE2::PartialMatch(text, kItself, &found)) return found;
   }
   throw ExitError(Exit::Usage,
                   fmt::format("{} has no torch/version.py; --libtorch takes site-packages folders, in their order",

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <regex>
 #include <set>
 
 #include "harness/base/output.h"
+#include "harness/base/regex.h"
 #include "harness/commands/commands.h"
 #include "harness/model/catalogue.h"
 #include "harness/report/history.h"
@@ -80,8 +80,8 @@ Available available_in(const std::vector<timeline::Run>& runs) {
 }
 
 Exit history(const run::Layout& places, const Options& options) {
-  static const std::regex kDate(R"(\d{4}-\d{2}-\d{2})");
-  if (!options.wanted.since.empty() && !std::regex_match(options.wanted.since, kDate)) {
+  static const RE2 kDate(R"(\d{4}-\d{2}-\d{2})");
+  if (!options.wanted.since.empty() && !RE2::FullMatch(options.wanted.since, kDate)) {
     throw ExitError(Exit::Usage,
                     fmt::format("--since takes a date such as 2026-11-21, not '{}'", options.wanted.since));
   }

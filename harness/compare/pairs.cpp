@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include "harness/base/escape.h"
+#include "harness/base/regex.h"
 #include "harness/case/events.h"
 #include "harness/case/signature.h"
 #include "harness/model/release.h"
@@ -62,9 +62,9 @@ std::string why_absent(const Seen& seen) {
 // What a test saw, without what another build or compiler changes: versions of calls, lines of sources, and the folder
 // that PyTorch was built in ("../c10/", "/pytorch/c10/").
 std::string without_places(const std::string& text) {
-  static const std::regex kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re");
-  static const std::regex kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/(?=(?:aten|c10|caffe2|torch)/))re");
-  return std::regex_replace(std::regex_replace(without_versions(text), kLine, "$1"), kFolder, "");
+  static const RE2 kLine(R"re((\.(?:c|cc|cpp|cu|cuh|h|hpp|py)"?(?::|, line ))\d+)re", RE2::Latin1);
+  static const RE2 kFolder(R"re((?:\.\.|/[\w.-]+)(?:/[\w.-]+)*/((?:aten|c10|caffe2|torch)/))re", RE2::Latin1);
+  return replace_all(replace_all(without_versions(text), kLine, "\\1"), kFolder, "\\1");
 }
 
 // A text from the word on in which it begins to differ from another one.
@@ -91,11 +91,11 @@ std::pair<std::string, std::string> different_errors(const Seen& before, const S
 // Whether something was raised, and not just seen: a capture's errors, an exception or an error code. A program in
 // Python writes what it raised as "TypeOfTheError: message".
 bool has_raised(const Seen& seen) {
-  static const std::regex kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re");
+  static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
   const TestRecord& test = seen.test();
   const std::string text = test.text(key::seen);
   return Signature::read(text) || test.has(key::exception) || test.error() != 0 || code_of_failure(text) != 0 ||
-         std::regex_search(text.substr(0, text.find('\n')), kPythonError);
+         RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
 }
 
 enum class Tense { Past, Present };

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <regex>
 #include <utility>
 
 #include "harness/base/escape.h"
+#include "harness/base/regex.h"
 #include "harness/base/toml.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
@@ -58,8 +58,8 @@ void read_block(const toml::table& file, const std::string& path, Policy& policy
 }
 
 bool is_date(const std::string& text) {
-  static const std::regex kDate(R"(\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))");
-  return std::regex_match(text, kDate);
+  static const RE2 kDate(R"(\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))");
+  return RE2::FullMatch(text, kDate);
 }
 
 Waiver read_waiver(const toml::table& entry, const std::string& place) {

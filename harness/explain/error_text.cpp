@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <initializer_list>
 #include <optional>
-#include <regex>
 
 #include "harness/base/letter_case.h"
+#include "harness/base/regex.h"
 #include "harness/case/cuda_errors.h"
 
 namespace recapture::explain {
@@ -58,10 +58,12 @@ bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 |
 // "error 901", "error code: 900", "failure! 35", "(code 901", "returning 900 (", "cudaError_t = 901": a number that is
 // said to be an error.
 void find_numbers(const std::string& line, std::vector<std::pair<size_t, int>>& found) {
-  static const std::regex kNumber(
-      R"((?:error(?:_t)?|failure|failed|errno|status|returned|returning|err|code|result)[ :=!#(]*(?:code)?[ :=!#(]*([0-9]{1,3})(?![0-9.]))");
-  for (std::sregex_iterator at(line.begin(), line.end(), kNumber), end; at != end; ++at) {
-    found.emplace_back(at->position(1), std::stoi((*at)[1]));
+  static const RE2 kNumber(
+      "(?:error(?:_t)?|failure|failed|errno|status|returned|returning|err|code|result)[ :=!#(]*(?:code)?[ :=!#(]*"
+      "([0-9]{1,3})(?:[^0-9.]|$)",
+      RE2::Latin1);
+  for (const Match& match : all_matches(line, kNumber)) {
+    found.emplace_back(match[1].data() - line.data(), std::stoi(std::string(match[1])));
   }
 }
 
@@ -112,15 +114,16 @@ bool has_any(std::string_view line, std::initializer_list<const char*> words) {
 // The number of a capture error that does not say whose it is: "error 901", "x.cu:12: 901", "901" and little else. 0 if
 // there is none, or if it is another program's.
 int bare_number(const std::string& line, bool in_few_lines) {
-  static const std::regex kSaid(
-      R"((?:error|\b(?:err|code|status))[ _:=#(]*(?:code)?[ _:=#(]*(90[0-9]|910)(?![0-9a-z_]|\.[0-9]))"),
-      kAtPlace(R"(\.cuh?[:(][0-9]+[):]+ +(90[0-9]|910)\s*$)"), kAlone(R"(\s*(90[0-9]|910)\s*)"),
-      kOfOthers(R"(http(?!s?:)|sql|smtp|ora-[0-9])");
-  if (!has_any(line, {"90", "910"})) return 0;  // As nearly all lines: the expressions are slow.
-  std::smatch found;
-  const bool is_there = std::regex_search(line, found, kSaid) || std::regex_search(line, found, kAtPlace) ||
-                        (in_few_lines && std::regex_match(line, found, kAlone));
-  return is_there && !std::regex_search(line, kOfOthers) ? std::stoi(found[1]) : 0;
+  static const RE2 kSaid(
+      R"((?:error|\b(?:err|code|status))[ _:=#(]*(?:code)?[ _:=#(]*(90[0-9]|910)(?:[^0-9a-z_.]|\.(?:[^0-9]|$)|$))",
+      RE2::Latin1),
+      kAtPlace(R"(\.cuh?[:(][0-9]+[):]+ +(90[0-9]|910)\s*$)", RE2::Latin1),
+      kAlone(R"(\s*(90[0-9]|910)\s*)", RE2::Latin1),
+      kOfOthers(R"(http(?:[^s:]|s(?:[^:]|$)|$)|sql|smtp|ora-[0-9])", RE2::Latin1);
+  int code = 0;
+  const bool is_there = RE2::PartialMatch(line, kSaid, &code) || RE2::PartialMatch(line, kAtPlace, &code) ||
+                        (in_few_lines && RE2::FullMatch(line, kAlone, &code));
+  return is_there && !RE2::PartialMatch(line, kOfOthers) ? code : 0;
 }
 
 bool is_of_cuda(std::string_view lower) {
@@ -137,8 +140,8 @@ bool is_chain(std::string_view lower) {
 // The last line of a Python traceback. What stands before it in a log ("(EngineCore pid=1140) ERROR 07-15
 // core.py:1231] ") does not count.
 bool is_python_exception(const std::string& line) {
-  static const std::regex kException(R"((?:^|[\] ])([A-Za-z_.]*(?:Error|Exception|Interrupt))(?::|$))");
-  return std::regex_search(line, kException);
+  static const RE2 kException(R"((?:^|[\] ])([A-Za-z_.]*(?:Error|Exception|Interrupt))(?::|$))", RE2::Latin1);
+  return RE2::PartialMatch(line, kException);
 }
 
 // Python exceptions of a text, and which of them a capture error follows from: it was raised while that one was
@@ -201,21 +204,22 @@ class Exceptions {
 // Lines that tell what is there or going on, and not what failed: of package lists, collect_env, gdb, and of loggers
 // at the level INFO.
 bool is_listing(const std::string& line, const std::string& lower) {
-  static const std::regex kPackage(R"(^\s*(?:\[(?:pip3?|conda)\].*|[\w.-]+(?:==|\s+)v?\d+\.\d[\w.+!-]*\s*)$)");
+  static const RE2 kPackage(R"(\s*(?:\[(?:pip3?|conda)\].*|[\w.-]+(?:==|\s+)v?\d+\.\d[\w.+!-]*\s*))", RE2::Latin1);
   return has_any(lower, {" version: ", " set to: ", "libthread_db", "[new thread 0x"}) ||
-         find_word(line, "INFO") != std::string::npos || std::regex_match(line, kPackage);
+         find_word(line, "INFO") != std::string::npos || RE2::FullMatch(line, kPackage);
 }
 
 // A listing shows a few lines around the one that failed, which it marks: "--->" beside the line's number, or "<---
 // HERE" below the line. Those around it did not fail.
 void leave_out_neighbours(const ErrorText& text, std::vector<char>& counts) {
-  static const std::regex kMarked(R"(^\s*-+> *\d+(?: .*)?$)"), kNumbered(R"(^\s*\d+(?: .*)?$)"), kDeep(R"(^ {4}.*$)");
+  static const RE2 kMarked(R"(\s*-+> *\d+(?: .*)?)", RE2::Latin1), kNumbered(R"(\s*\d+(?: .*)?)", RE2::Latin1),
+      kDeep(" {4}.*", RE2::Latin1);
   constexpr size_t kFew = 8;
-  const auto is = [&](size_t at, const std::regex& kind) { return std::regex_match(text.lines[at], kind); };
+  const auto is = [&](size_t at, const RE2& kind) { return RE2::FullMatch(text.lines[at], kind); };
   const auto is_here = [&](size_t at) { return text.lines[at].find("<--- HERE") != std::string::npos; };
   for (size_t at = 0; at < text.lines.size(); ++at) {
     const bool here = is_here(at);
-    if (!here && (text.lines[at].find("-> ") == std::string::npos || !is(at, kMarked))) continue;
+    if (!here && !is(at, kMarked)) continue;
     const auto is_neighbour = [&](size_t line) { return is(line, here ? kDeep : kNumbered) && !is_here(line); };
     const size_t marked = here && at > 0 ? at - 1 : at;
     for (size_t up = marked; up > 0 && up + kFew > at && is_neighbour(up - 1); --up) counts[up - 1] = 0;
@@ -352,7 +356,7 @@ bool ErrorText::only_invalidated() const {
 }
 
 ErrorText parse_error_text(std::string_view text) {
-  static const std::regex kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))");
+  static const RE2 kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))", RE2::Latin1);
   ErrorText pasted;
   Exceptions exceptions;
   std::vector<char> counts;      // Whether a line is evidence.
@@ -372,13 +376,16 @@ ErrorText parse_error_text(std::string_view text) {
     const size_t number = pasted.lines.size();
     const auto codes = errors_in(low);
     for (int code : codes) pasted.errors.push_back({code, number});
-    if (const int code = codes.empty() ? bare_number(low, in_few_lines) : 0) bare.push_back({code, number});
+    if (const int number_alone = codes.empty() ? bare_number(low, in_few_lines) : 0) {
+      bare.push_back({number_alone, number});
+    }
     of_cuda = of_cuda || has_any(low, {"cuda", "captur", "nccl", ".cu:", ".cu(", ".cuh:", ".cuh("});
     of_torch = of_torch || has_any(low, {"torch", "gpu"});
-    if (std::smatch log; pasted.call.empty() && std::regex_search(low, log, kLog)) {
-      const int code = std::stoi(log[1]);
+    int code = 0;
+    re2::StringPiece call;
+    if (pasted.call.empty() && RE2::PartialMatch(low, kLog, &code, &call)) {
       if (code != 901 && (is_capture_error(code) || code == 401)) {
-        pasted.call = line.substr(log.position(2), log.length(2));
+        pasted.call = line.substr(static_cast<size_t>(call.data() - low.data()), call.size());
         pasted.call_line = number;
       }
     }

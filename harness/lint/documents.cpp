@@ -7,10 +7,10 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 
+#include "harness/base/regex.h"
 #include "harness/model/tree.h"
 
 namespace recapture::lint {
@@ -53,16 +53,15 @@ struct Cases {
 };
 
 Cases cases_of(const std::string& root) {
-  static const std::regex kTest(R"(\nTEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))");
-  static const std::regex kSource(R"re(\{"([^"]+)",\s*"([^"]+)"\})re");
+  static const RE2 kTest(R"(\nTEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))");
+  static const RE2 kSource(R"re(\{"([^"]+)",\s*"([^"]+)"\})re");
   Cases cases;
   for (const auto& [id, tree_case] : cases_in_tree(root)) {
     const std::string source = contents(tree_case.path);
-    for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) {
-      cases.tests.insert(id + "." + (*at)[1].str());
-    }
-    for (std::sregex_iterator at(source.begin(), source.end(), kSource), end; at != end; ++at) {
-      if (kDocuments.count((*at)[1]) != 0) cases.cited[id].insert({(*at)[1], (*at)[2]});
+    for (const Match& test : all_matches(source, kTest)) cases.tests.insert(fmt::format("{}.{}", id, test[1]));
+    for (const Match& cited : all_matches(source, kSource)) {
+      const std::string document(cited[1]);
+      if (kDocuments.count(document) != 0) cases.cited[id].insert({document, std::string(cited[2])});
     }
   }
   return cases;
@@ -107,8 +106,8 @@ std::vector<DocumentLine> read_documents(const std::string& root) {
 
 std::vector<std::string> document_errors(const std::string& root) {
   const Cases cases = cases_of(root);
-  static const std::regex kMayWait("DDP|DistributedDataParallel|NCCL");
-  static const std::regex kOnRecord(R"(\bno record( with [^;]*)? is |\brecords have \d)");
+  static const RE2 kMayWait("DDP|DistributedDataParallel|NCCL");
+  static const RE2 kOnRecord(R"(\bno record( with [^;]*)? is |\brecords have \d)");
   std::vector<std::string> errors;
   std::set<std::string> covered, said;
   std::map<std::string, int> begun, read;  // By document: the last claim's first line, and the last line of any so far.
@@ -142,7 +141,7 @@ std::vector<std::string> document_errors(const std::string& root) {
       error("says this a second time");
     }
     headings.insert({line.document, line.heading});
-    if (std::regex_search(line.says + line.covered, kOnRecord)) {
+    if (RE2::PartialMatch(line.says + line.covered, kOnRecord)) {
       error(
           "says which releases are on record; the next record makes that wrong, see `recapture dev tables documents`");
     }
@@ -151,7 +150,7 @@ std::vector<std::string> document_errors(const std::string& root) {
       continue;
     }
     if (line.covered == kNotYet) {
-      if (!std::regex_search(line.heading + line.says, kMayWait)) error("'not yet' is for what needs DDP or NCCL");
+      if (!RE2::PartialMatch(line.heading + line.says, kMayWait)) error("'not yet' is for what needs DDP or NCCL");
       continue;
     }
     for (const auto& [id, shows] : line.tests()) {

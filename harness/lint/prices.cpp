@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 #include <set>
 
 #include "harness/base/file.h"
+#include "harness/base/regex.h"
 #include "harness/model/prices.h"
 #include "harness/model/record.h"
 
@@ -15,7 +15,7 @@ namespace recapture::lint {
 namespace fs = std::filesystem;
 
 std::vector<std::string> price_errors(const std::string& root, const Catalogue& catalogue) {
-  static const std::regex kFix(R"re("(\w+\.Fix\w*)")re");
+  static const RE2 kFix(R"re("(\w+\.Fix\w*)")re");
   std::set<std::string> fixes;
   for (const CatalogueCase& one : catalogue) {
     for (const CatalogueTest& test : one.tests) {
@@ -27,12 +27,13 @@ std::vector<std::string> price_errors(const std::string& root, const Catalogue& 
   for (const auto& entry : fs::directory_iterator(root + "/benchmarks")) {
     if (entry.path().extension() != ".cpp") continue;
     const std::string source = contents_of(entry.path().string());
-    for (std::sregex_iterator at(source.begin(), source.end(), kFix), end; at != end; ++at) {
-      priced.insert((*at)[1]);
-      if (fixes.count((*at)[1]) != 0) continue;
-      const auto line = std::count(source.begin(), source.begin() + at->position(), '\n') + 1;
-      errors.push_back(fmt::format("benchmarks/{}:{}: {} is no fix of the catalogue", entry.path().filename().string(),
-                                   line, (*at)[1].str()));
+    for (const Match& match : all_matches(source, kFix)) {
+      const std::string fix(match[1]);
+      priced.insert(fix);
+      if (fixes.count(fix) != 0) continue;
+      const auto line = std::count(source.data(), match[0].data(), '\n') + 1;
+      errors.push_back(
+          fmt::format("benchmarks/{}:{}: {} is no fix of the catalogue", entry.path().filename().string(), line, fix));
     }
   }
   for (const std::string& path : prices_below(root + "/reports")) {

@@ -6,10 +6,10 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "harness/base/exit.h"
+#include "harness/base/regex.h"
 #include "harness/base/toml.h"
 #include "harness/model/expectations.h"
 #include "harness/model/release.h"
@@ -59,24 +59,19 @@ std::map<std::string, Source> entries(const std::string& path, std::vector<std::
 
 // The ids that a case cites: a document, or below "upstream" a number.
 std::set<std::string> cited_by(const std::string& source) {
-  static const std::regex kSources(R"re(\.sources = \{([^;]*?)\},?\s*\.documented)re");
-  static const std::regex kSource(R"re(\{"([^"]+)",\s*"([^"]+)"\})re");
+  static const RE2 kSources(R"re(\.sources = \{([^;]*?)\},?\s*\.documented)re");
+  static const RE2 kSource(R"re(\{"([^"]+)",\s*"([^"]+)"\})re");
   std::set<std::string> cited;
-  std::smatch sources;
-  if (!std::regex_search(source, sources, kSources)) return cited;
-  const std::string list = sources[1];
-  for (std::sregex_iterator at(list.begin(), list.end(), kSource), end; at != end; ++at) {
-    cited.insert((*at)[1] == kUpstream ? (*at)[2] : (*at)[1]);
-  }
+  std::string list;
+  if (!RE2::PartialMatch(source, kSources, &list)) return cited;
+  for (const Match& one : all_matches(list, kSource)) cited.emplace(one[1] == kUpstream ? one[2] : one[1]);
   return cited;
 }
 
 std::vector<std::string> numbers_of(const Change& change) {
-  static const std::regex kNumber(R"re([A-Za-z][\w.-]*#\d+)re");
+  static const RE2 kNumber(R"re([A-Za-z][\w.-]*#\d+)re");
   std::vector<std::string> numbers;
-  for (std::sregex_iterator at(change.number.begin(), change.number.end(), kNumber), end; at != end; ++at) {
-    numbers.push_back(at->str());
-  }
+  for (const Match& number : all_matches(change.number, kNumber)) numbers.emplace_back(number[0]);
   return numbers;
 }
 

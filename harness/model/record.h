@@ -76,8 +76,8 @@ inline constexpr std::string_view kLeftOut = "left out of this pack: ";
 // "libtorch_cuda.so: undefined symbol: cudaGraphAddNode_v2, version libcudart.so.12", or, of NCCL, without a version.
 std::string missing_symbol(std::string_view output);
 
-// No text of a line may be longer, in bytes: some are matched by expressions that take the stack for each character. A
-// writer cuts what is longer than a third of that, since a byte that is no UTF-8 is written as three.
+// No text of a line may be longer, in bytes: a test that prints without end must not fill the record. A writer cuts
+// what is longer than a third of that, since a byte that is no UTF-8 is written as three.
 inline constexpr size_t kLongestText = 16384;
 
 // The line with its texts cut so.

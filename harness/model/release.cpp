@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
-#include <regex>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
+#include "harness/base/regex.h"
 #include "harness/base/toml.h"
 
 namespace recapture {
@@ -239,9 +239,8 @@ bool can_meet(const std::string& range, const std::string& other) {
 }
 
 std::string without_versions(const std::string& text) {
-  if (text.find("_v") == std::string::npos) return text;  // As nearly all: a regular expression takes its time.
-  static const std::regex kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)");
-  return std::regex_replace(text, kVersioned, "$1");
+  static const RE2 kVersioned(R"(\b(cu[A-Z]\w*?)_v[0-9]+\b)", RE2::Latin1);
+  return replace_all(text, kVersioned, "\\1");
 }
 
 std::vector<std::string> read_matrix(const std::string& root) {
@@ -263,10 +262,10 @@ std::vector<std::string> read_builds(const std::string& root) {
   const auto* list = tables_in(matrix, "build", path, "[[build]]");
   if (list == nullptr) return builds;
   // It is a folder below build/ and a part of a task's name. As a version it would be a release.
-  static const std::regex kName("[a-z][a-z0-9-]*");
+  static const RE2 kName("[a-z][a-z0-9-]*");
   for (const auto& entry : *list) {
     const std::string place = place_of(path, entry), name = text_in(*entry.as_table(), "name", place);
-    if (!std::regex_match(name, kName) || is_version(name) || name == "cuda12" || name == "cuda13") {
+    if (!RE2::FullMatch(name, kName) || is_version(name) || name == "cuda12" || name == "cuda13") {
       throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no name of a build such as nightly", escape_control(place),
                                                escape_control(name)));
     }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <regex>
 
 #include "harness/base/escape.h"
+#include "harness/base/regex.h"
 #include "harness/case/events.h"
 
 namespace recapture::nightly {
@@ -28,9 +28,8 @@ bool is_unconfirmed(const Record& record, const TestVerdict& row) {
 
 // Without what differs from machine to machine and from release to release.
 std::string normalised(const std::string& seen) {
-  static const std::regex kPlace(R"((0x[0-9a-fA-F]+)|((?:/[\w.+-]+){2,})|(\d+\.\d+\.\d+\S*)|(\w+\.\w+:\d+))");
-  constexpr size_t kEnough = 4096;  // The expression takes some of the stack for each character.
-  return std::regex_replace(escape_control(seen).substr(0, kEnough), kPlace, "*");
+  static const RE2 kPlace(R"(0x[0-9a-fA-F]+|(?:/[\w.+-]+){2,}|\d+\.\d+\.\d+\S*|\w+\.\w+:\d+)");
+  return replace_all(escape_control(seen), kPlace, "*");
 }
 
 std::string text_seen(const compare::Seen& seen) {

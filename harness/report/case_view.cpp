@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <regex>
 #include <sstream>
 
 #include "harness/base/escape.h"
+#include "harness/base/regex.h"
 #include "harness/case/events.h"
 #include "harness/model/bounds.h"
 #include "harness/model/release.h"
@@ -139,11 +139,11 @@ std::string where_words(const Where& where) {
 
 // "names the same call", or which one instead; "" if the message quotes no line of the driver's log.
 std::string named_by_pytorch(const std::string& message, const std::string& api) {
-  static const std::regex kQuoted(R"(Returning (\d+) \(\w+\) from (\w+))");
+  static const RE2 kQuoted(R"(Returning (\d+) \(\w+\) from (\w+))", RE2::Latin1);
   std::string first;
-  for (std::sregex_iterator at(message.begin(), message.end(), kQuoted), end; at != end; ++at) {
-    if (without_versions((*at)[2]) == without_versions(api)) return "names the same call";
-    if (first.empty()) first = fmt::format("names {} instead, which returned {}", (*at)[2].str(), (*at)[1].str());
+  for (const Match& quoted : all_matches(message, kQuoted)) {
+    if (without_versions(std::string(quoted[2])) == without_versions(api)) return "names the same call";
+    if (first.empty()) first = fmt::format("names {} instead, which returned {}", quoted[2], quoted[1]);
   }
   return first;
 }

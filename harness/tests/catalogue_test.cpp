@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
 
 #include "harness/base/exit.h"
+#include "harness/base/regex.h"
 #include "harness/model/tree.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -260,7 +260,7 @@ TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
   const Catalogue catalogue = read_catalogue(root);
   const auto tree = cases_in_tree(root);
   std::set<std::string> known;
-  static const std::regex kTest(R"((?:^|\n)TEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))"), kJoint(R"re(([^\\])"\s*")re"),
+  static const RE2 kTest(R"((?:^|\n)TEST(?:_F)?\(\s*\w+,\s*(\w+)\s*\))"), kJoint(R"re(([^\\])"\s*")re"),
       kComma(R"(",\s*")");
   for (const CatalogueCase& one : catalogue) {
     SCOPED_TRACE(one.id + ": `recapture dev catalogue` makes cases/catalogue.json again");
@@ -274,11 +274,11 @@ TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
     const std::string source = contents(now->second.path);
     EXPECT_EQ(one.why, why_of(source));
     std::vector<std::string> tests, named;
-    for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) tests.push_back((*at)[1]);
+    for (const Match& test : all_matches(source, kTest)) tests.emplace_back(test[1]);
     for (const CatalogueTest& test : one.tests) named.push_back(test.name);
     EXPECT_EQ(named, tests);
     // Sentences stand in the source as literals, which may be broken into several.
-    const std::string joined = std::regex_replace(std::regex_replace(source, kJoint, "$1"), kComma, "\", \"");
+    const std::string joined = replace_all(replace_all(source, kJoint, "\\1"), kComma, "\", \"");
     const auto literal = [](const std::string& text) { return Json(text).dump(); };
     EXPECT_THAT(joined, HasSubstr(literal(one.title)));
     EXPECT_THAT(joined, HasSubstr(literal(one.documented)));

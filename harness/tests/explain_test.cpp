@@ -12,10 +12,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "harness/base/exit.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/regex.h"
 #include "harness/case/cuda_errors.h"
 #include "harness/report/explanation.h"
 #include "harness/tests/namespaces.h"
@@ -52,7 +52,7 @@ std::vector<std::string> ids(const Explanation& explanation, std::optional<Role>
 
 // reports/2.11.0/nvidia-h200.blame.txt: what blame heard on an H200, as the driver's log alone would say it.
 TEST(Explain, DriverLogOfEachBlamedFailure_IsACaptureFailure) {
-  static const std::regex kCulprit(R"((\w+) returned (\d+) \(.*\) and broke the capture)");
+  static const RE2 kCulprit(R"((\w+) returned (\d+) \(.*\) and broke the capture)");
   std::ifstream file(kRoot + "/reports/2.11.0/nvidia-h200.blame.txt");
   int failures = 0;
   std::string log, path, sentence;
@@ -64,16 +64,16 @@ TEST(Explain, DriverLogOfEachBlamedFailure_IsACaptureFailure) {
     EXPECT_EQ(explanation.answer, Answer::CaptureFailure) << log << path;
   };
   for (std::string line; std::getline(file, line);) {
-    std::smatch match;
+    std::string call, code;
     const std::string head = line.substr(0, 9);
     if (line.rfind("recapture blame: ", 0) == 0) {
       judge();
       log.clear(), path.clear();
       sentence = "API call conflicts with a stream capture sequence initiated from the calling thread";
-    } else if (std::regex_match(line, match, kCulprit)) {
+    } else if (RE2::FullMatch(line, kCulprit, &call, &code)) {
       const auto* error = std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors),
-                                       [&](const CudaError& one) { return std::to_string(one.code) == match[2]; });
-      log = fmt::format("[CUDA][E] Returning {} ({}) from {}\n", error->code, driver_name(error->name), match[1].str());
+                                       [&](const CudaError& one) { return std::to_string(one.code) == code; });
+      log = fmt::format("[CUDA][E] Returning {} ({}) from {}\n", error->code, driver_name(error->name), call);
     } else if (head == "  driver ") {
       sentence = line.substr(11);
     }

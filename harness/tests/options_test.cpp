@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <regex>
-
 #include "harness/base/exit.h"
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/namespaces.h"

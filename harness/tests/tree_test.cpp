@@ -1,6 +1,7 @@
 // What must be true of the tree itself: cases are whole and named as they should be, every line of the documents names
 // the tests that cover it, expectations are all used, and the committed records still mean what the verdicts beside
 // them say.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,12 +14,12 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <tuple>
 
 #include "harness/base/exit.h"
+#include "harness/base/regex.h"
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
@@ -85,11 +86,11 @@ struct Tests {
 };
 
 Tests tests_in(const std::string& source) {
-  static const std::regex kTest(R"((?:^|\n)TEST(?:_F)?\(\s*(\w+),\s*(\w+)\s*\))");
+  static const RE2 kTest(R"((?:^|\n)TEST(?:_F)?\(\s*(\w+),\s*(\w+)\s*\))");
   Tests tests;
-  for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) {
-    tests.suites.insert((*at)[1]);
-    tests.names.push_back((*at)[2]);
+  for (const Match& test : all_matches(source, kTest)) {
+    tests.suites.emplace(test[1]);
+    tests.names.emplace_back(test[2]);
   }
   return tests;
 }
@@ -288,16 +289,15 @@ TEST_F(Reports, NewestRelease_HasARecordWithoutAGpu) {
 }
 
 TEST(Cases, StoppingRule_IsKnownByItsName) {
-  const std::regex rule("\\.stopping = \"([^\"]*)\"");
+  const RE2 rule("\\.stopping = \"([^\"]*)\"");
   size_t rules = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(RECAPTURE_ROOT "/cases")) {
     if (entry.path().extension() != ".cpp") continue;
     const std::string text = contents(entry.path());
-    std::smatch found;
-    if (!std::regex_search(text, found, rule)) continue;
+    std::string name;
+    if (!RE2::PartialMatch(text, rule, &name)) continue;
     ++rules;
-    EXPECT_NE(stopping_of(found[1].str(), 1), Stopping::Unknown)
-        << entry.path() << ": add '" << found[1] << "' to kStoppingRules";
+    EXPECT_NE(stopping_of(name, 1), Stopping::Unknown) << entry.path() << ": add '" << name << "' to kStoppingRules";
   }
   EXPECT_GT(rules, 0U);
 }
@@ -431,14 +431,14 @@ struct Session {
 };
 
 std::vector<Session> sessions_in(const std::string& text) {
-  static const std::regex kAsks(R"(\$ build/recapture ((?:list|show|compare|history|bisect)(?: .*)?))");
+  static const RE2 kAsks(R"(\$ build/recapture ((?:list|show|compare|history|bisect)(?: .*)?))");
   std::vector<Session> sessions;
   std::istringstream lines(text);
   bool is_asked = false;
-  std::smatch asked;
+  std::string asked;
   for (std::string line; std::getline(lines, line);) {
-    if (std::regex_match(line, asked, kAsks)) {
-      sessions.push_back({asked[1], {}});
+    if (RE2::FullMatch(line, kAsks, &asked)) {
+      sessions.push_back({asked, {}});
       is_asked = true;
     } else if (line == "```" || line.rfind("$ ", 0) == 0) {
       is_asked = false;
@@ -576,11 +576,9 @@ TEST_F(Workflows, GitHub_MatrixIsThePlan) {
   EXPECT_EQ(parse_json(outputs["releases"]).get<std::set<std::string>>(), releases);
   EXPECT_EQ(outputs["code"], "sm_90");
   const std::string of_run = job(github, "run", "  ");
-  const std::regex uses(R"(matrix\.(\w+))");
+  const RE2 uses(R"(matrix\.(\w+))");
   ASSERT_NE(of_run.find("matrix."), std::string::npos);
-  for (std::sregex_iterator use(of_run.begin(), of_run.end(), uses), end; use != end; ++use) {
-    EXPECT_TRUE(plan[0].contains((*use)[1].str())) << use->str();
-  }
+  for (const Match& use : all_matches(of_run, uses)) EXPECT_TRUE(plan[0].contains(std::string(use[1]))) << use[0];
 }
 
 TEST_F(Workflows, GitLab_TasksAreThePlan) {
@@ -797,14 +795,11 @@ TEST_F(Scripts, Nemo_IsFetchedOnceUnderAnyPipSettings) {
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
 TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
   const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
-  static const std::regex kList(R"((?:^|\n)([A-Z]+_PACKAGES)=\()"), kNeeds(R"(need_packages (.*) &&)");
-  std::smatch needs;
-  ASSERT_TRUE(std::regex_search(recipe, needs, kNeeds));
-  std::string expected;
-  for (std::sregex_iterator at(lists.begin(), lists.end(), kList), end; at != end; ++at) {
-    expected += "\"${" + (*at)[1].str() + "[@]}\" ";
-  }
-  EXPECT_EQ(needs[1].str(), expected + "git");
+  static const RE2 kList(R"((?:^|\n)([A-Z]+_PACKAGES)=\()"), kNeeds(R"(need_packages (.*) &&)");
+  std::string needs, expected;
+  ASSERT_TRUE(RE2::PartialMatch(recipe, kNeeds, &needs));
+  for (const Match& list : all_matches(lists, kList)) expected += fmt::format("\"${{{}[@]}}\" ", list[1]);
+  EXPECT_EQ(needs, expected + "git");
   EXPECT_EQ(recipe.find("apt-get"), std::string::npos) << "packages are installed by ci/packages";
 }
 
@@ -823,23 +818,23 @@ TEST(Tree, TrackedFiles_StayBelow16MiB) {
 
 // "void add_once(vector&, string&)": what tells functions apart, without the names of parameters.
 std::string signature_of(const std::string& line) {
-  static const std::regex kParameter(R"(\s*\b\w+(?:\s*=[^,)]*)?(?=[,)]))");
-  return std::regex_replace(line, kParameter, "");
+  static const RE2 kParameter(R"(\s*\b\w+(?:\s*=[^,)]*)?([,)]))");
+  return replace_all(line, kParameter, "\\1");
 }
 
 // A function that a header defines inline and a file defines, too, is two functions with one name, which the linker
 // does not report.
 TEST(Harness, InlineFunctions_AreDefinedInTheirHeaderAlone) {
-  static const std::regex kFunction(R"(^(inline )?([\w:<>,&*]+(?: [\w:<>,&*]+)* \w+\(.*\)) \{.*$)");
+  static const RE2 kFunction(R"(^(inline )?([\w:<>,&*]+(?: [\w:<>,&*]+)* \w+\(.*\)) \{.*$)");
   std::map<std::string, std::vector<std::string>> inlines, defined;
   for (const auto& entry : fs::recursive_directory_iterator(kRoot + "/harness")) {
     const std::string path = entry.path().lexically_relative(kRoot), extension = entry.path().extension();
     if ((extension != ".h" && extension != ".cpp") || path.find("/tests/") != std::string::npos) continue;
     std::istringstream lines(contents(entry.path()));
     for (std::string line; std::getline(lines, line);) {
-      std::smatch found;
-      if (!std::regex_match(line, found, kFunction)) continue;
-      (found[1].matched ? inlines : defined)[signature_of(found[2])].push_back(path);
+      std::string is_inline, head;
+      if (!RE2::FullMatch(line, kFunction, &is_inline, &head)) continue;
+      (is_inline.empty() ? defined : inlines)[signature_of(head)].push_back(path);
     }
   }
   EXPECT_GT(inlines.size(), 20U);
@@ -857,7 +852,7 @@ TEST(Harness, EveryFolder_UsesNothingAboveItself) {
       {"case", 0},    {"base", 1}, {"recorder", 1}, {"model", 2},    {"record", 3},  {"verdict", 4},
       {"compare", 5}, {"lint", 5}, {"explain", 5},  {"blame", 5},    {"nightly", 6}, {"timeline", 6},
       {"report", 7},  {"run", 8},  {"triage", 8},   {"commands", 9}, {"tests", 10}};
-  static const std::regex kInclude(R"re(#include "harness/(\w+)/)re");
+  static const RE2 kInclude(R"re(#include "harness/(\w+)/)re");
   size_t files = 0;
   for (const auto& [folder, layer] : layers) {
     if (folder == "tests") continue;
@@ -866,8 +861,8 @@ TEST(Harness, EveryFolder_UsesNothingAboveItself) {
       const std::string source = contents(entry.path());
       ++files;
       EXPECT_EQ(source.find("#include \"fixtures/"), std::string::npos) << entry.path();
-      for (std::sregex_iterator at(source.begin(), source.end(), kInclude), end; at != end; ++at) {
-        const std::string used = (*at)[1];
+      for (const Match& include : all_matches(source, kInclude)) {
+        const std::string used(include[1]);
         const bool below = used == folder || layers.at(used) < layer;
         EXPECT_TRUE(below) << entry.path() << " includes " << used << "/";
       }
@@ -879,13 +874,11 @@ TEST(Harness, EveryFolder_UsesNothingAboveItself) {
 // GUARANTEES.md, "What can go wrong around a test": each row names the tests that hold it.
 TEST(Guarantees, EveryRow_NamesTestsThatExist) {
   std::vector<std::string> tests;
-  static const std::regex kTest(R"(TEST(?:_F)?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
+  static const RE2 kTest(R"(TEST(?:_F)?\((\w+), *(\w+)\))"), kName(R"(`(\w+\.[\w…*]+)`)");
   for (const auto& entry : fs::directory_iterator(kRoot + "/harness/tests")) {
     if (entry.path().extension() != ".cpp") continue;
     const std::string source = contents(entry.path());
-    for (std::sregex_iterator at(source.begin(), source.end(), kTest), end; at != end; ++at) {
-      tests.push_back((*at)[1].str() + "." + (*at)[2].str());
-    }
+    for (const Match& test : all_matches(source, kTest)) tests.push_back(fmt::format("{}.{}", test[1], test[2]));
   }
   const std::string page = contents(kRoot + "/harness/tests/GUARANTEES.md");
   const size_t from = page.find("## What can go wrong around a test"), to = page.find("\n## ", from + 1);
@@ -897,10 +890,10 @@ TEST(Guarantees, EveryRow_NamesTestsThatExist) {
     ++rows;
     const std::string cell = line.substr(line.rfind(" | ", line.size() - 3));
     EXPECT_TRUE(cell.find('`') != std::string::npos) << "no test: " << line;
-    for (std::sregex_iterator at(cell.begin(), cell.end(), kName), end; at != end; ++at) {
-      const std::string pattern = std::regex_replace((*at)[1].str(), std::regex("…"), "*");
+    for (const Match& name : all_matches(cell, kName)) {
+      const std::string pattern = replace_all(std::string(name[1]), RE2("…"), "*");
       const auto is_it = [&](const std::string& test) { return matches(pattern, test); };
-      EXPECT_TRUE(std::any_of(tests.begin(), tests.end(), is_it)) << (*at)[1] << " in " << line;
+      EXPECT_TRUE(std::any_of(tests.begin(), tests.end(), is_it)) << name[1] << " in " << line;
     }
   }
   EXPECT_GE(rows, 60U);

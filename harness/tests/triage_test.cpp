@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "harness/base/file.h"
+#include "harness/base/regex.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -404,8 +404,8 @@ const CatalogueCase& one_case(const std::string& id) {
 
 std::set<std::string> cuda_calls(const std::string& source) {
   std::set<std::string> calls;
-  static const std::regex kCall(R"(\bcuda[A-Z]\w+(?=\())");
-  for (std::sregex_iterator at(source.begin(), source.end(), kCall), end; at != end; ++at) calls.insert(at->str());
+  static const RE2 kCall(R"(\b(cuda[A-Z]\w+)\()");
+  for (const Match& call : all_matches(source, kCall)) calls.emplace(call[1]);
   return calls;
 }
 
@@ -461,13 +461,13 @@ TEST_F(Triage, BundleOfACase_HasAllThatItIncludes) {
     ++cases;
     std::set<std::string> names;
     for (const BundleFile& file : bundle.files) names.insert(file.name);
-    static const std::regex kInclude("\n#include [\"<]([^\">]+)[\">]");
+    static const RE2 kInclude("\n#include [\"<]([^\">]+)[\">]");
     for (const BundleFile& file : bundle.files) {
       if (read.insert(file.text).second) {
         EXPECT_THAT(private_parts(file.text), IsEmpty()) << one.id << " " << file.name;
       }
-      for (std::sregex_iterator at(file.text.begin(), file.text.end(), kInclude), end; at != end; ++at) {
-        const std::string name = (*at)[1];
+      for (const Match& include : all_matches(file.text, kInclude)) {
+        const std::string name(include[1]);
         const bool is_ours = name.rfind("fixtures/", 0) == 0 || name.rfind("harness/", 0) == 0;
         const bool is_shim = name.rfind("gtest/", 0) == 0 || name.rfind("gmock/", 0) == 0;
         if (is_shim) {

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <regex>
+
+#include "harness/base/regex.h"
 
 namespace recapture::triage {
 namespace {
@@ -45,21 +46,28 @@ bool has_word(const std::string& text, const std::string& word) {
 
 std::vector<std::string> private_parts(const std::string& text, const std::vector<std::string>& known,
                                        const std::string& public_words) {
-  static const std::array<std::regex, 7> kPatterns = {
-      // A file in a place that is no system's own.
-      std::regex(
-          R"((^|[^\w./)])/(root|home|work|tmp|var|mnt|opt|srv|data|scratch|media|nfs|lustre|gpfs|Users)/[\w.+-])"),
-      std::regex(R"([\w.+-]+@[\w-]+\.[\w.-]*[A-Za-z]{2,})"),                                            // E-mail
-      std::regex(R"((^|[^\w.])((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d)(?![\w.]))"),  // IPv4
-      std::regex(R"(\b([0-9a-fA-F]{1,4}:){3,7}(:|[0-9a-fA-F]{1,4})\b)"),  // IPv6, and a device's
-      std::regex(R"(\b([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}\b)"),
-      std::regex(R"(\b[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b)"),  // UUID
-      std::regex(R"((^|[^\w.])\d{13}(?![\w.]))"),                               // Serial numbers
+  struct Pattern {
+    RE2 expression;
+    bool ends_a_word = false;  // Neither a word's letter nor a dot follows.
   };
+  static const std::array<Pattern, 7> kPatterns = {{
+      // A file in a place that is no system's own.
+      {{R"((?:^|[^\w./)])/(?:root|home|work|tmp|var|mnt|opt|srv|data|scratch|media|nfs|lustre|gpfs|Users)/[\w.+-])",
+        RE2::Latin1}},
+      {{R"([\w.+-]+@[\w-]+\.[\w.-]*[A-Za-z]{2,})", RE2::Latin1}},  // E-mail
+      {{R"((?:^|[^\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d))", RE2::Latin1},
+       true},                                                                      // IPv4
+      {{R"(\b(?:[0-9a-fA-F]{1,4}:){3,7}(?::|[0-9a-fA-F]{1,4})\b)", RE2::Latin1}},  // IPv6, and a device's
+      {{R"(\b(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}\b)", RE2::Latin1}},
+      {{R"(\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b)", RE2::Latin1}},  // UUID
+      {{R"((?:^|[^\w.])\d{13})", RE2::Latin1}, true},                                  // Serial numbers
+  }};
   std::vector<std::string> found;
-  for (const std::regex& pattern : kPatterns) {
-    for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
-      std::string part = at->str();
+  for (const auto& [expression, ends_a_word] : kPatterns) {
+    for (const Match& match : all_matches(text, expression)) {
+      const auto end = static_cast<size_t>(match[0].data() - text.data()) + match[0].size();
+      if (ends_a_word && end < text.size() && (is_word_character(text[end]) || text[end] == '.')) continue;
+      std::string part(match[0]);
       while (!part.empty() && !is_word_character(part.front()) && part.front() != '/') part.erase(0, 1);
       if (std::find(known.begin(), known.end(), part) == known.end()) found.push_back(part);
     }
@@ -74,8 +82,8 @@ std::string without_places(std::string text, const std::string& folder) {
   for (size_t at = 0; !folder.empty() && (at = text.find(folder, at)) != std::string::npos;) {
     text.replace(at, folder.size(), ".");
   }
-  static const std::regex kPackages(R"((/[\w.+-]+)+/(torch|nvidia|triton)/)");
-  return std::regex_replace(text, kPackages, "(site-packages)/$2/");
+  static const RE2 kPackages(R"((?:/[\w.+-]+)+/(torch|nvidia|triton)/)", RE2::Latin1);
+  return replace_all(std::move(text), kPackages, "(site-packages)/\\1/");
 }
 
 }  // namespace recapture::triage
