@@ -1,9 +1,13 @@
 #include "harness/blame/report.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <regex>
 #include <utility>
 
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
 #include "harness/base/json.h"
 
 namespace recapture::blame {
@@ -43,6 +47,46 @@ Call call_in(const Json& line) {
   }
   call.python = python::read_threads(text_at(line, "python"), call.thread.handle);
   return call;
+}
+
+std::vector<python::Frame> frames_at(const Json& object, const char* key) {
+  std::vector<python::Frame> frames;
+  for (const Json& frame : object.value(key, Json::array())) {
+    frames.push_back({text_at(frame, "file"), int_at(frame, "line").value_or(0), text_at(frame, "function")});
+  }
+  return frames;
+}
+
+GivenUp given_up_in(const Json& line) {
+  const Call by = call_in(line);
+  GivenUp given_up{text_at(line, "at"), by.thread, {}, frames_at(line, "begun"), by.frames, 0, 0};
+  given_up.failed_before = number_at(line, "failed_before");
+  for (const Json& one : line.value("raised", Json::array())) {
+    given_up.raised.push_back({text_at(one, "type"), text_at(one, "text"), frames_at(one, "frames")});
+  }
+  return given_up;
+}
+
+// The release of the LibTorch that this library is of: of a package for Python torch/version.py has it, of LibTorch
+// alone build-version.
+std::string release_beside(const std::string& library) {
+  namespace fs = std::filesystem;
+  if (library.empty()) return {};
+  const fs::path folder = fs::path(library).parent_path().parent_path();
+  static const std::regex kVersion(R"(__version__ *=[^'"\n]*['"]([^'"]+))");
+  std::smatch found;
+  try {
+    if (const fs::path file = folder / "version.py"; fs::is_regular_file(file)) {
+      const std::string text = contents_of(file.string());
+      return std::regex_search(text, found, kVersion) ? found[1].str() : "";
+    }
+    if (const fs::path file = folder / "build-version"; fs::is_regular_file(file)) {
+      const std::string text = contents_of(file.string());
+      return text.substr(0, text.find_first_of(" \r\n"));
+    }
+  } catch (const ExitError&) {  // Not readable.
+  }
+  return {};
 }
 
 // Arguments are separated by zeros.
@@ -208,6 +252,7 @@ std::optional<Thread> Failure::capturing() const {
   constexpr int kWrongThread = 908;
   if (culprit && culprit->capturing.value_or(false)) return culprit->thread;
   if (end && end->code != kWrongThread) return end->thread;
+  if (given_up) return given_up->thread;
   return std::nullopt;
 }
 
@@ -244,7 +289,52 @@ std::optional<Call> begun_by(const std::vector<Call>& begun, size_t capture) {
 struct Heard {
   Process process;
   std::vector<Call> failed, begun;
+  std::vector<GivenUp> given_up;
 };
+
+bool is_same(const GivenUp& one, const GivenUp& other) {
+  const auto same = [](const std::vector<python::Frame>& a, const std::vector<python::Frame>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const python::Frame& x, const python::Frame& y) {
+      return x.file == y.file && x.line == y.line;
+    });
+  };
+  if (one.at != other.at || (one.root() == nullptr) != (other.root() == nullptr)) return false;
+  if (one.root() == nullptr) return same(one.begun, other.begun);
+  return one.root()->type == other.root()->type && one.root()->text == other.root()->text &&
+         same(one.root()->frames, other.root()->frames);
+}
+
+// Puts an exception to the capture that it has ended. Where a call had broken that before, the exception follows from
+// it; where none had, nothing but the exception is to blame.
+void take(GivenUp given_up, std::vector<Failure>& failures) {
+  constexpr int kUnjoined = 904;
+  const auto is_meanwhile = [&](const std::optional<Call>& call) {
+    return call && call->order >= given_up.failed_before && call->order < given_up.failed_after;
+  };
+  const auto find = [&](const auto& condition) { return std::find_if(failures.begin(), failures.end(), condition); };
+  auto of = find([&](const Failure& failure) {
+    return is_meanwhile(failure.end) && failure.end->thread.id == given_up.thread.id;
+  });
+  if (of == failures.end()) {
+    of = find([&](const Failure& failure) { return is_meanwhile(failure.culprit) && !failure.end; });
+  }
+  if (of == failures.end()) {
+    const auto same = find([&](const Failure& failure) {
+      return failure.is_by_exception() && !failure.end && is_same(*failure.given_up, given_up);
+    });
+    if (same != failures.end()) {
+      ++same->times;
+    } else {
+      failures.push_back({});
+      failures.back().given_up = std::move(given_up);
+    }
+    return;
+  }
+  // The region was left before its side streams were joined.
+  const bool is_left = given_up.at == "inside" && of->culprit && of->culprit->code == kUnjoined;
+  if (is_left && of->culprit->part == Part::EndedBy) of->culprit.reset();
+  if (!of->given_up) of->given_up = std::move(given_up);
+}
 
 }  // namespace
 
@@ -265,16 +355,26 @@ std::vector<Process> read_report(std::string_view text) {
                       text_at(line, "local_rank"),
                       command_line(text_at(line, "program")),
                       text_at(line, "by"),
+                      release_beside(text_at(line, "torch")),
                       text_at(line, "why_not"),
                       {},
                       {},
                       text_at(line, "why_not_deep"),
                       {}},
                      {},
+                     {},
                      {}});
       heard = all.rbegin();
     }
-    if (event == "failed") heard->failed.push_back(call_in(line));
+    if (event == "failed") {
+      heard->failed.push_back(call_in(line));
+      heard->failed.back().order = heard->failed.size() - 1;
+    }
+    if (event == "torch") heard->process.torch = text_at(line, "version");
+    if (event == "given up") {
+      heard->given_up.push_back(given_up_in(line));
+      heard->given_up.back().failed_after = heard->failed.size();
+    }
     if (event == "begun") heard->begun.push_back(call_in(line));
     if (event == "silent") add(heard->process.silent, call_in(line));
     if (event == "cut") {
@@ -284,10 +384,11 @@ std::vector<Process> read_report(std::string_view text) {
     }
   }
   std::vector<Process> processes;
-  for (auto& [process, calls, begun] : all) {
+  for (auto& [process, calls, begun, given_up] : all) {
     Judge judge(process);
     for (Call& call : calls) judge.take(std::move(call));
     judge.finish();
+    for (GivenUp& one : given_up) take(std::move(one), process.failures);
     for (Failure& failure : process.failures) {
       const bool has_end = failure.end && failure.end->capture != 0;
       failure.begun = begun_by(begun, has_end ? failure.end->capture : failure.culprit ? failure.culprit->capture : 0);

@@ -31,6 +31,7 @@ struct Call {
   bool in_log = false;      // The driver's log has it; its sentence tells of whose capture.
   bool on_capture = false;  // It is about a stream that captures.
   size_t unreported = 0;
+  size_t order = 0;              // Which of the process's failed calls it is, from 0.
   size_t capture = 0;            // The number of the capture that it is in or beside, 0 if that is not known,
   std::optional<size_t> latest;  // and of the one that had begun last; 0 before the first.
   uintptr_t stream = 0;          // This and the next two of what --deep tells.
@@ -43,14 +44,37 @@ struct Call {
   const python::Thread* python_of(uintptr_t handle) const;
 };
 
+// An exception, as the recorder describes it.
+struct Raised {
+  std::string type, text;
+  std::vector<python::Frame> frames;  // Innermost first; none of C++.
+};
+
+// A capture that ended, or was left open, while an exception was on its way.
+struct GivenUp {
+  std::string at;  // As the recorder names it (recorder/exceptions.h): "begin", "inside", "end", "exit", "terminate".
+  Thread thread;
+  std::vector<Raised> raised;        // The exception, then what it was raised from; none where nobody saw it.
+  std::vector<python::Frame> begun;  // Where the capture began, innermost first.
+  std::vector<Frame> stack;          // In C++, where it was thrown.
+  size_t failed_before = 0, failed_after = 0;  // How many calls had failed in the process when it began and ended.
+
+  // What all the others follow from; none where nobody saw it.
+  const Raised* root() const { return raised.empty() ? nullptr : &raised.back(); }
+};
+
 // A capture that failed.
 struct Failure {
-  std::optional<Call> culprit;     // None if it was not recorded.
+  std::optional<Call> culprit;     // None if it was not recorded, or if no call was it but an exception.
   std::vector<Call> victims;       // What failed after it and because of it, or at least in the same capture.
   std::optional<Call> end;         // The call that ended the capture, none if none was seen.
   size_t ends = 0;                 // How many captures it has broken.
   size_t unreported = 0;           // Victims of which nothing is known.
   std::optional<Call> begun = {};  // The call that began the capture, where --deep tells.
+  std::optional<GivenUp> given_up = {};  // By the exception that left it; without a culprit, because of it.
+  size_t times = 1;                      // How many captures the same exception has ended at the same place.
+
+  bool is_by_exception() const { return given_up && !culprit; }
 
   // The thread that captured, if it is known.
   std::optional<Thread> capturing() const;
@@ -74,6 +98,7 @@ struct Process {
   int pid = 0;
   std::string rank, local_rank;  // "" outside of torchrun and the like.
   std::string program, by;
+  std::string torch;    // The release of its PyTorch or LibTorch, "" if it has none or nobody knows.
   std::string why_not;  // Why nothing was heard, or "".
   std::vector<Failure> failures;
   std::vector<Call> refused;  // Failed, and no capture by it.

@@ -15,11 +15,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <type_traits>
 #include <vector>
 
+#include "harness/recorder/exceptions.h"
 #include "harness/recorder/loaded.h"
 #include "harness/recorder/python_text.h"
 #include "harness/recorder/size_limit.h"
@@ -44,6 +46,10 @@ struct Api {
   int (*collect_nothing)();                               // PyGC_Disable, since 3.10
   int (*collect_again)();                                 // PyGC_Enable
 } api{};
+
+void* library = nullptr;  // Python's.
+bool captures_wanted = false;
+std::atomic<bool> captures_followed{false};
 
 using Handler = void (*)(int);
 
@@ -84,6 +90,12 @@ int free_signal_below(int number) {
   return number;
 }
 
+// Modules are imported by one thread at a time or with the GIL, and after torch.cuda.graphs come others.
+int on_import(const char* event, void*, void*) {
+  if (!captures_followed && std::strcmp(event, "import") == 0) captures_followed = follow_captures(library);
+  return 0;
+}
+
 // With the GIL, and not inside the driver: this runs Python code, which may hand the GIL to a thread that waits for the
 // driver.
 void listen_now() {
@@ -104,6 +116,9 @@ void listen_now() {
   api.run(text.data());
   handler = handler_of(for_one);
   listening = handler != SIG_DFL;
+  if (!captures_wanted) return;
+  captures_followed = follow_captures(library);
+  if (!captures_followed && api.add_hook) api.add_hook(on_import, nullptr);
 }
 
 int on_audit(const char*, void*, void*) {
@@ -204,6 +219,7 @@ bool find_api() {
     python = library.empty() ? nullptr : dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
   }
   if (!python) return false;
+  python::library = python;
   const auto find = [&](auto& function, const char* symbol) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(python, symbol));
     return function != nullptr;
@@ -239,8 +255,9 @@ void listen_late() {
 
 }  // namespace
 
-void listen() {
+void listen(bool captures) {
   may_listen = true;
+  captures_wanted = captures;
   found = find_api();
   if (!found) return;
   if (api.is_initialized() == 0) {

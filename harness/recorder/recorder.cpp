@@ -36,6 +36,7 @@
 #include "harness/case/events.h"
 #include "harness/recorder/culprit.h"
 #include "harness/recorder/frames.h"
+#include "harness/recorder/loaded.h"
 #include "harness/recorder/python.h"
 #include "harness/recorder/python_text.h"
 #include "harness/recorder/report.h"
@@ -168,6 +169,10 @@ struct Told {
   size_t failed_cut = 0, refused_cut = 0, silent_cut = 0;
 };
 
+// The same as Told::failed, for who must not wait, and the process whose number it is.
+std::atomic<size_t> failed_so_far{0};
+std::atomic<pid_t> failed_by{0};
+
 // This process's own; one that was forked begins anew.
 Told& told_here() {
   static Told told;
@@ -209,7 +214,8 @@ void tell_blame(const FailedCall& call) {
     }
     return;
   }
-  ++told.failed;
+  failed_so_far = ++told.failed;
+  failed_by = told.process;
   say_how_it_began(call.capture);
   Json full = in_full(call);
   if (unreported != 0) full["unreported"] = unreported;
@@ -217,6 +223,14 @@ void tell_blame(const FailedCall& call) {
   const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
   if (call.accused || (!is_victim && number <= kMostWithPython)) full["python"] = python::frames_of_threads();
   say_to_blame("failed", std::move(full));
+}
+
+Json in_full(const std::vector<python::Frame>& frames) {
+  Json all = Json::array();
+  for (const python::Frame& frame : frames) {
+    all.push_back({{"file", frame.file}, {"line", frame.line}, {"function", frame.function}});
+  }
+  return all;
 }
 
 // The frames of the thread that asks.
@@ -242,7 +256,7 @@ std::string start(std::string& way) {
   const std::string_view wanted = chosen ? chosen : "";
   const bool always = wanted == "always" || wanted == "aloof";
   if (wanted != "aloof") {
-    python::listen();
+    python::listen(for_blame());
     pthread_atfork(nullptr, nullptr, python::forked);
   }
   std::string why_not;
@@ -300,6 +314,29 @@ void report_call(const FailedCall& call) {
   errno = before;
 }
 
+// Both are called with Python's GIL, for which a thread may be waiting that is reporting a call: so neither waits for it.
+void report_given_up(const GivenUp& capture) {
+  constexpr size_t kMost = 256;
+  static std::atomic<size_t> told{0};
+  if (!for_blame() || told++ >= kMost) return;
+  const int before = errno;
+  Json raised = Json::array();
+  for (const Raised& one : capture.raised) {
+    raised.push_back({{"type", one.type}, {"text", one.text}, {"frames", in_full(one.frames)}});
+  }
+  say_to_blame("given up", with({}, {{"at", name(capture.at)},
+                                     {"raised", raised},
+                                     {"begun", in_full(capture.begun)},
+                                     {"failed_before", capture.failed_before}}));
+  errno = before;
+}
+
+void report_torch(const std::string& version) {
+  if (for_blame()) say_to_blame("torch", {{"version", version}});
+}
+
+size_t failed_calls() { return failed_by == getpid() ? failed_so_far.load() : 0; }
+
 void report_log(const std::string& api, const std::string& sentence) {
   const int before = errno;
   if (has_events()) say(event_line(kCulpritLog, api + ": " + sentence), "");
@@ -342,6 +379,7 @@ void report_state(const std::string& way, const std::string& why_not) {
   const int before = errno;
   if (for_blame()) {
     Json heard{{"by", way}, {"why_not", why_not}, {"program", contents_of("/proc/self/cmdline")}};
+    if (const std::string torch = loaded("libtorch_cuda.so"); !torch.empty()) heard["torch"] = torch;
     for (const auto& [variable, member] : {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank")}) {
       if (const char* value = std::getenv(variable)) heard[member] = value;
     }

@@ -8,6 +8,7 @@
 
 #include "harness/recorder/calls.h"
 #include "harness/recorder/captures.h"
+#include "harness/recorder/exceptions.h"
 
 namespace recapture {
 
@@ -50,6 +51,14 @@ void report_call(const FailedCall& call);
 // What `blame --deep` tells; inside the call too, which has succeeded.
 void report_call(const SilentCall& call);
 void report_begun(size_t capture, uintptr_t stream, CaptureMode mode);
+
+// A capture that an exception has ended, on the thread that ended it and outside of any call; and how many calls that
+// failed have been reported so far.
+void report_given_up(const GivenUp& capture);
+size_t failed_calls();
+
+// Python's torch.__version__.
+void report_torch(const std::string& version);
 
 // Why nothing is heard, or "".
 void report_state(const std::string& way, const std::string& why_not);

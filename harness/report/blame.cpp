@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "harness/base/escape.h"
-#include "harness/base/letter_case.h"
 #include "harness/blame/source.h"
 #include "harness/case/cuda_errors.h"
 #include "harness/recorder/captures.h"
+#include "harness/recorder/report.h"
+#include "harness/report/explanation.h"
 
 namespace recapture::blame {
 namespace {
@@ -22,11 +23,6 @@ const CudaError* error_of(int code) {
   const auto* found =
       std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
   return found == std::end(kCudaErrors) ? nullptr : found;
-}
-
-std::string driver_name_of(int code) {
-  const CudaError* error = error_of(code);
-  return driver_name(error == nullptr ? "cudaErrorUnknown" : error->name);
 }
 
 std::string returned(const blame::Call& call) {
@@ -40,11 +36,6 @@ std::string text_of(const blame::Thread& thread) {
 }
 
 std::string line(std::string_view label, const std::string& text) { return fmt::format("  {:<9}{}\n", label, text); }
-
-std::vector<blame::SourceFrame> python_frames_of(const blame::Call& call, const blame::Thread& thread) {
-  const python::Thread* found = call.python_of(thread.handle);
-  return found == nullptr ? std::vector<blame::SourceFrame>() : blame::python_frames(*found);
-}
 
 // As one would name the file here: without the folder that we are in, which Python puts before a script's name.
 std::string text_here(blame::SourceFrame frame) {
@@ -176,48 +167,6 @@ std::string victims(const blame::Failure& failure) {
   return words;
 }
 
-}  // namespace
-
-std::string render_log(const blame::Failure& failure) {
-  std::string log;
-  const auto add = [&](const blame::Call& call) {
-    std::string sentence = call.sentence;
-    if (sentence.empty() && call.capturing) {  // What the log would say where CUPTI has heard it, or the end has told.
-      sentence = "API call conflicts with a stream capture sequence initiated from ";
-      sentence += beside_another(call) == true ? "another thread" : "the calling thread";
-    }
-    if (!sentence.empty()) log += "[CUDA][E] " + sentence + "\n";
-    log += fmt::format("[CUDA][E] Returning {} ({}) from {}\n", call.code, driver_name_of(call.code), call.api);
-  };
-  if (failure.culprit) {
-    add(*failure.culprit);
-    for (const blame::SourceFrame& frame : python_frames_of(*failure.culprit, failure.culprit->thread)) {
-      log += text(frame) + "\n" + blame::source_line(frame) + "\n";
-    }
-    for (const Frame& frame : failure.culprit->frames) log += frame.function + "\n";
-  }
-  for (const blame::Call& call : failure.victims) add(call);
-  if (failure.end && failure.end->part == Part::Ended) add(*failure.end);
-  return log;
-}
-
-std::optional<bool> beside_another(const blame::Call& call) {
-  if (call.sentence.find("from another thread") != call.sentence.npos) return true;
-  if (call.in_log || call.mode == "unknown") return false;  // The log has said all that it says of it.
-  if (call.on_capture) return false;
-  return call.capturing ? std::optional(!*call.capturing) : std::nullopt;
-}
-
-std::string path_of(const blame::Call& culprit) {
-  std::string path;
-  for (const blame::SourceFrame& frame : python_frames_of(culprit, culprit.thread)) {
-    path += text(frame) + "\n" + blame::source_line(frame) + "\n";
-    if (frame.own) break;
-  }
-  for (const Frame& frame : culprit.frames) path += frame.function + "\n";
-  return path;
-}
-
 std::string name(const blame::Process& process) {
   std::string words = fmt::format("process {}", process.pid);
   if (!process.rank.empty()) words += ", rank " + escape_control(process.rank);
@@ -227,8 +176,76 @@ std::string name(const blame::Process& process) {
   return words;
 }
 
+std::string first_line(const std::string& text) {
+  constexpr size_t kLongest = 200;
+  return truncated(text, kLongest);
+}
+
+std::string name_of(const blame::Raised& raised) {
+  return escape_control(raised.type) + (raised.text.empty() ? "" : ": " + first_line(raised.text));
+}
+
+// What the exception did to the capture.
+std::string by_exception(const blame::Failure& failure) {
+  const blame::GivenUp& given_up = *failure.given_up;
+  std::string words = "an exception ended the capture, and no CUDA call had failed";
+  if (given_up.raised.empty()) words = "a capture never ended";
+  if (failure.end) words = fmt::format("an exception ended the capture, so that {}", returned(*failure.end));
+  if (given_up.at == "begin") words = "an exception kept the capture from beginning, and no CUDA call had failed";
+  if (given_up.at == "end") words = "the end of the capture raised an exception, and no CUDA call had failed";
+  if (given_up.at == "exit" && !given_up.raised.empty()) words = "an exception ended the program, and a capture never ended";
+  if (given_up.at == "terminate") words = "an exception that nobody caught ended the program while a capture was open";
+  if (failure.end && failure.end->part == Part::Ended) {
+    words = "a capture was broken by a call that was not recorded, and raised an exception";
+  }
+  return failure.times == 1 ? words : fmt::format("{}; {} times", words, failure.times);
+}
+
+std::vector<blame::SourceFrame> source_frames(const std::vector<python::Frame>& frames) {
+  return blame::python_frames(python::Thread{0, frames});
+}
+
+// The first of the program's own frames, or else the innermost of all; none where there is none.
+const blame::SourceFrame* place(const std::vector<blame::SourceFrame>& frames) {
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const blame::SourceFrame& f) { return f.own; });
+  if (own != frames.end()) return &*own;
+  return frames.empty() ? nullptr : &frames.front();
+}
+
+std::string at_place(std::string_view label, const std::vector<blame::SourceFrame>& frames, bool with_source) {
+  const blame::SourceFrame* frame = place(frames);
+  if (frame == nullptr) return "";
+  std::string words = line(label, text_here(*frame));
+  const std::string source = with_source ? blame::source_line(*frame) : "";
+  if (!source.empty()) words += line("", "    " + escape_control(source));
+  return words;
+}
+
+// The frames of the exception that says most of where it came from: of the root, if any are known.
+std::vector<blame::SourceFrame> frames_of(const blame::GivenUp& given_up) {
+  for (auto raised = given_up.raised.rbegin(); raised != given_up.raised.rend(); ++raised) {
+    if (!raised->frames.empty()) return source_frames(raised->frames);
+  }
+  return blame::native_frames(given_up.stack);
+}
+
+std::string raised(const blame::GivenUp& given_up) {
+  std::string words;
+  for (const blame::Raised& one : given_up.raised) words += line(words.empty() ? "raised" : "from", name_of(one));
+  return words;
+}
+
+}  // namespace
+
 std::string render_text(const blame::Failure& failure, std::string_view heard_by) {
   std::string words;
+  if (failure.is_by_exception()) {
+    const blame::GivenUp& given_up = *failure.given_up;
+    words = by_exception(failure) + "\n" + raised(given_up) + line("thread", text_of(given_up.thread));
+    words += stack(given_up.stack.empty() ? "python" : "c++", frames_of(given_up));
+    words += stack("begun", source_frames(given_up.begun));
+    return words + victims(failure);
+  }
   if (failure.culprit) {
     const blame::Call& culprit = *failure.culprit;
     words = returned(culprit) + (culprit.part == Part::EndedBy ? ", and the capture failed\n"
@@ -247,10 +264,13 @@ std::string render_text(const blame::Failure& failure, std::string_view heard_by
   if (failure.ends > 1) words += line("", fmt::format("it broke {} captures", failure.ends));
   words += begun_in_words(failure.begun) + victims(failure);
   if (failure.end && failure.end->part == Part::Ended) words += line("end", returned(*failure.end));
+  if (failure.given_up) words += raised(*failure.given_up);
   if (!failure.end && !failure.ends)
     words += line("end", "none was seen: the process ended before its capture, or the capture lives");
   return words;
 }
+
+namespace {
 
 std::string render_text(const blame::Call& refused) {
   std::string words = returned(refused) + "; it broke no capture";
@@ -258,6 +278,8 @@ std::string render_text(const blame::Call& refused) {
   if (!refused.sentence.empty()) words += line("driver", escape_control(refused.sentence));
   return words + line("thread", on_thread(refused)) + where(refused);
 }
+
+}  // namespace
 
 std::string render_text(const blame::Silent& silent) {
   const blame::Call& call = silent.call;
@@ -282,6 +304,9 @@ std::string render_text(const blame::Silent& silent) {
   return words + begun_in_words(silent.begun);
 }
 
+namespace {
+
+// What to do where --deep is not possible, in one line.
 std::string without_deep(const std::string& why_not) {
   const bool missing = why_not.find("not to be found") != why_not.npos;
   return fmt::format("--deep told nothing: {}; {}", escape_control(why_not),
@@ -289,6 +314,167 @@ std::string without_deep(const std::string& why_not) {
                          ? "install nvidia-cuda-cupti (nvidia-cuda-cupti-cu12 for CUDA 12) and name the folder of its "
                            "libcupti.so in LD_LIBRARY_PATH"
                          : "captures that fail are reported all the same");
+}
+
+class Painter {
+ public:
+  explicit Painter(bool colour) : colour_(colour) {}
+  std::string bold(const std::string& text) const { return paint("1", text); }
+  std::string red(const std::string& text) const { return paint("1;31", text); }
+  std::string green(const std::string& text) const { return paint("32", text); }
+
+ private:
+  // A colour ends before the line does, or what follows would have it too.
+  std::string paint(const char* how, const std::string& text) const {
+    const size_t end = text.find_last_not_of('\n') + 1;
+    return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m{}", how, text.substr(0, end), text.substr(end)) : text;
+  }
+
+  bool colour_;
+};
+
+// The remedy to name where one is named: one that holds, or that no record speaks of.
+const explain::FixAdvice* remedy_of(const explain::Explanation& explanation) {
+  const explain::FixAdvice* best = nullptr;
+  for (const explain::FixAdvice& remedy : explanation.remedies) {
+    if (remedy.useless || remedy.holds == false) continue;
+    if (best == nullptr || (remedy.holds == true && best->holds != true && remedy.cause == best->cause)) best = &remedy;
+  }
+  return best;
+}
+
+std::string culprit_in_short(const blame::Failure& failure, const Painter& painter) {
+  const blame::Call& culprit = *failure.culprit;
+  std::string words = painter.red(returned(culprit) + (culprit.part == Part::EndedBy ? ", and the capture failed\n"
+                                                       : failure.end                 ? " and broke the capture\n"
+                                                                                     : "\n"));
+  const std::vector<blame::SourceFrame> python = blame::python_frames_of(culprit, culprit.thread),
+                                        native = blame::native_frames(culprit.frames);
+  const blame::SourceFrame* own = place(native);
+  const bool in_cpp = python.empty() || (own != nullptr && own->own && !place(python)->own);
+  words += at_place("at", in_cpp ? native : python, true);
+  if (const std::string libraries = in_cpp && !(own != nullptr && own->own) ? through(native) : ""; !libraries.empty()) {
+    words += line("through", libraries);
+  }
+  const auto capturing = failure.capturing();
+  const bool is_other = capturing && capturing->handle != culprit.thread.handle;
+  if (is_other || !culprit.thread.main) words += line("thread", on_thread(culprit));
+  if (is_other) {
+    const std::vector<blame::SourceFrame> stood = blame::python_frames_of(culprit, *capturing);
+    const blame::SourceFrame* there = place(stood);
+    words += line("capture", fmt::format("on thread {}{}", text_of(*capturing),
+                                         there == nullptr ? "" : ", which stood at " + text_here(*there)));
+  }
+  return words;
+}
+
+std::string exception_in_short(const blame::Failure& failure, const Painter& painter) {
+  const blame::GivenUp& given_up = *failure.given_up;
+  std::string words = painter.red(by_exception(failure) + "\n");
+  if (!given_up.raised.empty()) words += line("raised", name_of(given_up.raised.front()));
+  if (given_up.raised.size() > 1) words += line("from", name_of(given_up.raised.back()));
+  words += at_place("at", frames_of(given_up), true);
+  if (!given_up.thread.main) words += line("thread", text_of(given_up.thread));
+  return words + at_place("begun", source_frames(given_up.begun), false);
+}
+
+// At most nine lines, to which comes the head's.
+std::string in_short(const blame::Failure& failure, std::string_view heard_by, const blame::Causes& causes,
+                     const std::string& release, const Painter& painter) {
+  const explain::Explanation& explanation = causes.explanation;
+  constexpr size_t kMostCauses = 2;
+  std::string words;
+  if (failure.is_by_exception()) {
+    words = exception_in_short(failure, painter);
+  } else if (failure.culprit) {
+    words = culprit_in_short(failure, painter);
+  } else {
+    words = painter.red(render_text(failure, heard_by));
+  }
+  for (size_t i = 0; i < std::min(explanation.causes.size(), kMostCauses); ++i) {
+    const explain::Found& cause = explanation.causes[i];
+    words += line(i == 0 ? "cause" : "or", painter.bold(fmt::format("{} ({})", cause.title, cause.id)));
+  }
+  if (explanation.causes.empty()) return words + line("cause", "not known");
+  const explain::FixAdvice* remedy = remedy_of(explanation);
+  if (remedy != nullptr) {
+    const std::string holds = remedy->holds == true ? fmt::format("holds in {}: ", release) : "try: ";
+    words += line("fix", painter.green(holds + remedy->text));
+  }
+  if (!causes.case_to_read.empty()) words += line("read", "recapture show " + causes.case_to_read);
+  return words;
+}
+
+std::string causes_in_full(const explain::Explanation& explanation, const std::string& release) {
+  std::string words;
+  for (const explain::Found& cause : explanation.causes) {
+    words += fmt::format("  cause    {} ({})\n", cause.title, cause.id);
+    for (const explain::FixAdvice& remedy : explanation.remedies) {
+      if (remedy.cause == cause.id) words += report::render_text(remedy, release, 11);
+    }
+  }
+  return words.empty() ? line("cause", "not known") : words;
+}
+
+// Each of them with that head, as far as there is room.
+template <class All, class InWords>
+std::string list_in_words(const std::string& head, const All& all, const InWords& in_words_of) {
+  constexpr size_t kMost = 10;
+  std::string words;
+  for (size_t i = 0; i < std::min(all.size(), kMost); ++i) words += fmt::format("{}:\n{}\n", head, in_words_of(i));
+  if (all.size() > kMost) words += fmt::format("and {} more\n", all.size() - kMost);
+  return words;
+}
+
+// What the recorder itself has left out. It tells their number now and then, as the program may end at any time.
+std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
+  std::string words;
+  const auto add = [&](size_t number, const std::string& what) {
+    if (number != 0) {
+      words += fmt::format("{}: only its first {} were kept, and at least {} more were not\n", head, what, number);
+    }
+  };
+  add(cut.failed, fmt::format("{} calls that failed", kMostCalls));
+  add(cut.refused, "calls that were refused");
+  add(cut.silent, fmt::format("{} calls that are in no graph", kMostCalls));
+  return words;
+}
+
+}  // namespace
+
+std::string render_text(const Answer& answer, Style style) {
+  const Painter painter(style.colour);
+  std::string words;
+  size_t heard = 0, failures = 0;
+  for (const Answer::OfProcess& one : answer.processes) {
+    const blame::Process& process = one.process;
+    heard += process.why_not.empty() ? 1 : 0;
+    failures += process.failures.size();
+    const std::string head = fmt::format("recapture blame: {}", name(process));
+    if (!process.why_not.empty())
+      words += fmt::format("{}: nothing was heard, {}\n", head, escape_control(process.why_not));
+    if (!process.why_not_deep.empty()) words += fmt::format("{}: {}\n", head, without_deep(process.why_not_deep));
+    words += list_in_words(head, process.failures, [&](size_t i) {
+      const blame::Failure& failure = process.failures[i];
+      return style.verbose ? render_text(failure, process.by) + causes_in_full(one.causes[i].explanation, one.release)
+                           : in_short(failure, process.by, one.causes[i], one.release, painter);
+    });
+    words += list_in_words(head, process.refused, [&](size_t i) { return render_text(process.refused[i]); });
+    words += list_in_words(head, process.silent, [&](size_t i) { return render_text(process.silent[i]); });
+    words += cut_in_words(head, process.cut);
+  }
+  if (!answer.not_whole.empty())
+    return words + fmt::format("recapture blame: the report is not whole: {}\n", answer.not_whole);
+  if (answer.processes.empty()) {
+    return "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+           "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
+           "uses CUDA is still running\n";
+  }
+  if (failures == 0 && heard != 0) {
+    words += fmt::format("recapture blame: no capture has failed in {}\n",
+                         heard == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", heard));
+  }
+  return words;
 }
 
 namespace {
@@ -318,7 +504,18 @@ Json begun_as_json(const std::optional<blame::Call>& begun) {
           {"stack", render_json(blame::native_frames(begun->frames))}};
 }
 
-}  // namespace
+Json given_up_as_json(const std::optional<blame::GivenUp>& given_up) {
+  if (!given_up) return {};
+  Json raised = Json::array();
+  for (const blame::Raised& one : given_up->raised) {
+    raised.push_back({{"type", one.type}, {"text", one.text}, {"python", render_json(source_frames(one.frames))}});
+  }
+  return {{"at", given_up->at},
+          {"thread", render_json(given_up->thread)},
+          {"raised", raised},
+          {"stack", render_json(blame::native_frames(given_up->stack))},
+          {"begun", render_json(source_frames(given_up->begun))}};
+}
 
 Json render_json(const blame::Call& call) {
   return {{"api", call.api},
@@ -358,7 +555,40 @@ Json render_json(const blame::Failure& failure) {
           {"victims", victims},
           {"unreported", failure.unreported},
           {"end", failure.end ? render_json(*failure.end) : Json()},
-          {"ends", failure.ends}};
+          {"ends", failure.ends},
+          {"given_up", given_up_as_json(failure.given_up)},
+          {"times", failure.times}};
+}
+
+}  // namespace
+
+Json render_json(const Answer& answer) {
+  Json all = Json::array();
+  for (const Answer::OfProcess& one : answer.processes) {
+    const blame::Process& process = one.process;
+    Json failures = Json::array(), refused = Json::array(), silent = Json::array();
+    for (size_t i = 0; i < process.failures.size(); ++i) {
+      failures.push_back(render_json(process.failures[i]));
+      failures.back()["explanation"] = report::render_json(one.causes[i].explanation);
+    }
+    for (const blame::Call& call : process.refused) refused.push_back(render_json(call));
+    for (const blame::Silent& each : process.silent) silent.push_back(render_json(each));
+    all.push_back(
+        {{"pid", process.pid},
+         {"rank", process.rank},
+         {"local_rank", process.local_rank},
+         {"program", process.program},
+         {"heard_by", process.by},
+         {"torch", process.torch},
+         {"release", one.release},
+         {"why_not", process.why_not},
+         {"why_not_deep", process.why_not_deep},
+         {"failures", failures},
+         {"refused", refused},
+         {"silent", silent},
+         {"cut", {{"failed", process.cut.failed}, {"refused", process.cut.refused}, {"silent", process.cut.silent}}}});
+  }
+  return {{"processes", all}, {"not_whole", answer.not_whole}};
 }
 
 }  // namespace recapture::blame

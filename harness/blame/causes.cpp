@@ -1,0 +1,374 @@
+#include "harness/blame/causes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <string_view>
+
+#include "harness/base/exit.h"
+#include "harness/base/letter_case.h"
+#include "harness/base/toml.h"
+#include "harness/case/cuda_errors.h"
+
+namespace recapture::blame {
+namespace {
+
+using explain::Explanation;
+
+constexpr int kUnsupported = 900, kIsolation = 905, kImplicit = 906;
+constexpr char kWaitingLibrary[] = "library_that_synchronises_in_capture", kException[] = "exception_in_capture";
+
+bool begins(std::string_view text, std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.substr(0, s.size()) == s; });
+}
+
+bool ends(std::string_view text, std::string_view with) {
+  return text.size() >= with.size() && text.substr(text.size() - with.size()) == with;
+}
+
+bool contains(const std::vector<std::string>& all, const std::string& text) {
+  return std::find(all.begin(), all.end(), text) != all.end();
+}
+
+std::string driver_name_of(int code) {
+  const auto* found =
+      std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
+  return driver_name(found == std::end(kCudaErrors) ? "cudaErrorUnknown" : found->name);
+}
+
+void add_line(std::string& text, const SourceFrame& frame) {
+  text += blame::text(frame) + "\n" + source_line(frame) + "\n";
+}
+
+std::vector<SourceFrame> source_frames(const std::vector<python::Frame>& frames) {
+  return python_frames(python::Thread{0, frames});
+}
+
+// The calls as the driver's log has them, with the lines of the program that stand behind the culprit.
+std::string log_of(const Failure& failure) {
+  std::string log;
+  const auto add = [&](const Call& call) {
+    std::string sentence = call.sentence;
+    if (sentence.empty() && call.capturing) {  // What the log would say where CUPTI has heard it, or the end has told.
+      sentence = "API call conflicts with a stream capture sequence initiated from ";
+      sentence += beside_another(call) == true ? "another thread" : "the calling thread";
+    }
+    if (!sentence.empty()) log += "[CUDA][E] " + sentence + "\n";
+    log += fmt::format("[CUDA][E] Returning {} ({}) from {}\n", call.code, driver_name_of(call.code), call.api);
+  };
+  if (failure.culprit) {
+    add(*failure.culprit);
+    for (const SourceFrame& frame : python_frames_of(*failure.culprit, failure.culprit->thread)) add_line(log, frame);
+    for (const Frame& frame : failure.culprit->frames) log += frame.function + "\n";
+  }
+  for (const Call& call : failure.victims) add(call);
+  if (failure.end && failure.end->part == Part::Ended) add(*failure.end);
+  return log;
+}
+
+// What the culprit's call came through: functions, and the Python lines down to the program's own.
+std::string path_of(const std::vector<SourceFrame>& python, const std::vector<Frame>& stack) {
+  std::string path;
+  for (const SourceFrame& frame : python) {
+    add_line(path, frame);
+    if (frame.own) break;
+  }
+  for (const Frame& frame : stack) path += frame.function + "\n";
+  return path;
+}
+
+// Calls that wait until the GPU has done something.
+bool is_wait(const Call& call) {
+  return begins(call.api, {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpy", "cuStreamQuery",
+                           "cuEventQuery"}) &&
+         call.api.find("Async") == call.api.npos;
+}
+
+bool is_allocation(const Call& call) {
+  return begins(call.api, {"cuMemAlloc_v2", "cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemAddressReserve"}) &&
+         !begins(call.api, {"cuMemAllocHost", "cuMemAllocManaged"});
+}
+
+// PyTorch's allocator keeps its functions to itself, but nothing else in its library allocates.
+bool is_of_allocator(const Call& call) {
+  return !call.frames.empty() && begins(base_name(call.frames.front().module), {"libc10_cuda"});
+}
+
+class Finder {
+ public:
+  Finder(const Process& process, const Failure& failure, const Knowledge& knowledge)
+      : process_(process), failure_(failure), knowledge_(knowledge) {}
+
+  Causes causes() {
+    if (failure_.is_by_exception()) {
+      of_exception();
+    } else if (failure_.culprit) {
+      of_call(*failure_.culprit);
+    }
+    found_.answer = found_.causes.empty() ? explain::Answer::CannotTell : explain::Answer::CaptureFailure;
+    found_.summary = found_.causes.empty() ? "the cause is not known" : found_.causes.front().title;
+    Causes causes{std::move(found_), ""};
+    for (const explain::Found& one : causes.explanation.causes) {
+      if (causes.case_to_read.empty() && cause_of(one.id)->has_case) causes.case_to_read = one.id;
+    }
+    return causes;
+  }
+
+ private:
+  void of_call(const Call& call) {
+    const std::optional<bool> beside = beside_another(call);
+    const std::vector<SourceFrame> python = python_frames_of(call, call.thread);
+    if (call.code == kImplicit && is_autograd_thread(call)) {
+      // The nodes of the tape, or DDP's, belong to the default stream. A rank of several mostly has DDP.
+      const bool is_rank = !process_.rank.empty();
+      add_case(is_rank ? "ddp_on_default_stream" : "gradient_tape_on_default_stream");
+      add_case(is_rank ? "gradient_tape_on_default_stream" : "ddp_on_default_stream");
+      return;
+    }
+    if (is_allocation(call) && is_of_allocator(call) && beside != true) {
+      // On the capturing stream it allocates under a guard, which permits that.
+      add_case("side_stream_without_fork");
+      add_case("allocation_on_uncaptured_stream");
+      return;
+    }
+    if (call.code == kIsolation && !python.empty() && calls_wait_stream(python)) {
+      add_case("side_stream_without_fork");
+      add_case("capture_waits_for_earlier_work");
+      return;
+    }
+    if (beside != true) of_operator(call, python);
+    of_words(log_of(failure_), path_of(python, call.frames), call.api, beside);
+    if (call.code == kImplicit) add_case("default_stream_work_beside_blocking_capture");
+    if (call.code == kUnsupported && beside != true && found_.causes.empty() && is_wait(call)) of_unknown_operator(call);
+  }
+
+  void of_exception() {
+    const GivenUp& given_up = *failure_.given_up;
+    if (given_up.raised.empty()) {
+      if (given_up.at == "exit") add_case("capture_left_open");
+      return;
+    }
+    std::string words, lines;
+    std::vector<SourceFrame> python;
+    for (auto raised = given_up.raised.rbegin(); raised != given_up.raised.rend(); ++raised) {
+      words += raised->type + ": " + raised->text + "\n";
+      std::vector<SourceFrame> frames = source_frames(raised->frames);
+      for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) add_line(lines, *frame);
+      lines += raised->type + ": " + raised->text + "\n";
+      if (python.empty()) python = std::move(frames);
+    }
+    // Lines of a program mention much: they count only where the exception itself is about captures.
+    const bool is_about_captures = diagnose(words).answer == explain::Answer::CaptureFailure;
+    if (is_about_captures) {
+      of_called_operator(python);
+      of_words(lines, path_of(python, {}), "", std::nullopt);
+    }
+    if (found_.causes.empty()) add_case(kException);
+  }
+
+  // The outermost operator of the stack, where it is one that is known to wait.
+  void of_operator(const Call& call, const std::vector<SourceFrame>& python) {
+    for (const Operator& one : knowledge_.operators) {
+      const auto is_in_file = [&](const SourceFrame& frame) { return ends(frame.file, one.file); };
+      if (!one.file.empty() && std::any_of(python.begin(), python.end(), is_in_file)) return add(one);
+    }
+    const std::vector<std::string> operators = operators_on(call.frames);
+    if (operators.empty() || !is_wait(call)) return;
+    for (const Operator& one : knowledge_.operators) {
+      if (contains(one.aten, operators.back()) && (one.through.empty() || contains(operators, one.through))) {
+        return add(one);
+      }
+    }
+  }
+
+  // The same where there is no stack: by the line that called it.
+  void of_called_operator(const std::vector<SourceFrame>& python) {
+    for (const SourceFrame& frame : python) {
+      const std::string line = source_line(frame);
+      for (const Operator& one : knowledge_.operators) {
+        const size_t open = one.name.find('('), dot = one.name.rfind('.', open);
+        if (open == one.name.npos || dot == one.name.npos) continue;
+        if (line.find(one.name.substr(dot, open + 1 - dot)) != line.npos) return add(one);
+      }
+      if (frame.own) return;
+    }
+  }
+
+  void of_unknown_operator(const Call& call) {
+    const std::vector<std::string> operators = operators_on(call.frames);
+    if (operators.empty()) return;
+    add_case(kWaitingLibrary);
+    if (found_.causes.empty()) return;
+    found_.causes.back().title = fmt::format("aten::{} waits for the GPU inside, and cannot be captured", operators.back());
+  }
+
+  // What explain knows. It goes by words, and here more is known: of its causes those of the right thread are left, of
+  // these the ones that name what the call came through, and otherwise those that name the call; each time only if there
+  // are some.
+  void of_words(const std::string& words, const std::string& path_text, const std::string& api,
+                std::optional<bool> beside) {
+    Explanation explanation = diagnose(words);
+    std::vector<explain::Found>& causes = explanation.causes;
+    std::erase_if(causes, [](const explain::Found& one) { return one.role != explain::Role::Culprit; });
+    const auto keep = [&](const auto& condition) {
+      const auto holds = [&](const explain::Found& one) { return condition(*cause_of(one.id)); };
+      if (std::none_of(causes.begin(), causes.end(), holds)) return false;
+      std::erase_if(causes, [&](const explain::Found& one) { return !holds(one); });
+      return true;
+    };
+    if (beside) keep([&](const explain::Cause& cause) { return cause.other_thread == *beside; });
+    const explain::ErrorText path = explain::parse_error_text(path_text);
+    const auto in_path = [&](const std::string& name) { return explain::find_evidence(path, name) != 0; };
+    const std::string any_version = api.substr(0, api.find("_v"));
+    const auto of_call = [&](const std::string& name) {
+      return !api.empty() && name.find(any_version) != name.npos;
+    };
+    const auto some = [](const std::vector<std::string>& all, const auto& condition) {
+      return std::any_of(all.begin(), all.end(), condition);
+    };
+    if (!keep([&](const explain::Cause& cause) { return some(cause.names, in_path); })) {
+      keep([&](const explain::Cause& cause) { return some(cause.calls, of_call) || some(cause.names, of_call); });
+    }
+    for (const explain::Found& one : causes) {
+      if (has(one.id)) continue;
+      found_.causes.push_back(one);
+      std::copy_if(explanation.remedies.begin(), explanation.remedies.end(), std::back_inserter(found_.remedies),
+                   [&](const explain::FixAdvice& remedy) { return remedy.cause == one.id; });
+    }
+  }
+
+  // A cause that something else than words speaks for.
+  void add_case(const std::string& id) {
+    const explain::Cause* known = cause_of(id);
+    if (known == nullptr || has(id)) return;
+    constexpr char kSure[] = "this is the cause";
+    explain::Cause cause = *known;
+    cause.capture = true;
+    cause.victim = false;
+    cause.codes.clear();
+    cause.says = {kSure};
+    const Explanation sure = explain::diagnose(explain::parse_error_text(kSure), {cause}, knowledge_.catalogue,
+                                               knowledge_.rows, knowledge_.prices);
+    std::copy_if(sure.causes.begin(), sure.causes.end(), std::back_inserter(found_.causes),
+                 [&](const explain::Found& one) { return one.id == id; });
+    found_.remedies.insert(found_.remedies.end(), sure.remedies.begin(), sure.remedies.end());
+  }
+
+  void add(const Operator& one) {
+    if (!one.case_id.empty()) return add_case(one.case_id);
+    explain::Found found;
+    found.id = kWaitingLibrary;
+    found.title = one.name + " waits for the GPU inside, and cannot be captured";
+    found.role = explain::Role::Culprit;
+    found_.causes.push_back(found);
+    found_.remedies.push_back({found.id, one.instead, std::nullopt, false});
+  }
+
+  Explanation diagnose(const std::string& words) const {
+    return explain::diagnose(explain::parse_error_text(words), knowledge_.causes, knowledge_.catalogue, knowledge_.rows,
+                             knowledge_.prices);
+  }
+
+  bool calls_wait_stream(const std::vector<SourceFrame>& python) const {
+    return std::any_of(python.begin(), python.end(),
+                       [](const SourceFrame& frame) { return frame.function == "wait_stream"; });
+  }
+
+  bool has(const std::string& id) const {
+    return std::any_of(found_.causes.begin(), found_.causes.end(),
+                       [&](const explain::Found& one) { return one.id == id; });
+  }
+
+  const explain::Cause* cause_of(const std::string& id) const {
+    const auto found = std::find_if(knowledge_.causes.begin(), knowledge_.causes.end(),
+                                    [&](const explain::Cause& cause) { return cause.id == id; });
+    return found == knowledge_.causes.end() ? nullptr : &*found;
+  }
+
+  const Process& process_;
+  const Failure& failure_;
+  const Knowledge& knowledge_;
+  Explanation found_;
+};
+
+}  // namespace
+
+std::vector<Operator> read_operators(const std::string& root, const Catalogue& catalogue) {
+  const std::string path = root + "/cases/operators.toml";
+  const toml::table file = parse_toml(path);
+  only_keys(file, {"operator"}, path);
+  const toml::array* entries = tables_in(file, "operator", path, "[[operator]]");
+  if (entries == nullptr) throw ExitError(Exit::Usage, path + ": has no [[operator]]");
+  std::vector<Operator> operators;
+  for (const auto& entry : *entries) {
+    const std::string place = place_of(path, entry);
+    const toml::table& table = *entry.as_table();
+    only_keys(table, {"name", "aten", "through", "file", "case", "instead"}, place);
+    const auto text = [&](const char* key) { return text_in(table, key, place, false); };
+    Operator one{text_in(table, "name", place), texts_in(table, "aten", place), text("through"), text("file"),
+                 text("case"), text("instead")};
+    if (one.aten.empty() == one.file.empty()) throw ExitError(Exit::Usage, place + ": it needs either aten or file");
+    if (one.case_id.empty() == one.instead.empty()) {
+      throw ExitError(Exit::Usage, place + ": it needs either case or instead");
+    }
+    const auto is_its = [&](const CatalogueCase& each) { return each.id == one.case_id; };
+    if (!one.case_id.empty() && std::none_of(catalogue.begin(), catalogue.end(), is_its)) {
+      throw ExitError(Exit::Usage, fmt::format("{}: there is no case '{}'", place, one.case_id));
+    }
+    operators.push_back(std::move(one));
+  }
+  return operators;
+}
+
+Answer answer_of(std::vector<Process> processes, std::string not_whole,
+                 const std::function<const Knowledge&(const Process&)>& knowledge_of) {
+  Answer answer{{}, std::move(not_whole)};
+  for (Process& process : processes) {
+    std::vector<Causes> causes;
+    for (const Failure& failure : process.failures) {
+      causes.push_back(causes_of(process, failure, knowledge_of(process)));
+    }
+    const std::string release = causes.empty() ? "" : knowledge_of(process).release;
+    answer.processes.push_back({std::move(process), release, std::move(causes)});
+  }
+  return answer;
+}
+
+Causes causes_of(const Process& process, const Failure& failure, const Knowledge& knowledge) {
+  return Finder(process, failure, knowledge).causes();
+}
+
+std::vector<std::string> operators_on(const std::vector<Frame>& stack) {
+  constexpr std::string_view kOperators = "at::_ops::";
+  std::vector<std::string> operators;
+  for (const Frame& frame : stack) {
+    if (base_name(frame.module).find("python") != std::string_view::npos) break;
+    if (!begins(frame.function, {kOperators})) continue;
+    const std::string after = frame.function.substr(kOperators.size());
+    operators.push_back(after.substr(0, after.find("::")));
+  }
+  return operators;
+}
+
+bool is_autograd_thread(const Call& call) {
+  if (begins(call.thread.name, {"pt_autograd"})) return true;
+  return std::any_of(call.frames.begin(), call.frames.end(), [](const Frame& frame) {
+    return begins(frame.function, {"torch::autograd::Engine::thread_main", "torch::autograd::Engine::thread_init"});
+  });
+}
+
+std::optional<bool> beside_another(const Call& call) {
+  if (call.sentence.find("from another thread") != call.sentence.npos) return true;
+  if (call.in_log || call.mode == "unknown") return false;  // The log has said all that it says of it.
+  if (call.on_capture) return false;
+  return call.capturing ? std::optional(!*call.capturing) : std::nullopt;
+}
+
+std::vector<SourceFrame> python_frames_of(const Call& call, const Thread& thread) {
+  const python::Thread* found = call.python_of(thread.handle);
+  return found == nullptr ? std::vector<SourceFrame>() : python_frames(*found);
+}
+
+}  // namespace recapture::blame
