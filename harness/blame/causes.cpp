@@ -111,7 +111,7 @@ class Finder {
     found_.summary = found_.causes.empty() ? "the cause is not known" : found_.causes.front().title;
     Causes causes{std::move(found_), ""};
     for (const explain::Found& one : causes.explanation.causes) {
-      if (causes.case_to_read.empty() && cause_of(one.id)->has_case) causes.case_to_read = one.id;
+      if (causes.case_to_read.empty() && case_of(one.id) != nullptr) causes.case_to_read = one.id;
     }
     return causes;
   }
@@ -141,7 +141,8 @@ class Finder {
     if (beside != true) of_operator(call, python);
     of_words(log_of(failure_), path_of(python, call.frames), call.api, beside);
     if (call.code == kImplicit) add_case("default_stream_work_beside_blocking_capture");
-    if (call.code == kUnsupported && beside != true && found_.causes.empty() && is_wait(call)) of_unknown_operator(call);
+    if (call.code == kUnsupported && beside != true && found_.causes.empty() && is_wait(call))
+      of_unknown_operator(call);
   }
 
   void of_exception() {
@@ -159,13 +160,18 @@ class Finder {
       lines += raised->type + ": " + raised->text + "\n";
       if (python.empty()) python = std::move(frames);
     }
-    // Lines of a program mention much: they count only where the exception itself is about captures.
-    const bool is_about_captures = diagnose(words).answer == explain::Answer::CaptureFailure;
-    if (is_about_captures) {
+    // Lines of a program mention much: they count only where the exception's own text is one that a case prints.
+    const explain::ErrorText own = explain::parse_error_text(words);
+    const auto prints = [&](const explain::Cause& cause) {
+      return cause.capture && std::any_of(cause.says.begin(), cause.says.end(), [&](const std::string& cue) {
+               return explain::find_evidence(own, cue.substr(0, cue.find(" + "))) != 0;
+             });
+    };
+    if (std::any_of(knowledge_.causes.begin(), knowledge_.causes.end(), prints)) {
       of_called_operator(python);
       of_words(lines, path_of(python, {}), "", std::nullopt);
     }
-    if (found_.causes.empty()) add_case(kException);
+    if (found_.causes.empty() && given_up.at != "begin" && given_up.at != "end") add_case(kException);
   }
 
   // The outermost operator of the stack, where it is one that is known to wait.
@@ -201,12 +207,13 @@ class Finder {
     if (operators.empty()) return;
     add_case(kWaitingLibrary);
     if (found_.causes.empty()) return;
-    found_.causes.back().title = fmt::format("aten::{} waits for the GPU inside, and cannot be captured", operators.back());
+    found_.causes.back().title =
+        fmt::format("aten::{} waits for the GPU inside, and cannot be captured", operators.back());
   }
 
   // What explain knows. It goes by words, and here more is known: of its causes those of the right thread are left, of
-  // these the ones that name what the call came through, and otherwise those that name the call; each time only if there
-  // are some.
+  // these the ones that name what the call came through, and otherwise those that name the call; each time only if
+  // there are some.
   void of_words(const std::string& words, const std::string& path_text, const std::string& api,
                 std::optional<bool> beside) {
     Explanation explanation = diagnose(words);
@@ -222,9 +229,7 @@ class Finder {
     const explain::ErrorText path = explain::parse_error_text(path_text);
     const auto in_path = [&](const std::string& name) { return explain::find_evidence(path, name) != 0; };
     const std::string any_version = api.substr(0, api.find("_v"));
-    const auto of_call = [&](const std::string& name) {
-      return !api.empty() && name.find(any_version) != name.npos;
-    };
+    const auto of_call = [&](const std::string& name) { return !api.empty() && name.find(any_version) != name.npos; };
     const auto some = [](const std::vector<std::string>& all, const auto& condition) {
       return std::any_of(all.begin(), all.end(), condition);
     };
@@ -241,14 +246,20 @@ class Finder {
 
   // A cause that something else than words speaks for.
   void add_case(const std::string& id) {
-    const explain::Cause* known = cause_of(id);
-    if (known == nullptr || has(id)) return;
+    if (has(id)) return;
     constexpr char kSure[] = "this is the cause";
-    explain::Cause cause = *known;
-    cause.capture = true;
-    cause.victim = false;
-    cause.codes.clear();
+    explain::Cause cause;
+    cause.id = id;
     cause.says = {kSure};
+    if (const explain::Cause* known = cause_of(id)) {
+      cause.title = known->title;
+      cause.fixes = known->fixes;
+      cause.useless = known->useless;
+    } else if (const CatalogueCase* its_case = case_of(id)) {
+      cause.title = its_case->title;
+    } else {
+      return;
+    }
     const Explanation sure = explain::diagnose(explain::parse_error_text(kSure), {cause}, knowledge_.catalogue,
                                                knowledge_.rows, knowledge_.prices);
     std::copy_if(sure.causes.begin(), sure.causes.end(), std::back_inserter(found_.causes),
@@ -281,6 +292,12 @@ class Finder {
                        [&](const explain::Found& one) { return one.id == id; });
   }
 
+  const CatalogueCase* case_of(const std::string& id) const {
+    const auto found = std::find_if(knowledge_.catalogue.begin(), knowledge_.catalogue.end(),
+                                    [&](const CatalogueCase& each) { return each.id == id; });
+    return found == knowledge_.catalogue.end() ? nullptr : &*found;
+  }
+
   const explain::Cause* cause_of(const std::string& id) const {
     const auto found = std::find_if(knowledge_.causes.begin(), knowledge_.causes.end(),
                                     [&](const explain::Cause& cause) { return cause.id == id; });
@@ -307,8 +324,12 @@ std::vector<Operator> read_operators(const std::string& root, const Catalogue& c
     const toml::table& table = *entry.as_table();
     only_keys(table, {"name", "aten", "through", "file", "case", "instead"}, place);
     const auto text = [&](const char* key) { return text_in(table, key, place, false); };
-    Operator one{text_in(table, "name", place), texts_in(table, "aten", place), text("through"), text("file"),
-                 text("case"), text("instead")};
+    Operator one{text_in(table, "name", place),
+                 texts_in(table, "aten", place),
+                 text("through"),
+                 text("file"),
+                 text("case"),
+                 text("instead")};
     if (one.aten.empty() == one.file.empty()) throw ExitError(Exit::Usage, place + ": it needs either aten or file");
     if (one.case_id.empty() == one.instead.empty()) {
       throw ExitError(Exit::Usage, place + ": it needs either case or instead");

@@ -290,6 +290,7 @@ struct Heard {
   Process process;
   std::vector<Call> failed, begun;
   std::vector<GivenUp> given_up;
+  bool is_begun = false;  // Whether its own first line was there: another thread's may come before.
 };
 
 bool is_same(const GivenUp& one, const GivenUp& other) {
@@ -312,8 +313,9 @@ void take(GivenUp given_up, std::vector<Failure>& failures) {
     return call && call->order >= given_up.failed_before && call->order < given_up.failed_after;
   };
   const auto find = [&](const auto& condition) { return std::find_if(failures.begin(), failures.end(), condition); };
+  const bool never_ended = given_up.at == "exit" || given_up.at == "terminate";
   auto of = find([&](const Failure& failure) {
-    return is_meanwhile(failure.end) && failure.end->thread.id == given_up.thread.id;
+    return !never_ended && is_meanwhile(failure.end) && failure.end->thread.id == given_up.thread.id;
   });
   if (of == failures.end()) {
     of = find([&](const Failure& failure) { return is_meanwhile(failure.culprit) && !failure.end; });
@@ -349,22 +351,21 @@ std::vector<Process> read_report(std::string_view text) {
     const std::string event = text_at(line, "event");
     // A program that another one has become by exec has the same number.
     auto heard = std::find_if(all.rbegin(), all.rend(), [&](const Heard& one) { return one.process.pid == pid; });
-    if (event == "heard" || heard == all.rend()) {
-      all.push_back({{pid,
-                      text_at(line, "rank"),
-                      text_at(line, "local_rank"),
-                      command_line(text_at(line, "program")),
-                      text_at(line, "by"),
-                      release_beside(text_at(line, "torch")),
-                      text_at(line, "why_not"),
-                      {},
-                      {},
-                      text_at(line, "why_not_deep"),
-                      {}},
-                     {},
-                     {},
-                     {}});
+    if (heard == all.rend() || (event == "heard" && heard->is_begun)) {
+      all.emplace_back();
       heard = all.rbegin();
+      heard->process.pid = pid;
+    }
+    if (event == "heard") {
+      heard->is_begun = true;
+      Process& process = heard->process;
+      process.rank = text_at(line, "rank");
+      process.local_rank = text_at(line, "local_rank");
+      process.program = command_line(text_at(line, "program"));
+      process.by = text_at(line, "by");
+      process.why_not = text_at(line, "why_not");
+      process.why_not_deep = text_at(line, "why_not_deep");
+      if (process.torch.empty()) process.torch = release_beside(text_at(line, "torch"));
     }
     if (event == "failed") {
       heard->failed.push_back(call_in(line));
@@ -384,7 +385,7 @@ std::vector<Process> read_report(std::string_view text) {
     }
   }
   std::vector<Process> processes;
-  for (auto& [process, calls, begun, given_up] : all) {
+  for (auto& [process, calls, begun, given_up, is_begun] : all) {
     Judge judge(process);
     for (Call& call : calls) judge.take(std::move(call));
     judge.finish();

@@ -54,9 +54,9 @@ struct Raised {
 struct GivenUp {
   std::string at;  // As the recorder names it (recorder/exceptions.h): "begin", "inside", "end", "exit", "terminate".
   Thread thread;
-  std::vector<Raised> raised;        // The exception, then what it was raised from; none where nobody saw it.
-  std::vector<python::Frame> begun;  // Where the capture began, innermost first.
-  std::vector<Frame> stack;          // In C++, where it was thrown.
+  std::vector<Raised> raised;                  // The exception, then what it was raised from; none where nobody saw it.
+  std::vector<python::Frame> begun;            // Where the capture began, innermost first.
+  std::vector<Frame> stack;                    // In C++, where it was thrown.
   size_t failed_before = 0, failed_after = 0;  // How many calls had failed in the process when it began and ended.
 
   // What all the others follow from; none where nobody saw it.
@@ -65,12 +65,12 @@ struct GivenUp {
 
 // A capture that failed.
 struct Failure {
-  std::optional<Call> culprit;     // None if it was not recorded, or if no call was it but an exception.
-  std::vector<Call> victims;       // What failed after it and because of it, or at least in the same capture.
-  std::optional<Call> end;         // The call that ended the capture, none if none was seen.
-  size_t ends = 0;                 // How many captures it has broken.
-  size_t unreported = 0;           // Victims of which nothing is known.
-  std::optional<Call> begun = {};  // The call that began the capture, where --deep tells.
+  std::optional<Call> culprit;           // None if it was not recorded, or if no call was it but an exception.
+  std::vector<Call> victims;             // What failed after it and because of it, or at least in the same capture.
+  std::optional<Call> end;               // The call that ended the capture, none if none was seen.
+  size_t ends = 0;                       // How many captures it has broken.
+  size_t unreported = 0;                 // Victims of which nothing is known.
+  std::optional<Call> begun = {};        // The call that began the capture, where --deep tells.
   std::optional<GivenUp> given_up = {};  // By the exception that left it; without a culprit, because of it.
   size_t times = 1;                      // How many captures the same exception has ended at the same place.
 

@@ -136,12 +136,11 @@ Exit blame_program(const run::Layout& places, const Options& options) {
     }
   }
   const blame::Answer answer =
-      blame::answer_of(std::move(processes), not_whole, [&](const blame::Process& of) -> const blame::Knowledge& {
-        return knowledge(of);
-      });
-  const std::string text =
-      options.json ? blame::render_json(answer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
-                   : blame::render_text(answer, {options.verbose, is_colour_wanted(log)});
+      blame::answer_of(std::move(processes), not_whole,
+                       [&](const blame::Process& of) -> const blame::Knowledge& { return knowledge(of); });
+  const std::string text = options.json
+                               ? blame::render_json(answer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
+                               : blame::render_text(answer, {options.verbose, is_colour_wanted(log)});
   write_all(log, text);
   return static_cast<Exit>(blame::end_like(status));
 }
@@ -154,7 +153,8 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
   command->add_option("program", options->program, "After --: any CUDA program, in C++ or Python, and its arguments");
   command->add_option("--log", options->log,
                       "Write the report to this file, which is truncated first (default: standard error)");
-  command->add_option("--release", options->release, "Show which fixes hold with this LibTorch release (default: that of the program)");
+  command->add_option("--release", options->release,
+                      "Show which fixes hold with this LibTorch release (default: that of the program)");
   command->add_flag(
       "--deep", options->deep,
       "Report also work that is silently in no graph, and where captures began; needs CUPTI and costs some percent");

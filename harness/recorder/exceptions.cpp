@@ -28,30 +28,30 @@ struct Method {  // PyMethodDef
 constexpr int kWithKeywords = 1 | 2;  // METH_VARARGS | METH_KEYWORDS
 
 struct Api {
-  Object (*attribute)(Object, const char* name);             // PyObject_GetAttrString
-  int (*set_attribute)(Object, const char* name, Object);    // PyObject_SetAttrString
+  Object (*attribute)(Object, const char* name);              // PyObject_GetAttrString
+  int (*set_attribute)(Object, const char* name, Object);     // PyObject_SetAttrString
   Object (*call)(Object, Object arguments, Object keywords);  // PyObject_Call
-  Object (*text)(Object);                                    // PyObject_Str
-  const char* (*utf8)(Object);                               // PyUnicode_AsUTF8
-  long (*number)(Object);                                    // PyLong_AsLong
-  void (*keep)(Object);                                      // Py_IncRef
-  void (*release)(Object);                                   // Py_DecRef
-  Object (*item)(Object tuple, ptrdiff_t at);                // PyTuple_GetItem, borrowed
-  Object (*type)(Object);                                    // PyObject_Type
-  Object (*function)(Method*, Object self, Object module);   // PyCFunction_NewEx
-  Object (*method)(Object);                                  // PyInstanceMethod_New
-  Object (*modules)();                                       // PyImport_GetModuleDict, borrowed
-  Object (*at_key)(Object dict, const char* key);            // PyDict_GetItemString, borrowed
-  Object (*of_sys)(const char* name);                        // PySys_GetObject, borrowed
-  Object (*frame)();                                         // PyEval_GetFrame, borrowed
-  void (*clear)();                                           // PyErr_Clear
-  void (*take)(Object*, Object*, Object*);                   // PyErr_Fetch
-  void (*put)(Object, Object, Object);                       // PyErr_Restore
-  void (*complete)(Object*, Object*, Object*);               // PyErr_NormalizeException
-  void (*handled)(Object*, Object*, Object*);                // PyErr_GetExcInfo
+  Object (*text)(Object);                                     // PyObject_Str
+  const char* (*utf8)(Object);                                // PyUnicode_AsUTF8
+  long (*number)(Object);                                     // PyLong_AsLong
+  void (*keep)(Object);                                       // Py_IncRef
+  void (*release)(Object);                                    // Py_DecRef
+  Object (*item)(Object tuple, ptrdiff_t at);                 // PyTuple_GetItem, borrowed
+  Object (*type)(Object);                                     // PyObject_Type
+  Object (*function)(Method*, Object self, Object module);    // PyCFunction_NewEx
+  Object (*method)(Object);                                   // PyInstanceMethod_New
+  Object (*modules)();                                        // PyImport_GetModuleDict, borrowed
+  Object (*at_key)(Object dict, const char* key);             // PyDict_GetItemString, borrowed
+  Object (*of_sys)(const char* name);                         // PySys_GetObject, borrowed
+  Object (*frame)();                                          // PyEval_GetFrame, borrowed
+  void (*clear)();                                            // PyErr_Clear
+  void (*take)(Object*, Object*, Object*);                    // PyErr_Fetch
+  void (*put)(Object, Object, Object);                        // PyErr_Restore
+  void (*complete)(Object*, Object*, Object*);                // PyErr_NormalizeException
+  void (*handled)(Object*, Object*, Object*);                 // PyErr_GetExcInfo
   Object (*call_with)(Object, Object argument, ...);          // PyObject_CallFunctionObjArgs, to be ended by a null
-  Object (*import)(const char* name);                        // PyImport_ImportModule
-  Object none;                                               // Py_None
+  Object (*import)(const char* name);                         // PyImport_ImportModule
+  Object none;                                                // Py_None
 } api{};
 
 class Strong {
@@ -268,8 +268,8 @@ bool find_api(void* library) {
          find(api.item, "PyTuple_GetItem") && find(api.type, "PyObject_Type") &&
          find(api.function, "PyCFunction_NewEx") && find(api.method, "PyInstanceMethod_New") &&
          find(api.modules, "PyImport_GetModuleDict") && find(api.at_key, "PyDict_GetItemString") &&
-         find(api.of_sys, "PySys_GetObject") && find(api.frame, "PyEval_GetFrame") &&
-         find(api.clear, "PyErr_Clear") && find(api.take, "PyErr_Fetch") && find(api.put, "PyErr_Restore") &&
+         find(api.of_sys, "PySys_GetObject") && find(api.frame, "PyEval_GetFrame") && find(api.clear, "PyErr_Clear") &&
+         find(api.take, "PyErr_Fetch") && find(api.put, "PyErr_Restore") &&
          find(api.complete, "PyErr_NormalizeException") && find(api.handled, "PyErr_GetExcInfo") &&
          find(api.call_with, "PyObject_CallFunctionObjArgs") && find(api.import, "PyImport_ImportModule") &&
          find(api.none, "_Py_NoneStruct");
@@ -296,8 +296,8 @@ bool follow_captures(void* library) {
   const Object module = api.at_key(api.modules(), "torch.cuda.graphs");
   const Strong graphs = attribute(module, "CUDAGraph");
   if (!graphs) return false;
-  const bool followed = follow(graphs.get(), begin_method.name, begin_method) &&
-                        follow(graphs.get(), end_method.name, end_method);
+  const bool followed =
+      follow(graphs.get(), begin_method.name, begin_method) && follow(graphs.get(), end_method.name, end_method);
   if (!followed) api.clear();
   follow_exit();
   report_torch(text_of(attribute(api.at_key(api.modules(), "torch"), "__version__").get()));

@@ -5,8 +5,8 @@
 
 namespace recapture::python {
 
-// Makes faulthandler listen, now or as soon as there is an interpreter, and follows PyTorch's captures if they are wanted
-// (exceptions.h). Nothing happens where there is no Python.
+// Makes faulthandler listen, now or as soon as there is an interpreter, and follows PyTorch's captures if they are
+// wanted (exceptions.h). Nothing happens where there is no Python.
 void listen(bool captures);
 
 // What faulthandler writes (python_text.h reads it) about all threads; about this one alone, where the others cannot be

@@ -41,6 +41,7 @@
 #include "harness/recorder/python_text.h"
 #include "harness/recorder/report.h"
 #include "harness/recorder/size_limit.h"
+#include "harness/recorder/terminate.h"
 
 namespace recapture {
 namespace {
@@ -52,6 +53,7 @@ using Path = std::array<char, 4096>;
 int events = -1;
 Path blame_path{}, log_path{};
 const void* own_begin = nullptr;
+thread_local bool is_quiet = false;
 std::mutex report_mutex;
 static_assert(std::is_trivially_destructible_v<std::mutex>);
 
@@ -259,6 +261,7 @@ std::string start(std::string& way) {
     python::listen(for_blame());
     pthread_atfork(nullptr, nullptr, python::forked);
   }
+  if (for_blame()) follow_terminate();
   std::string why_not;
   const bool deep = std::getenv("RECAPTURE_DEEP") != nullptr && for_blame();
   if (wanted != "cupti" && !always) {
@@ -298,7 +301,11 @@ __attribute__((constructor)) void on_preload() {
 
 }  // namespace
 
+Quiet::Quiet() { is_quiet = true; }
+Quiet::~Quiet() { is_quiet = false; }
+
 void report_call(const FailedCall& call) {
+  if (is_quiet) return;
   const int before = errno;
   const std::lock_guard<std::mutex> lock(report_mutex);
   if (for_blame()) {
@@ -314,7 +321,8 @@ void report_call(const FailedCall& call) {
   errno = before;
 }
 
-// Both are called with Python's GIL, for which a thread may be waiting that is reporting a call: so neither waits for it.
+// Both are called with Python's GIL, for which a thread may be waiting that is reporting a call: so neither waits for
+// it.
 void report_given_up(const GivenUp& capture) {
   constexpr size_t kMost = 256;
   static std::atomic<size_t> told{0};

@@ -57,6 +57,15 @@ void report_begun(size_t capture, uintptr_t stream, CaptureMode mode);
 void report_given_up(const GivenUp& capture);
 size_t failed_calls();
 
+// As long as it lives, what the driver's log has of calls by this thread is not reported: they are our own.
+class Quiet {
+ public:
+  Quiet();
+  ~Quiet();
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+};
+
 // Python's torch.__version__.
 void report_torch(const std::string& version);
 

@@ -193,7 +193,8 @@ std::string by_exception(const blame::Failure& failure) {
   if (failure.end) words = fmt::format("an exception ended the capture, so that {}", returned(*failure.end));
   if (given_up.at == "begin") words = "an exception kept the capture from beginning, and no CUDA call had failed";
   if (given_up.at == "end") words = "the end of the capture raised an exception, and no CUDA call had failed";
-  if (given_up.at == "exit" && !given_up.raised.empty()) words = "an exception ended the program, and a capture never ended";
+  if (given_up.at == "exit" && !given_up.raised.empty())
+    words = "an exception ended the program, and a capture never ended";
   if (given_up.at == "terminate") words = "an exception that nobody caught ended the program while a capture was open";
   if (failure.end && failure.end->part == Part::Ended) {
     words = "a capture was broken by a call that was not recorded, and raised an exception";
@@ -217,7 +218,7 @@ std::string at_place(std::string_view label, const std::vector<blame::SourceFram
   if (frame == nullptr) return "";
   std::string words = line(label, text_here(*frame));
   const std::string source = with_source ? blame::source_line(*frame) : "";
-  if (!source.empty()) words += line("", "    " + escape_control(source));
+  if (!source.empty()) words += line("", "    " + truncated(source, 100));
   return words;
 }
 
@@ -353,7 +354,8 @@ std::string culprit_in_short(const blame::Failure& failure, const Painter& paint
   const blame::SourceFrame* own = place(native);
   const bool in_cpp = python.empty() || (own != nullptr && own->own && !place(python)->own);
   words += at_place("at", in_cpp ? native : python, true);
-  if (const std::string libraries = in_cpp && !(own != nullptr && own->own) ? through(native) : ""; !libraries.empty()) {
+  if (const std::string libraries = in_cpp && !(own != nullptr && own->own) ? through(native) : "";
+      !libraries.empty()) {
     words += line("through", libraries);
   }
   const auto capturing = failure.capturing();

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -41,6 +42,11 @@ void start() {
   if (driver == nullptr) return;
   call("cuInit", 0U);
   call("cuStreamCreate", &stream, 0U);
+}
+
+__attribute__((noinline)) void refuse(bool is_known) {
+  if (!is_known) throw 7;
+  throw std::runtime_error("shape is not static");  // here refuse throws
 }
 
 void break_one() {
@@ -85,6 +91,13 @@ int main(int argc, char** argv) {
     step();
     step();  // A victim.
     end();
+  } else if (what == "throw" || what == "throw-number") {
+    begin();
+    refuse(what == "throw");
+  } else if (what == "throw-outside") {
+    begin();
+    end();
+    refuse(true);
   } else if (what == "twice") {
     break_one();
     begin();
