@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 namespace {
@@ -138,6 +139,9 @@ void end_in_thread() {
     cuStreamEndCapture(stream, &graph);  // CULPRIT end_in_thread
   });
 }
+void exception() {
+  throw std::runtime_error("the shape is not static");  // CULPRIT exception
+}
 void not_joined() {
   cuEventRecord(event, stream);
   cuStreamWaitEvent(other, event, 0);
@@ -226,6 +230,7 @@ constexpr Failure kFailures[] = {
     {"query_in_thread", "api: cuEventQuery code: 900 cause: event_query_in_other_thread", query_in_thread},
     {"register_in_thread", "api: cuMemHostRegister code: 900 cause: host_register_in_other_thread", register_in_thread},
     {"end_in_thread", "api: cuStreamEndCapture code: 908 cause: capture_ended_by_other_thread", end_in_thread},
+    {"exception", "api: exception cause: exception_in_capture", exception},
     {"not_joined", "api: cuStreamEndCapture code: 904 cause: side_stream_not_joined", not_joined},
     {"refused_copy", "api: none refused: cuMemcpyBatchAsync silent: cuStreamEndCapture", refused_copy},
     {"silent_memset", "api: none silent: cuMemsetD8Async", silent_memset},

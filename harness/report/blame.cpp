@@ -366,6 +366,11 @@ std::string culprit_in_short(const blame::Failure& failure, const Painter& paint
     const blame::SourceFrame* there = place(stood);
     words += line("capture", fmt::format("on thread {}{}", text_of(*capturing),
                                          there == nullptr ? "" : ", which stood at " + text_here(*there)));
+  } else if (failure.begun) {
+    const std::vector<blame::SourceFrame> stood = blame::python_frames_of(*failure.begun, failure.begun->thread);
+    const blame::SourceFrame* there = place(stood);
+    words += line("begun", "capture mode " + escape_control(failure.begun->mode) +
+                               (there == nullptr ? "" : ", at " + text_here(*there)));
   }
   return words;
 }

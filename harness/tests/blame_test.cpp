@@ -16,7 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/exit.h"
 #include "harness/base/json.h"
+#include "harness/blame/causes.h"
 #include "harness/blame/report.h"
 #include "harness/blame/source.h"
 #include "harness/case/events.h"
@@ -364,6 +366,189 @@ TEST(Judging, VictimHeardByCupti_IsNotTheCulprit) {
   EXPECT_EQ(begin[0].culprit->code, 906);
 }
 
+// An exception that has ended the capture of a thread, in which calls of these numbers may have failed.
+std::string given_up(const std::string& at, int failed_before, const std::string& type = "ValueError", int thread = 1) {
+  return fmt::format(
+      R"({{"event":"given up","pid":7,"at":"{}","failed_before":{},"thread":{{"id":{},"handle":{}}},)"
+      R"("raised":[{{"type":"{}","text":"shape","frames":[{{"file":"/t.py","line":3,"function":"f"}}]}}]}})"
+      "\n",
+      at, failed_before, thread, 1000 + thread, type);
+}
+
+TEST(Judging, ExceptionWithoutAFailedCall_IsTheCulprit) {
+  const auto all = failures(given_up("inside", 0));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_TRUE(all[0].is_by_exception());
+  EXPECT_EQ(all[0].given_up->root()->type, "ValueError");
+  EXPECT_EQ(all[0].capturing()->id, 1);
+  EXPECT_EQ(all[0].times, 1U);
+}
+
+TEST(Judging, ExceptionAfterAFailedCall_FollowsFromIt) {
+  const std::string broken = failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 901);
+  const auto all = failures(broken + given_up("inside", 0));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].culprit->api, "cuEventQuery");
+  EXPECT_EQ(all[0].given_up->root()->type, "ValueError");
+  EXPECT_THAT(failures(broken + given_up("inside", 2)), SizeIs(2)) << "the capture began after these calls";
+  EXPECT_THAT(failures(broken + given_up("inside", 0, "ValueError", 2)), SizeIs(2)) << "of another thread's capture";
+  const auto open = failures(failed("cuEventQuery", 900) + given_up("exit", 0));
+  ASSERT_THAT(open, SizeIs(1)) << "the capture never ended";
+  EXPECT_EQ(open[0].culprit->api, "cuEventQuery");
+}
+
+TEST(Judging, ExceptionBeforeAJoin_IsTheCulpritAnd904IsNot) {
+  const std::string end = failed("cuStreamEndCapture", 904);
+  const auto left = failures(end + given_up("inside", 0));
+  ASSERT_THAT(left, SizeIs(1));
+  EXPECT_TRUE(left[0].is_by_exception());
+  EXPECT_EQ(left[0].end->code, 904);
+  const auto raised = failures(end + given_up("end", 0));
+  ASSERT_THAT(raised, SizeIs(1)) << "the end itself raised it";
+  EXPECT_EQ(raised[0].culprit->code, 904);
+}
+
+TEST(Judging, SameExceptionInManyCaptures_IsOneFailure) {
+  const auto all = failures(given_up("inside", 0) + given_up("inside", 0) + given_up("inside", 0, "KeyError"));
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].times, 2U);
+}
+
+TEST(Judging, LineBeforeTheProcessesFirst_IsOfTheSameProcess) {
+  const auto all = blame::read_report(R"({"event":"torch","pid":7,"version":"2.11.0+cu130"})"
+                                      "\n"
+                                      R"({"event":"heard","pid":7,"by":"the driver's log","why_not":""})"
+                                      "\n");
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].torch, "2.11.0+cu130");
+  EXPECT_EQ(all[0].by, "the driver's log");
+}
+
+TEST(Judging, LibraryOfATorchPackage_GivesItsRelease) {
+  const std::string folder = ::testing::TempDir() + "torch-" + std::to_string(getpid());
+  const auto release = [&](const std::string& file, const std::string& text) {
+    fs::create_directories(folder + "/lib");
+    std::ofstream(folder + "/" + file) << text;
+    const auto all = blame::read_report(fmt::format(R"({{"event":"heard","pid":7,"torch":"{}/lib/libtorch_cuda.so"}})"
+                                                    "\n",
+                                                    folder));
+    fs::remove_all(folder);
+    return all.at(0).torch;
+  };
+  EXPECT_EQ(release("version.py", "from typing import Optional\n__version__ = '2.9.1+cu128'\n"), "2.9.1+cu128");
+  EXPECT_EQ(release("build-version", "2.8.0+cu129\n"), "2.8.0+cu129");
+  EXPECT_EQ(release("other", "2.8.0\n"), "");
+}
+
+// What the tree knows, without the records of a release.
+const blame::Knowledge& knowledge() {
+  static const blame::Knowledge kKnowledge = [] {
+    blame::Knowledge all;
+    all.catalogue = read_catalogue(RECAPTURE_ROOT);
+    all.causes = explain::read_causes(RECAPTURE_ROOT, all.catalogue);
+    all.operators = blame::read_operators(RECAPTURE_ROOT, all.catalogue);
+    return all;
+  }();
+  return kKnowledge;
+}
+
+// The causes of a call that has broken a capture of its own thread, by the functions on its stack, innermost first.
+std::vector<std::string> causes_of(const std::string& api, int code, const std::vector<Frame>& frames,
+                                   const blame::Process& process = {}) {
+  blame::Failure failure;
+  failure.culprit.emplace();
+  failure.culprit->api = api;
+  failure.culprit->code = code;
+  failure.culprit->in_log = true;
+  failure.culprit->frames = frames;
+  std::vector<std::string> ids;
+  for (const explain::Found& one : blame::causes_of(process, failure, knowledge()).explanation.causes) {
+    ids.push_back(one.id);
+  }
+  return ids;
+}
+
+// As the records have these stacks.
+TEST(Causes, ImplicitDependencyOnAutogradsThread_IsTheTapeOrDdp) {
+  const std::vector<Frame> stack = {{"", "/t/libc10_cuda.so", 0x21a7b},
+                                    {"torch::autograd::Engine::evaluate_function(…)", "/t/libtorch_cpu.so", 1},
+                                    {"torch::autograd::Engine::thread_main(…)", "/t/libtorch_cpu.so", 2}};
+  EXPECT_THAT(causes_of("cuStreamWaitEvent", 906, stack),
+              ::testing::ElementsAre("gradient_tape_on_default_stream", "ddp_on_default_stream"));
+  blame::Process rank;
+  rank.rank = "0";
+  EXPECT_THAT(causes_of("cuStreamWaitEvent", 906, stack, rank),
+              ::testing::ElementsAre("ddp_on_default_stream", "gradient_tape_on_default_stream"));
+  EXPECT_THAT(causes_of("cuStreamWaitEvent", 906, {}), Not(::testing::Contains("ddp_on_default_stream")));
+}
+
+TEST(Causes, AllocationByPyTorch_IsOfAStreamThatDoesNotCapture) {
+  const std::vector<Frame> stack = {{"", "/t/libc10_cuda.so", 0x2f4ca},
+                                    {"at::detail::empty_cuda(…)", "/t/libtorch_cuda.so", 1}};
+  EXPECT_THAT(causes_of("cuMemAlloc_v2", 900, stack),
+              ::testing::ElementsAre("side_stream_without_fork", "allocation_on_uncaptured_stream"));
+  EXPECT_THAT(causes_of("cuMemAlloc_v2", 900, {{"dalloc", "/p/program", 1}}),
+              ::testing::ElementsAre("raw_malloc_in_capture"));
+}
+
+TEST(Causes, OperatorThatWaits_IsNamedByTheOutermost) {
+  const auto frame = [](const std::string& name) {
+    return Frame{"at::_ops::" + name + "::call(…)", "/t/libtorch_cpu.so", 1};
+  };
+  const Frame interpreter{"_PyEval_EvalFrameDefault", "/u/bin/python3.12", 1};
+  EXPECT_THAT(
+      causes_of("cuStreamSynchronize", 900, {frame("_local_scalar_dense"), frame("item"), frame("linalg_inv")}).at(0),
+      "library_that_synchronises_in_capture");
+  EXPECT_THAT(causes_of("cuStreamSynchronize", 900, {frame("nonzero"), frame("index_Tensor")}).at(0),
+              "boolean_index_in_capture");
+  EXPECT_THAT(causes_of("cuStreamSynchronize", 900, {frame("nonzero"), interpreter, frame("index_Tensor")}).at(0),
+              "nonzero_in_capture")
+      << "Python called it";
+  EXPECT_THAT(causes_of("cuStreamSynchronize", 900, {frame("copy_"), frame("index_Tensor")}),
+              Not(::testing::Contains("boolean_index_in_capture")))
+      << "the indices come from the host";
+  EXPECT_THAT(causes_of("cuStreamSynchronize", 900, {frame("is_nonzero")}).at(0), "host_branch_in_capture");
+  EXPECT_THAT(causes_of("cuGraphExecUpdate_v2", 900, {}), IsEmpty()) << "not known";
+}
+
+TEST(Causes, Exception_IsExplainedByItsOwnTextAlone) {
+  const auto causes = [](const std::string& text) {
+    blame::Failure failure;
+    failure.given_up = blame::GivenUp{"inside", {}, {{"RuntimeError", text, {}}}, {}, {}, 0, 0};
+    return blame::causes_of({}, failure, knowledge()).explanation.causes.at(0).id;
+  };
+  EXPECT_EQ(causes("Attempt to increase offset for a CUDA generator not in capture mode."), "unregistered_generator");
+  EXPECT_EQ(causes("expected 3 tensors; x[mask].item() torch.cuda.synchronize() watchdog"), "exception_in_capture");
+}
+
+TEST(Causes, WrongTableOfOperators_IsOneLineWithItsPlace) {
+  const std::string folder = ::testing::TempDir() + "operators-" + std::to_string(getpid());
+  for (const auto& [text, words] :
+       {std::pair("", "has no [[operator]]"),
+        std::pair("[[operator]]\nname = 'f'\ninstead = 'g'", "either aten or file"),
+        std::pair("[[operator]]\nname = 'f'\naten = ['f']", "either case or instead"),
+        std::pair("[[operator]]\nname = 'f'\naten = ['f']\ncase = 'none'", "there is no case 'none'"),
+        std::pair("[[operator]]\nname = 'f'\nfolder = 'g'", "folder")}) {
+    fs::create_directories(folder + "/cases");
+    std::ofstream(folder + "/cases/operators.toml") << text;
+    try {
+      blame::read_operators(folder, {});
+      ADD_FAILURE() << text;
+    } catch (const ExitError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("operators.toml"), HasSubstr(words)));
+    }
+    fs::remove_all(folder);
+  }
+}
+
+TEST(Rendering, Colours_AreThereOnlyIfWanted) {
+  const auto processes = blame::read_report(failed("cuEventQuery", 900) + failed("cuStreamEndCapture", 901));
+  const blame::Answer answer =
+      blame::answer_of(processes, "", [](const blame::Process&) -> const blame::Knowledge& { return knowledge(); });
+  EXPECT_THAT(blame::render_text(answer, {false, true}), HasSubstr("\x1b[1;31mcuEventQuery returned 900"));
+  EXPECT_THAT(blame::render_text(answer, {false, false}), Not(HasSubstr("\x1b")));
+}
+
 TEST(Judging, TruncatedLine_MakesTheReportIncomplete) {
   const std::string line = failed("cuEventQuery", 900);
   EXPECT_TRUE(blame::is_whole(""));
@@ -416,7 +601,7 @@ class Blame : public ::testing::Test {
   ShellResult blame(const std::string& program, const std::string& variables = "",
                     const std::string& driver = "lib") const {
     ShellResult said = shell("cd '" + folder + "' && " + environment(driver) + variables + " " +
-                             command("--log '" + folder + "/log' -- " + program) + " >'" + folder + "/out'");
+                             command("--verbose --log '" + folder + "/log' -- " + program) + " >'" + folder + "/out'");
     said.out = text_of(folder + "/log");
     return said;
   }
@@ -452,6 +637,41 @@ class capture:
 def start():
     cu.cuInit(0)
     cu.cuStreamCreate(ctypes.byref(stream), 0)
+)" + body);
+  }
+  // A Python program with a stand-in for PyTorch, whose captures are torch.cuda.graph's as far as methods and their
+  // order go.
+  std::string torch(const std::string& body) const {
+    fs::create_directories(folder + "/torch/cuda");
+    write("torch/__init__.py", "__version__ = '2.11.0+cu130'\nfrom torch import cuda\n");
+    write("torch/cuda/__init__.py", "from torch.cuda.graphs import CUDAGraph, graph\nimport torch.after\n");
+    write("torch/after.py", "");
+    write("torch/cuda/graphs.py", R"(import ctypes
+cu = ctypes.CDLL("libcuda.so.1")
+stream = ctypes.c_void_p()
+class _CUDAGraph:
+    def capture_begin(self, pool=None):
+        if pool == "refused": raise RuntimeError("no pool of this name")
+        cu.cuStreamBeginCapture_v2(stream, 0)
+    def capture_end(self):
+        self.made = ctypes.c_void_p()
+        if cu.cuStreamEndCapture(stream, ctypes.byref(self.made)): raise RuntimeError("CUDA error")
+class CUDAGraph(_CUDAGraph):
+    def capture_begin(self, pool=None): super().capture_begin(pool=pool)
+    def capture_end(self): super().capture_end()
+class graph:
+    def __init__(self, cuda_graph): self.cuda_graph = cuda_graph
+    def __enter__(self): self.cuda_graph.capture_begin()
+    def __exit__(self, *error): self.cuda_graph.capture_end()
+)");
+    return write("train.py", R"(import ctypes, sys, threading
+import torch
+from torch.cuda import graphs
+cu = graphs.cu
+cu.cuInit(0)
+cu.cuStreamCreate(ctypes.byref(graphs.stream), 0)
+def refuse():
+    raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned.")
 )" + body);
   }
   static std::string python_library() {
@@ -754,6 +974,155 @@ with capture():
   EXPECT_THAT(causes_of("mask.nonzero()", there("stream")), HasSubstr("(nonzero_in_capture)"))
       << "on the capturing stream, as autograd's thread";
   EXPECT_THAT(causes_of("nothing more is known", here), HasSubstr("(stream_synchronize_in_capture)"));
+}
+
+TEST_F(Blame, RefusalOfPyTorchs_IsReportedWithItsLine) {
+  const std::string script = torch(R"(
+def step():
+    refuse()  # in step
+def capture():
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        step()
+what = sys.argv[1]
+if what == "uncaught": capture()
+if what == "thread":
+    thread = threading.Thread(target=capture, name="capture")
+    thread.start(); thread.join()
+if what == "fallback":
+    for i in range(3):
+        try: capture()
+        except RuntimeError: pass
+if what == "begin":
+    try: torch.cuda.CUDAGraph().capture_begin(pool="refused")  # refused
+    except RuntimeError: pass
+if what == "open":
+    torch.cuda.CUDAGraph().capture_begin()  # left open
+    refuse()
+)");
+  for (const auto& [what, code] : {std::pair("uncaught", 1), std::pair("thread", 0), std::pair("fallback", 0)}) {
+    const ShellResult said = blame("python3 -B " + script + " " + what);
+    EXPECT_EQ(said.code, code) << what;
+    EXPECT_EQ(count(said.out, "an exception ended the capture, and no CUDA call had failed"), 1U) << said.out;
+    EXPECT_THAT(said.out, HasSubstr("  raised   RuntimeError: Cannot copy between CPU and CUDA tensors during"))
+        << what;
+    EXPECT_THAT(said.out, HasSubstr(at(script, "def refuse", "refuse").substr(0, 8))) << what;
+    EXPECT_THAT(said.out, HasSubstr("           " + at(script, "# in step", "step"))) << what;
+    EXPECT_THAT(said.out, HasSubstr("(pageable_copy_in_capture)\n")) << what;
+    EXPECT_THAT(said.out, Not(HasSubstr("no capture has failed"))) << what;
+  }
+  EXPECT_THAT(blame("python3 -B " + script + " fallback").out, HasSubstr("no CUDA call had failed; 3 times\n"));
+  const ShellResult begin = blame("python3 -B " + script + " begin");
+  EXPECT_THAT(begin.out, AllOf(HasSubstr("an exception kept the capture from beginning"),
+                               HasSubstr(at(script, "# refused", "<module>"))));
+  const ShellResult open = blame("python3 -B " + script + " open");
+  EXPECT_THAT(open.out, AllOf(HasSubstr("an exception ended the program, and a capture never ended"),
+                              HasSubstr("begun    " + at(script, "# left open", "<module>"))));
+}
+
+TEST_F(Blame, ExceptionThatLeavesNoCapture_IsNotReported) {
+  const std::string script = torch(R"(
+graph = torch.cuda.CUDAGraph()
+batches = iter([1])
+with torch.cuda.graph(graph):
+    while True:
+        try: next(batches)
+        except StopIteration: break
+try: raise KeyError("before")
+except KeyError:
+    with torch.cuda.graph(graph): pass
+graph.capture_begin()
+try:
+    while True: next(batches)
+except StopIteration:
+    graph.capture_end()
+import signal
+signal.raise_signal(signal.SIGINT)
+)");
+  const ShellResult said = blame("python3 -B " + script);
+  EXPECT_THAT(said.out, StartsWith("recapture blame: no capture has failed"));
+}
+
+TEST_F(Blame, ExceptionThatFollowsFromACall_IsNoFailureOfItsOwn) {
+  const std::string script = torch(R"(
+def capture(broken):
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        if broken: cu.cuEventQuery(None)
+        else: cu.cuEventRecord(None, graphs.stream)
+        raise ValueError("shape")  # raised
+for broken in True, False:
+    try: capture(broken)
+    except Exception as error: print(type(error).__name__)
+)");
+  const ShellResult said = blame("python3 -B " + script);
+  EXPECT_EQ(count(said.out, "recapture blame: process"), 2U) << said.out;
+  EXPECT_THAT(said.out, ContainsRegex("cuEventQuery returned 900 [^\n]* and broke the capture\n"));
+  EXPECT_THAT(said.out, HasSubstr("an exception ended the capture, so that cuStreamEndCapture returned 904"));
+  EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "# raised", "capture")));
+  EXPECT_EQ(text_of(folder + "/out"), "RuntimeError\nRuntimeError\n");
+}
+
+TEST_F(Blame, TracebackUnderBlame_IsTheProgramsOwn) {
+  const std::string script = torch(R"(
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    cu.cuEventRecord(None, graphs.stream)
+    refuse()
+)");
+  const auto run = [&](const std::string& line) {
+    return shell("cd '" + folder + "' && " + environment() + line + " 2>&1 >/dev/null");
+  };
+  const ShellResult bare = run("python3 -B " + script);
+  EXPECT_THAT(bare.out, HasSubstr("During handling of the above exception"));
+  EXPECT_EQ(run(command("--log '" + folder + "/log' -- python3 -B " + script)).out, bare.out);
+}
+
+TEST_F(Blame, TorchImportedAfterCuda_IsFollowed) {
+  const std::string script = python(R"(
+start()
+import time
+time.sleep(0)
+import torch
+from torch.cuda import graphs
+graphs.stream = stream
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    raise ValueError("shape")  # raised
+)");
+  torch("");
+  const ShellResult said = blame("python3 -B " + write("late.py", text_of(script)));
+  EXPECT_THAT(said.out, HasSubstr("  raised   ValueError: shape\n"));
+}
+
+TEST_F(Blame, ExceptionThatEndsACppProgram_IsReportedIfACaptureIsOpen) {
+  const auto run = [&](const std::string& what) {
+    return blame("sh -c 'ulimit -c 0; exec " + breaker.substr(1, breaker.size() - 3) + " " + what + "' 2>/dev/null");
+  };
+  const ShellResult said = run("throw");
+  EXPECT_EQ(said.code, 128 + SIGABRT);
+  EXPECT_THAT(
+      said.out,
+      AllOf(HasSubstr("an exception that nobody caught ended the program while a capture was open"),
+            HasSubstr("  raised   std::runtime_error: shape is not static\n"),
+            ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*refuse", line_with(source, "here refuse throws")))));
+  EXPECT_THAT(run("throw-number").out, HasSubstr("  raised   int\n"));
+  EXPECT_THAT(run("throw-outside").out, StartsWith("recapture blame: no capture has failed"));
+}
+
+TEST_F(Blame, DefaultReport_HasAtMostTenLinesACaptureAndOneRemedyThatHolds) {
+  const std::string script = torch(R"(
+def load():
+    cu.cuEventQuery(None)  # breaks it
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    worker = threading.Thread(target=load)
+    worker.start(); worker.join()  # waits
+)");
+  shell("cd '" + folder + "' && " + environment() + command("--log '" + folder + "/log' -- python3 -B " + script));
+  const std::string said = text_of(folder + "/log");
+  EXPECT_LE(count(said, "\n"), 11U) << said;  // With the empty line at the end.
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("  at       " + at(script, "# breaks it", "load")),
+                    HasSubstr("which stood at " + at(script, "# waits", "<module>")),
+                    HasSubstr("(event_query_in_other_thread)\n"), HasSubstr("  fix      holds in 2.11.0: "),
+                    HasSubstr("  read     recapture show event_query_in_other_thread\n"), Not(HasSubstr("\x1b"))));
+  EXPECT_EQ(count(said, "  fix  "), 1U);
 }
 
 TEST_F(Blame, PythonThatForksAndSpawns_IsReportedPerProcess) {

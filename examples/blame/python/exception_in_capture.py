@@ -1,4 +1,4 @@
-# api: cuStreamEndCapture code: 904 cause: side_stream_not_joined; all that the driver sees of the ValueError
+# api: exception cause: exception_in_capture; the end of the capture returns 904, which follows from the exception
 import torch
 
 g = torch.cuda.CUDAGraph()
@@ -6,8 +6,8 @@ x = torch.ones(1024, device="cuda")
 y = (x * 2).sum()
 torch.cuda.synchronize()
 side = torch.cuda.Stream()
-with torch.cuda.graph(g):  # CULPRIT
+with torch.cuda.graph(g):
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         z = x * 3
-    raise ValueError("shape")
+    raise ValueError("shape")  # CULPRIT
