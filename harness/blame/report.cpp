@@ -59,7 +59,8 @@ std::vector<python::Frame> frames_at(const Json& object, const char* key) {
 
 GivenUp given_up_in(const Json& line) {
   const Call by = call_in(line);
-  GivenUp given_up{text_at(line, "at"), by.thread, {}, frames_at(line, "begun"), by.frames, 0, 0};
+  GivenUp given_up{text_at(line, "at"), by.thread, {}, frames_at(line, "begun"), {}, 0, 0};
+  if (given_up.at == "terminate") given_up.stack = by.frames;  // Python's exceptions have frames of their own.
   given_up.failed_before = number_at(line, "failed_before");
   for (const Json& one : line.value("raised", Json::array())) {
     given_up.raised.push_back({text_at(one, "type"), text_at(one, "text"), frames_at(one, "frames")});

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,7 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <map>
 #include <sstream>
@@ -115,6 +118,21 @@ std::map<uintptr_t, std::vector<SourceFrame>> resolve(const std::string& module,
   return found;
 }
 
+// Whether a module has names for what it does not export: a section .symtab, which a stripped one lacks.
+bool has_symbols(const std::string& module) {
+  std::ifstream file(module, std::ios::binary);
+  ElfW(Ehdr) header{};
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return false;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_shentsize != sizeof(ElfW(Shdr))) return false;
+  file.seekg(static_cast<std::streamoff>(header.e_shoff));
+  for (int i = 0; i < header.e_shnum; ++i) {
+    ElfW(Shdr) section{};
+    if (!file.read(reinterpret_cast<char*>(&section), sizeof section)) return false;
+    if (section.sh_type == SHT_SYMTAB) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<SourceFrame> python_frames(const python::Thread& thread) {
@@ -128,14 +146,16 @@ std::vector<SourceFrame> python_frames(const python::Thread& thread) {
 std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames) {
   std::map<std::string, std::vector<uintptr_t>> asked;
   for (const Frame& frame : frames) {
-    if (!is_library(frame.module)) asked[frame.module].push_back(frame.offset);
+    if (is_library(frame.module) && (!frame.function.empty() || !has_symbols(frame.module))) continue;
+    asked[frame.module].push_back(frame.offset);
   }
   std::map<std::string, std::map<uintptr_t, std::vector<SourceFrame>>> known;
   for (const auto& [module, offsets] : asked) known[module] = resolve(module, offsets);
   std::vector<SourceFrame> all;
   for (const Frame& frame : frames) {
     const bool own = !is_library(frame.module);
-    const std::vector<SourceFrame>& resolved = known[frame.module][frame.offset];
+    std::vector<SourceFrame> resolved = known[frame.module][frame.offset];
+    for (SourceFrame& each : resolved) each.own = each.own && own;
     all.insert(all.end(), resolved.begin(), resolved.end());
     if (resolved.empty())
       all.push_back({"", 0, frame_text(frame.function, frame.module, frame.offset), own, frame.module});

@@ -20,7 +20,7 @@ struct SourceFrame {
 std::vector<SourceFrame> python_frames(const python::Thread& thread);
 
 // With file and line where the module has debug information and addr2line is there; a frame with inlined calls is
-// several. Only the program's own modules are asked, as those of libraries have none and are large.
+// several. Of libraries, which are large, only those are asked that have names for functions they do not export.
 std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames);
 
 // "train.py:12 in step", "step() at main.cpp:12", "libfoo.so+0x12".

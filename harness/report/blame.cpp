@@ -45,6 +45,9 @@ std::string text_here(blame::SourceFrame frame) {
   return escape_control(text(frame));
 }
 
+// Whether a frame's text is more than a library and an offset in it.
+bool is_named(const std::string& text) { return text.find("+0x") == text.npos; }
+
 // A stack, innermost first: the program's own frames a line each, with the source of the innermost, and between them
 // how many frames of libraries.
 std::string stack(std::string_view label, const std::vector<blame::SourceFrame>& frames) {
@@ -62,7 +65,7 @@ std::string stack(std::string_view label, const std::vector<blame::SourceFrame>&
   const auto last_own = std::find_if(frames.rbegin(), frames.rend(), [](const blame::SourceFrame& f) { return f.own; });
   for (const blame::SourceFrame& frame : frames) {
     if (!frame.own) {
-      if (folded++ == 0) first_folded = escape_control(text(frame));
+      if (folded++ == 0 || !is_named(first_folded)) first_folded = escape_control(text(frame));
       continue;
     }
     if (shown == kMost) continue;
@@ -86,7 +89,7 @@ std::string through(const std::vector<blame::SourceFrame>& frames) {
     const std::string_view library = base_name(frame.module);
     const bool is_python = library.find("python") != library.npos || library.substr(0, 6) == "libffi";
     if (frame.own || is_python || named == kMost) break;
-    if (frame.function.find("+0x") != frame.function.npos) continue;
+    if (!is_named(frame.function)) continue;
     words += (named++ == 0 ? "" : " < ") + escape_control(frame.function);
   }
   return words;
