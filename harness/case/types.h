@@ -20,6 +20,9 @@ enum class Fidelity {
   Modelled,    // The mechanism rebuilt; the prose says what is left out.
 };
 
+// Tests have the release of TransformerEngine that a run chose in this variable.
+inline constexpr char kTransformerEngineVariable[] = "RECAPTURE_TRANSFORMER_ENGINE";
+
 // What a test is for, by the first word of its name.
 enum class Kind {
   Control,     // The same calls without the trigger; must hold.
@@ -87,7 +90,7 @@ inline Kind breakable_kind(Break broken) { return broken == Break::Remedy ? Kind
 struct Needs {
   int gpus = 0;        // "gpu" is one.
   bool ranks = false;  // "ranks" is one GPU too, and all that the run has are there for the case's tests.
-  bool python = false, nemo = false;
+  bool python = false, nemo = false, transformer_engine = false;
 
   // Nothing if a word is not known.
   static std::optional<Needs> read(std::string_view words) {
@@ -104,6 +107,8 @@ struct Needs {
         needs.python = true;
       } else if (word == "nemo") {
         needs.nemo = true;
+      } else if (word == "transformer_engine") {
+        needs.transformer_engine = true;
       } else if (word != "host" && !word.empty()) {
         return std::nullopt;
       }

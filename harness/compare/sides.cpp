@@ -37,7 +37,7 @@ std::string describe_machine(const Environment& environment) {
 // A release's own NCCL is not on record of older runs.
 std::string version_in(const Environment& environment, const OverridableLibrary& library) {
   const bool is_told = library.key == std::string_view("cuda_runtime") || environment.machine.has_override(library);
-  return is_told ? text_at(environment.json(), library.key) : "its own";
+  return is_told ? text_at(environment.json(), library.key) : library.is_package() ? "the cases' own" : "its own";
 }
 
 bool have_same_libraries(const Environment& one, const Environment& other) {

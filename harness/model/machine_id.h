@@ -8,19 +8,26 @@
 
 namespace recapture {
 
-// A library that a run may load in the place of the one that comes with LibTorch. The environment has its version, as
-// `key`, and `key`_by if the run chose it.
+// A library that a run may load in the place of the one that comes with LibTorch, or a Python package of which it may
+// give the cases another release than their own. The environment has its version, as `key`, and `key`_by if the run
+// chose it.
 struct OverridableLibrary {
   const char* key;
   const char* name;
-  const char* option;   // Of `run`, `compare` and tools/libtorch,
+  const char* option;   // Of `run` and `compare`,
   const char* example;  // and what that takes.
-  const char* file;     // How the name of its file begins.
+  const char* file;     // How the name of its file begins; empty for a Python package.
   const char* tag;      // In a report's name.
+  const char* fetch;    // The command that gets it, without the version.
+
+  bool is_package() const { return *file == '\0'; }
 };
-inline constexpr std::array<OverridableLibrary, 2> kOverridableLibraries = {
-    {{"cuda_runtime", "CUDA runtime", "--cuda-runtime", "12.9", "libcudart.so.", "cuda"},
-     {"nccl", "NCCL", "--nccl", "2.30.7", "libnccl.so.", "nccl"}}};
+inline constexpr std::array<OverridableLibrary, 3> kOverridableLibraries = {
+    {{"cuda_runtime", "CUDA runtime", "--cuda-runtime", "12.9", "libcudart.so.", "cuda",
+      "tools/libtorch --cuda-runtime"},
+     {"nccl", "NCCL", "--nccl", "2.30.7", "libnccl.so.", "nccl", "tools/libtorch --nccl"},
+     {"transformer_engine", "TransformerEngine", "--transformer-engine", "2.20.2", "", "te",
+      "tools/transformer_engine"}}};
 
 struct MachineId {
   std::string gpu, driver;                       // No GPU is "".

@@ -81,15 +81,30 @@ Json own_facts_of(const std::string& binary, const RunOptions& options) {
   return facts;
 }
 
+// Throws where this release of a Python package is not in the cache, for any Python.
+void require_package(const OverridableLibrary& library, const std::string& version) {
+  const fs::path folder = fs::path(cache_folder()) / library.key;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().rfind(version + "-python", 0) == 0) return;
+  }
+  throw ExitError(Exit::Infrastructure, fmt::format("{} {} is not in {}; `{} {}` gets it", library.name, version,
+                                                    folder.string(), library.fetch, version));
+}
+
 Facts facts_of(const std::string& binary, const RunOptions& options) {
-  if (options.libraries.empty()) return {own_facts_of(binary, options), "", ""};
   Facts facts;
   std::vector<std::pair<OverridableLibrary, std::string>> chosen;
   for (const OverridableLibrary& library : kOverridableLibraries) {
-    if (const auto at = options.libraries.find(library.key); at != options.libraries.end()) {
+    const auto at = options.libraries.find(library.key);
+    if (at == options.libraries.end()) continue;
+    if (library.is_package()) {
+      require_package(library, at->second);
+    } else {
       chosen.emplace_back(library, at->second);
     }
   }
+  if (chosen.empty()) return {own_facts_of(binary, options), "", ""};
   std::string cuda;  // LibTorch's own, or what is to be in its place: that is of the same major release.
   for (const auto& [library, version] : chosen) {
     if (library.key == std::string_view("cuda_runtime")) cuda = version;
@@ -257,6 +272,9 @@ std::map<std::string, std::string> variables_of_tests(const RunOptions& options,
   if (const std::string folder = cache_folder(); fs::is_directory(folder) || !variable("RECAPTURE_CACHE").empty()) {
     all["RECAPTURE_CACHE"] = folder;
   }
+  if (const auto chosen = options.libraries.find("transformer_engine"); chosen != options.libraries.end()) {
+    all[kTransformerEngineVariable] = chosen->second;
+  }
   all.insert(options.env.begin(), options.env.end());
   return all;
 }
@@ -341,7 +359,12 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
                       {"volatile", {{"run", new_run_id()}, {"started", started}, {"jobs", options.jobs}}}};
   if (!is_release) environment["build"] = options.release;
   if (packages.packed) environment["left_out"] = packages.left_out;
-  for (const auto& [key, version] : options.libraries) environment[key + "_by"] = "preload";
+  for (const OverridableLibrary& library : kOverridableLibraries) {
+    const auto chosen = options.libraries.find(library.key);
+    if (chosen == options.libraries.end()) continue;
+    environment[std::string(library.key) + "_by"] = library.is_package() ? "variable" : "preload";
+    if (library.is_package()) environment[library.key] = chosen->second;
+  }
   if (!options.env.empty()) environment["env"] = recorded(options.env);
   if (machine.others > 0) environment["volatile"]["others"] = machine.others;
   if (options.seed) environment["volatile"]["seed"] = *options.seed;

@@ -191,9 +191,10 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written) {
   const std::string path = root + "/" + path_of(one);
-  if (has(one.needs, "nemo")) {
-    throw ExitError(Exit::Usage,
-                    fmt::format("{} can be no bundle: it runs files of NeMo's, which a bundle cannot carry", one.id));
+  for (const auto& [need, name] : {std::pair{"nemo", "NeMo"}, {"transformer_engine", "TransformerEngine"}}) {
+    if (!has(one.needs, need)) continue;
+    throw ExitError(Exit::Usage, fmt::format("{} can be no bundle: it runs files of {}'s, which a bundle cannot carry",
+                                             one.id, name));
   }
   Bundle bundle;
   bundle.reproduces = reproduces;
