@@ -18,6 +18,7 @@ namespace {
 using explain::Explanation;
 
 constexpr int kUnsupported = 900, kIsolation = 905, kImplicit = 906;
+constexpr char kScalar[] = "_local_scalar_dense";  // All reads of one value.
 constexpr char kWaitingLibrary[] = "library_that_synchronises_in_capture", kException[] = "exception_in_capture";
 
 bool begins(std::string_view text, std::initializer_list<std::string_view> starts) {
@@ -89,6 +90,12 @@ bool is_wait(const Call& call) {
 bool is_allocation(const Call& call) {
   return begins(call.api, {"cuMemAlloc_v2", "cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemAddressReserve"}) &&
          !begins(call.api, {"cuMemAllocHost", "cuMemAllocManaged"});
+}
+
+// Whether a line of Python decides by a value that it does not read itself.
+bool is_branch(std::string_view line) {
+  return (begins(line, {"if ", "elif ", "while ", "assert "}) || line.find("bool(") != line.npos) &&
+         line.find(".item(") == line.npos;
 }
 
 // PyTorch's allocator keeps its functions to itself, but nothing else in its library allocates.
@@ -182,6 +189,9 @@ class Finder {
     }
     const std::vector<std::string> operators = operators_on(call.frames);
     if (operators.empty() || !is_wait(call)) return;
+    if (contains(operators, kScalar) && !python.empty() && is_branch(source_line(python.front()))) {
+      add_case("host_branch_in_capture");
+    }
     for (const Operator& one : knowledge_.operators) {
       if (contains(one.aten, operators.back()) && (one.through.empty() || contains(operators, one.through))) {
         return add(one);
@@ -194,6 +204,7 @@ class Finder {
     for (const SourceFrame& frame : python) {
       const std::string line = source_line(frame);
       for (const Operator& one : knowledge_.operators) {
+        if (!one.file.empty() && ends(frame.file, one.file)) return add(one);
         const size_t open = one.name.find('('), dot = one.name.rfind('.', open);
         if (open == one.name.npos || dot == one.name.npos) continue;
         if (line.find(one.name.substr(dot, open + 1 - dot)) != line.npos) return add(one);

@@ -194,7 +194,13 @@ Begun take_open(Object graph) {
 }
 
 void report(GivenUp::At at, Object exception, const Begun& begun) {
-  report_given_up({at, chain_of(exception, begun.handled), begun.frames, begun.failed_before});
+  std::vector<Raised> raised = chain_of(exception, begun.handled);
+  const bool is_passing = at == GivenUp::At::Begin || at == GivenUp::At::End;
+  if (is_passing && !raised.empty()) {  // It has not come to our caller, and its traceback ends below.
+    std::vector<Frame>& frames = raised.front().frames;
+    for (Frame& frame : frames_here()) frames.push_back(std::move(frame));
+  }
+  report_given_up({at, std::move(raised), begun.frames, begun.failed_before});
 }
 
 Object begin_capture(Object original, Object arguments, Object keywords) {

@@ -673,6 +673,7 @@ class _CUDAGraph:
         if pool == "refused": raise RuntimeError("no pool of this name")
         cu.cuStreamBeginCapture_v2(stream, 0)
     def capture_end(self):
+        if hasattr(self, "other"): raise RuntimeError("not this stream")
         self.made = ctypes.c_void_p()
         if cu.cuStreamEndCapture(stream, ctypes.byref(self.made)): raise RuntimeError("CUDA error")
 class CUDAGraph(_CUDAGraph):
@@ -1014,6 +1015,12 @@ if what == "fallback":
 if what == "begin":
     try: torch.cuda.CUDAGraph().capture_begin(pool="refused")  # refused
     except RuntimeError: pass
+if what == "end":
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    graph.other = 1
+    try: graph.capture_end()  # not ended
+    except RuntimeError: pass
 if what == "open":
     torch.cuda.CUDAGraph().capture_begin()  # left open
     refuse()
@@ -1033,6 +1040,10 @@ if what == "open":
   const ShellResult begin = blame("python3 -B " + script + " begin");
   EXPECT_THAT(begin.out, AllOf(HasSubstr("an exception kept the capture from beginning"),
                                HasSubstr(at(script, "# refused", "<module>"))));
+  const ShellResult end = blame("python3 -B " + script + " end");
+  EXPECT_THAT(end.out, AllOf(HasSubstr("the end of the capture raised an exception"),
+                             HasSubstr(at(script, "# not ended", "<module>")), HasSubstr("  cause    not known\n")));
+  EXPECT_EQ(count(end.out, "recapture blame: process"), 1U) << end.out;
   const ShellResult open = blame("python3 -B " + script + " open");
   EXPECT_THAT(open.out, AllOf(HasSubstr("an exception ended the program, and a capture never ended"),
                               HasSubstr("begun    " + at(script, "# left open", "<module>"))));

@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900 cause: nonzero_in_capture; autograd's thread has no Python: the line that called backward
+# api: cuStreamSynchronize code: 900 cause: nonzero_in_capture|boolean_index_in_capture; autograd's thread has no Python: the line that called backward
 import torch
 
 g = torch.cuda.CUDAGraph()
