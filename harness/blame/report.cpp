@@ -382,7 +382,10 @@ std::vector<Process> read_report(std::string_view text) {
     if (event == "cut") {
       Cut& cut = heard->process.cut;
       const std::string what = text_at(line, "what");
-      (what == "silent" ? cut.silent : what == "refused" ? cut.refused : cut.failed) = number_at(line, "number");
+      (what == "silent"     ? cut.silent
+       : what == "refused"  ? cut.refused
+       : what == "given up" ? cut.given_up
+                            : cut.failed) = number_at(line, "number");
     }
   }
   std::vector<Process> processes;

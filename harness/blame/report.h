@@ -91,7 +91,7 @@ struct Silent {
 
 // How many calls the recorder has left out at least.
 struct Cut {
-  size_t failed = 0, refused = 0, silent = 0;
+  size_t failed = 0, refused = 0, silent = 0, given_up = 0;
 };
 
 struct Process {

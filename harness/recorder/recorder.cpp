@@ -326,8 +326,14 @@ void report_call(const FailedCall& call) {
 void report_given_up(const GivenUp& capture) {
   constexpr size_t kMost = 256;
   static std::atomic<size_t> told{0};
-  if (!for_blame() || told++ >= kMost) return;
+  if (!for_blame()) return;
   const int before = errno;
+  if (const size_t number = ++told; number > kMost) {
+    const size_t more = number - kMost;
+    if ((more & (more - 1)) == 0) say_to_blame("cut", {{"what", "given up"}, {"number", more}});
+    errno = before;
+    return;
+  }
   Json raised = Json::array();
   for (const Raised& one : capture.raised) {
     raised.push_back({{"type", one.type}, {"text", one.text}, {"frames", in_full(one.frames)}});

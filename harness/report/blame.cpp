@@ -205,6 +205,17 @@ std::string by_exception(const blame::Failure& failure) {
   return failure.times == 1 ? words : fmt::format("{}; {} times", words, failure.times);
 }
 
+std::string without_culprit(std::string_view heard_by) {
+  const bool is_log = heard_by == "the driver's log";
+  return fmt::format("a capture was broken by a call that was not recorded{}\n",
+                     is_log ? "; RECAPTURE_RECORDER=cupti hears more" : "");
+}
+
+// The call that shows that a capture was broken, where the one that broke it is not known; or none.
+const blame::Call* seen_of(const blame::Failure& failure) {
+  return failure.end ? &*failure.end : failure.victims.empty() ? nullptr : &failure.victims.front();
+}
+
 std::vector<blame::SourceFrame> source_frames(const std::vector<python::Frame>& frames) {
   return blame::python_frames(python::Thread{0, frames});
 }
@@ -258,11 +269,8 @@ std::string render_text(const blame::Failure& failure, std::string_view heard_by
     if (!culprit.sentence.empty()) words += line("driver", escape_control(culprit.sentence));
     words += line("thread", on_thread(culprit)) + where(culprit) + capture(failure);
   } else {
-    words = "a capture was broken by a call that was not recorded";
-    words += heard_by == "the driver's log" ? "; RECAPTURE_RECORDER=cupti hears more\n" : "\n";
-    const blame::Call* seen = failure.end               ? &*failure.end
-                              : failure.victims.empty() ? nullptr
-                                                        : &failure.victims.front();
+    words = without_culprit(heard_by);
+    const blame::Call* seen = seen_of(failure);
     if (seen != nullptr) words += line("thread", text_of(seen->thread)) + where(*seen);
   }
   if (failure.ends > 1) words += line("", fmt::format("it broke {} captures", failure.ends));
@@ -349,9 +357,11 @@ const explain::FixAdvice* remedy_of(const explain::Explanation& explanation) {
 
 std::string culprit_in_short(const blame::Failure& failure, const Painter& painter) {
   const blame::Call& culprit = *failure.culprit;
-  std::string words = painter.red(returned(culprit) + (culprit.part == Part::EndedBy ? ", and the capture failed\n"
-                                                       : failure.end                 ? " and broke the capture\n"
-                                                                                     : "\n"));
+  const std::string broken = failure.ends > 1 ? fmt::format(" and broke {} captures\n", failure.ends)
+                             : failure.end    ? " and broke the capture\n"
+                                              : "\n";
+  std::string words =
+      painter.red(returned(culprit) + (culprit.part == Part::EndedBy ? ", and the capture failed\n" : broken));
   const std::vector<blame::SourceFrame> python = blame::python_frames_of(culprit, culprit.thread),
                                         native = blame::native_frames(culprit.frames);
   const blame::SourceFrame* own = place(native);
@@ -388,6 +398,15 @@ std::string exception_in_short(const blame::Failure& failure, const Painter& pai
   return words + at_place("begun", source_frames(given_up.begun), false);
 }
 
+std::string unknown_in_short(const blame::Failure& failure, std::string_view heard_by, const Painter& painter) {
+  std::string words = painter.red(without_culprit(heard_by));
+  const blame::Call* seen = seen_of(failure);
+  if (seen == nullptr) return words;
+  const std::vector<blame::SourceFrame> python = blame::python_frames_of(*seen, seen->thread);
+  return words + at_place("at", python.empty() ? blame::native_frames(seen->frames) : python, true) +
+         line("thread", text_of(seen->thread));
+}
+
 // At most nine lines, to which comes the head's.
 std::string in_short(const blame::Failure& failure, std::string_view heard_by, const blame::Causes& causes,
                      const std::string& release, const Painter& painter) {
@@ -399,7 +418,7 @@ std::string in_short(const blame::Failure& failure, std::string_view heard_by, c
   } else if (failure.culprit) {
     words = culprit_in_short(failure, painter);
   } else {
-    words = painter.red(render_text(failure, heard_by));
+    words = unknown_in_short(failure, heard_by, painter);
   }
   for (size_t i = 0; i < std::min(explanation.causes.size(), kMostCauses); ++i) {
     const explain::Found& cause = explanation.causes[i];
@@ -446,6 +465,7 @@ std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
   };
   add(cut.failed, fmt::format("{} calls that failed", kMostCalls));
   add(cut.refused, "calls that were refused");
+  add(cut.given_up, "exceptions that ended a capture");
   add(cut.silent, fmt::format("{} calls that are in no graph", kMostCalls));
   return words;
 }
@@ -583,20 +603,23 @@ Json render_json(const Answer& answer) {
     }
     for (const blame::Call& call : process.refused) refused.push_back(render_json(call));
     for (const blame::Silent& each : process.silent) silent.push_back(render_json(each));
-    all.push_back(
-        {{"pid", process.pid},
-         {"rank", process.rank},
-         {"local_rank", process.local_rank},
-         {"program", process.program},
-         {"heard_by", process.by},
-         {"torch", process.torch},
-         {"release", one.release},
-         {"why_not", process.why_not},
-         {"why_not_deep", process.why_not_deep},
-         {"failures", failures},
-         {"refused", refused},
-         {"silent", silent},
-         {"cut", {{"failed", process.cut.failed}, {"refused", process.cut.refused}, {"silent", process.cut.silent}}}});
+    all.push_back({{"pid", process.pid},
+                   {"rank", process.rank},
+                   {"local_rank", process.local_rank},
+                   {"program", process.program},
+                   {"heard_by", process.by},
+                   {"torch", process.torch},
+                   {"release", one.release},
+                   {"why_not", process.why_not},
+                   {"why_not_deep", process.why_not_deep},
+                   {"failures", failures},
+                   {"refused", refused},
+                   {"silent", silent},
+                   {"cut",
+                    {{"failed", process.cut.failed},
+                     {"refused", process.cut.refused},
+                     {"silent", process.cut.silent},
+                     {"given_up", process.cut.given_up}}}});
   }
   return {{"processes", all}, {"not_whole", answer.not_whole}};
 }

@@ -1009,7 +1009,7 @@ if what == "thread":
     thread = threading.Thread(target=capture, name="capture")
     thread.start(); thread.join()
 if what == "fallback":
-    for i in range(3):
+    for i in range(int(sys.argv[2])):
         try: capture()
         except RuntimeError: pass
 if what == "begin":
@@ -1025,7 +1025,7 @@ if what == "open":
     torch.cuda.CUDAGraph().capture_begin()  # left open
     refuse()
 )");
-  for (const auto& [what, code] : {std::pair("uncaught", 1), std::pair("thread", 0), std::pair("fallback", 0)}) {
+  for (const auto& [what, code] : {std::pair("uncaught", 1), std::pair("thread", 0), std::pair("fallback 2", 0)}) {
     const ShellResult said = blame("python3 -B " + script + " " + what);
     EXPECT_EQ(said.code, code) << what;
     EXPECT_EQ(count(said.out, "an exception ended the capture, and no CUDA call had failed"), 1U) << said.out;
@@ -1036,7 +1036,10 @@ if what == "open":
     EXPECT_THAT(said.out, HasSubstr("(pageable_copy_in_capture)\n")) << what;
     EXPECT_THAT(said.out, Not(HasSubstr("no capture has failed"))) << what;
   }
-  EXPECT_THAT(blame("python3 -B " + script + " fallback").out, HasSubstr("no CUDA call had failed; 3 times\n"));
+  EXPECT_THAT(blame("python3 -B " + script + " fallback 3").out, HasSubstr("no CUDA call had failed; 3 times\n"));
+  EXPECT_THAT(blame("python3 -B " + script + " fallback 300").out,
+              AllOf(HasSubstr("no CUDA call had failed; 256 times\n"),
+                    HasSubstr("exceptions that ended a capture were kept, and at least 32 more were not\n")));
   const ShellResult begin = blame("python3 -B " + script + " begin");
   EXPECT_THAT(begin.out, AllOf(HasSubstr("an exception kept the capture from beginning"),
                                HasSubstr(at(script, "# refused", "<module>"))));
@@ -1376,7 +1379,7 @@ TEST_F(Blame, JsonReport_HasCulpritVictimsCausesAndCounts) {
   EXPECT_EQ(failure.at("end").at("code"), 901);
   EXPECT_EQ(failure.at("explanation").at("causes").at(0).at("id"), "event_query_in_capture");
   EXPECT_EQ(all.at("not_whole"), "");
-  EXPECT_EQ(all.at("processes").at(0).at("cut"), (Json{{"failed", 0}, {"refused", 0}, {"silent", 0}}));
+  EXPECT_EQ(all.at("processes").at(0).at("cut"), (Json{{"failed", 0}, {"refused", 0}, {"silent", 0}, {"given_up", 0}}));
   shell(environment() + command("--json --log '" + folder + "/log' " + breaker + "poll"));
   const Json poll = parse_json(text_of(folder + "/log")).at("processes").at(0).at("failures").at(0);
   EXPECT_THAT(poll.at("victims"), SizeIs(64));
