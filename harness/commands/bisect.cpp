@@ -19,6 +19,8 @@
 #include "harness/compare/sides.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/release.h"
+#include "harness/report/bisect.h"
+#include "harness/report/text.h"
 #include "harness/run/layout.h"
 #include "harness/run/machine.h"
 #include "harness/run/run.h"
@@ -97,11 +99,11 @@ class Question {
     const std::vector<timeline::MachineTimeline> told = timeline::folded(found_);
     if (options_.json) {
       Json json = {{"test", test_}, {"machines", Json::array()}};
-      for (const timeline::MachineTimeline& course : found_) json["machines"].push_back(render_json(course));
+      for (const timeline::MachineTimeline& course : found_) json["machines"].push_back(report::render_json(course));
       print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
     } else {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
-      for (const timeline::MachineTimeline& course : told) print("\n{}", render_text(course));
+      for (const timeline::MachineTimeline& course : told) print("\n{}", report::render_text(course));
     }
     return exit_for(told);
   }
@@ -192,7 +194,7 @@ class Question {
       options.record = new_record(kept() + "/" + release);
       print("{}:\n", side.name);
       try {
-        Record record = run::run_cases(places_, options).record;
+        Record record = run::run_cases(places_, options, report::render_line).record;
         const TestRecord* seen = record.find(test_);
         const bool may_yet_occur = seen != nullptr && seen->has(key::tries) && seen->number(key::hits).value_or(0) == 0;
         side.runs.insert(side.runs.begin(), compare::judge_without_staleness(std::move(record), background_));

@@ -6,6 +6,7 @@
 #include "harness/commands/commands.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/suggest.h"
+#include "harness/report/text.h"
 #include "harness/run/run.h"
 #include "harness/verdict/verdict.h"
 
@@ -32,7 +33,7 @@ Exit test(const run::Layout& places, const Options& options) {
   run_options.record = places.build + "/" + options.release + "/ctest/" + options.id + ".jsonl";
   run_options.replace = true;
   try {
-    const Exit exit = exit_for(verdicts_of(run::run_cases(places, run_options).rows));
+    const Exit exit = exit_for(verdicts_of(run::run_cases(places, run_options, report::render_line).rows));
     return exit == Exit::NothingRan ? Exit::Skipped : exit;
   } catch (const ExitError& stop) {
     if (stop.code != Exit::Usage || !is_left_out(places, options)) throw;

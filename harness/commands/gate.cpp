@@ -13,6 +13,7 @@
 #include "harness/commands/compare.h"
 #include "harness/compare/policy.h"
 #include "harness/model/scope.h"
+#include "harness/report/text.h"
 #include "harness/run/layout.h"
 #include "harness/run/machine.h"
 #include "harness/run/process.h"
@@ -67,7 +68,7 @@ void run_missing(const run::Layout& places, CompareOptions& options, const compa
     if (cases) run_options.filters.assign(cases->begin(), cases->end());
     run_options.record = new_record(options.records + "/" + release);
     print("{}:\n", release);
-    run::run_cases(places, run_options);
+    run::run_cases(places, run_options, report::render_line);
   }
 }
 

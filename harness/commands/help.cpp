@@ -1,9 +1,9 @@
 // recapture help: --help, for a user who tries it as a verb.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
 #include "harness/model/suggest.h"
@@ -16,7 +16,7 @@ Verb help_verb(CLI::App& app) {
   command->add_option("verb", *words, "A verb, such as nightly diff");
   return {command, [words, &app] {
             const CLI::App& verb = find_verb(app, *words);
-            const std::string name = fmt::format("{}", fmt::join(*words, " "));
+            const std::string name = join(*words, " ");
             if (!words->empty() && full_name(verb) != app.get_name() + " " + name) {
               throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "--help says what there is"));
             }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/model/release.h"
 #include "harness/model/scope.h"
@@ -26,7 +27,7 @@ void print_lines(const Catalogue& cases, const Options& options) {
       print("{:<13}{}.{}{}{}\n", "", one.id, test.name, test.fix.empty() ? "" : ": ", test.fix);
     }
   }
-  print("{} {}, {} {}", cases.size(), cases.size() == 1 ? "case" : "cases", tests, tests == 1 ? "test" : "tests");
+  print("{}, {}", plural(cases.size(), "case"), plural(tests, "test"));
   if (options.built) {
     print(", built for {}{}", is_version(options.release) ? "LibTorch " : "", options.release);
   }

@@ -6,8 +6,9 @@
 
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/nightly/issues.h"
 #include "harness/nightly/report.h"
+#include "harness/report/night.h"
+#include "harness/report/night_issues.h"
 #include "harness/run/layout.h"
 
 namespace recapture::commands {
@@ -26,10 +27,11 @@ Exit report_night(const run::Layout& places, const Options& options) {
   const compare::CompareContext background = compare::read_compare_context(places.root);
   const nightly::NightReport report = report_of(options.nights, options.choice, background);
   if (options.json || options.issue) {
-    const Json json = options.json ? render_json(report) : render_json(nightly::issues_of(report, background));
+    const Json json =
+        options.json ? report::render_json(report) : report::render_json(report::issues_of(report, background));
     print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
-    print("{}", options.markdown ? render_markdown(report) : render_text(report));
+    print("{}", options.markdown ? report::render_markdown(report) : report::render_text(report));
   }
   return exit_for(report);
 }

@@ -9,11 +9,11 @@
 #include <optional>
 #include <utility>
 
-#include "harness/base/escape.h"
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/model/release.h"
 #include "harness/report/junit.h"
+#include "harness/report/run.h"
 #include "harness/report/text.h"
 #include "harness/run/environment.h"
 
@@ -95,63 +95,17 @@ run::RunOptions what_to_run(const Typed& typed) {
   return options;
 }
 
-// What was not as it should be, each with its reason, and what to do next.
-std::string surprises_of(const run::Finished& finished) {
-  constexpr size_t kMost = 20;
-  std::string text, next;
-  size_t count = 0;
-  bool stale = false, other = false;
-  for (const TestVerdict& row : finished.rows) {
-    if (!is_surprise(row.verdict)) continue;
-    if (++count <= kMost) {
-      const std::string seen = truncated(render_observed(row));
-      text += fmt::format("  {}: {}: {}{}{}\n", row.test, to_string(row.verdict), to_string(row.result),
-                          seen.empty() ? "" : ", ", seen);
-    }
-    if (row.verdict == Verdict::Stale && !std::exchange(stale, true)) {
-      next +=
-          fmt::format("next: ci/suite {} -- {}    # the case is newer than its binary: builds it and runs it again\n",
-                      finished.record.environment.name_in_matrix(), row.case_id);
-    } else if (row.verdict != Verdict::Stale && row.verdict != Verdict::Missing &&
-               finished.record.broken() == Break::Nothing && !std::exchange(other, true)) {
-      next +=
-          fmt::format("next: recapture run --break trigger {}    # is it healthy without its trigger?\n", row.case_id);
-    }
-  }
-  if (count == 0) return "";
-  if (count > kMost) text += fmt::format("  and {} more\n", count - kMost);
-  return fmt::format("{} surprise{}:\n{}next: recapture show {}\n{}", count, count == 1 ? "" : "s", text,
-                     finished.record.path, next);
-}
-
-std::string describe(const run::Pace& pace) {
-  const auto tests = [](size_t n) { return fmt::format("{} test{}", n, n == 1 ? "" : "s"); };
-  std::string text;
-  if (pace.together > 0) {
-    text =
-        fmt::format("{} side by side in {:.1f} s, at a width of {}", tests(pace.together), pace.together_s, pace.jobs);
-  }
-  if (pace.together > 0 && pace.context_s > 0) {
-    const double floor_s = static_cast<double>(pace.together) * pace.context_s;
-    text += fmt::format("; a bare context takes {:.3f} s there: {:.2f} × the floor", pace.context_s,
-                        pace.together_s / floor_s);
-  }
-  if (pace.alone > 0) {
-    text += fmt::format("{}{} of races alone in {:.1f} s", text.empty() ? "" : "; ", tests(pace.alone), pace.alone_s);
-  }
-  return text.empty() ? text : text + "\n";
-}
-
 Exit run_and_show(const run::Layout& places, const Typed& typed) {
   const run::RunOptions options = what_to_run(typed);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
-  const run::Finished finished = run::run_cases(places, options);
+  const run::Finished finished = run::run_cases(places, options, report::render_line);
   const auto& [record, rows, pace, before] = finished;
   if (before) {
     print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
   } else {
     print("\n{}{}{}{}{}record: {}\n", report::heading(record), report::summary(rows),
-          report::observed_tables(record, rows), describe(pace), surprises_of(finished), record.path);
+          report::observed_tables(record, rows), report::render_pace(pace), report::render_surprises(record, rows),
+          record.path);
   }
   if (!typed.junit.empty()) {
     require_place_for_junit(typed.junit, record.path);

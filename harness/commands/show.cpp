@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/case/pattern.h"
 #include "harness/commands/commands.h"
 #include "harness/lint/expectations.h"
@@ -307,7 +308,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
   } else {
     print("{}\n", report::machines_text(all));
     if (read.left_out > 0) {
-      print("{} older {} left out; --all shows all\n\n", read.left_out, read.left_out == 1 ? "record" : "records");
+      print("{} left out; --all shows all\n\n", plural(read.left_out, "older record"));
     }
     if (everything && fs::exists(catalogue_path(places.root))) {
       const std::string text = report::gaps(all, read_matrix(places.root), read_catalogue(places.root));

@@ -1,4 +1,6 @@
 // recapture triage: one small archive for the vendor of what a test shows, tried before it is written.
+#include "harness/report/triage.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +22,8 @@
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
 #include "harness/run/scratch.h"
+#include "harness/triage/bundle.h"
 #include "harness/triage/privacy.h"
-#include "harness/triage/report.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::commands {
@@ -236,7 +238,7 @@ std::string everybodys_words(const compare::CompareContext& background, const tr
 }
 
 // The lines that a stranger may read: what a program prints may name a place that no rule foresees.
-std::string public_lines(const std::string& text, const triage::ReportInput& story) {
+std::string public_lines(const std::string& text, const report::TriageInput& story) {
   const std::vector<std::string> versions = triage::versions_in(story.record);
   const std::string public_words = everybodys_words(story.background, story.bundle);
   std::string kept;
@@ -261,7 +263,7 @@ std::string blamed(const run::Layout& places, const Stranger& stranger, const st
 }
 
 // Unpacks and runs it as a stranger would. Throws ExitError(Changed) if it contradicts its own claim.
-triage::Verification verify(const run::Layout& places, const Options& options, const triage::ReportInput& story,
+triage::Verification verify(const run::Layout& places, const Options& options, const report::TriageInput& story,
                             const std::string& name, const std::string& archive) {
   const std::string release = story.record.env("release");
   Stranger stranger(options, release);
@@ -312,7 +314,7 @@ triage::Verification verify(const run::Layout& places, const Options& options, c
   return result;
 }
 
-void require_nothing_private(const std::vector<triage::BundleFile>& files, const triage::ReportInput& story) {
+void require_nothing_private(const std::vector<triage::BundleFile>& files, const report::TriageInput& story) {
   const std::vector<std::string> versions = triage::versions_in(story.record);
   const std::string public_words = everybodys_words(story.background, story.bundle);
   for (const triage::BundleFile& file : files) {
@@ -333,7 +335,7 @@ Exit triage(const run::Layout& places, const Options& options) {
   const ResultMatrix board(newest_records(folder).records, background.rules);
   const std::vector<report::OnMachine> machines = report::latest(board);
   const std::string id = one->id + "." + test;
-  const Record& record = triage::record_that_shows(machines, id, release);
+  const Record& record = report::record_that_shows(machines, id, release);
 
   const std::string answer = record.find(id)->text(key::documented);
   const triage::Bundle bundle =
@@ -341,12 +343,12 @@ Exit triage(const run::Layout& places, const Options& options) {
   std::vector<Prices> prices;
   for (const std::string& path : prices_below(folder)) prices.push_back(read_prices(path));
   prices = prices_by_machine(std::move(prices));
-  const triage::ReportInput story{*one, test, machines, record, background, bundle, prices};
+  const report::TriageInput story{*one, test, machines, record, background, bundle, prices};
   std::vector<triage::BundleFile> files = bundle.files;
-  files.push_back({"record.jsonl", triage::record_lines(story)});
+  files.push_back({"record.jsonl", triage::record_lines(record, one->id)});
   require_nothing_private(files, story);
   const triage::Verification verified = verify(places, options, story, id, triage::archive_of(id, files));
-  files.insert(files.begin(), {"REPORT.md", report_of(story, verified)});
+  files.insert(files.begin(), {"REPORT.md", render_report(story, verified)});
   require_nothing_private(files, story);
   const std::string archive = triage::archive_of(id, files);
   if (archive.size() > kMostBytes) {

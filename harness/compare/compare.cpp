@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/compare/pairs.h"
 #include "harness/model/release.h"
@@ -159,15 +160,14 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
     if (background.rules.stale(one, id) || background.rules.stale(other, id)) moved.insert(id);
     if (one.format() < 2 && other.format() < 2 && one.env("revision") != other.env("revision")) blind.insert(id);
   }
-  const auto cases = [](size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); };
   if (!moved.empty()) {
     head.push_back(fmt::format("{} changed since these runs; both sides ran the same code of {}",
-                               cases(moved.size()) + (moved.size() == 1 ? " has" : " have"),
+                               plural(moved.size(), "case") + (moved.size() == 1 ? " has" : " have"),
                                moved.size() == 1 ? "it" : "them"));
   }
   if (!blind.empty()) {
-    head.push_back(
-        fmt::format("of {} the records do not say whether both sides ran the same fixtures", cases(blind.size())));
+    head.push_back(fmt::format("of {} the records do not say whether both sides ran the same fixtures",
+                               plural(blind.size(), "case")));
   }
   for (const Side* side : {&from, &to}) {
     for (const JudgedRun& run : side->runs) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/base/list.h"
+#include "harness/base/text.h"
 #include "harness/compare/consequence.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/expectations.h"

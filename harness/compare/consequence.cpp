@@ -1,13 +1,13 @@
 #include "harness/compare/consequence.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 
 namespace recapture::compare {
@@ -174,7 +174,7 @@ std::string describe_aftermath(const TestRecord& before, const TestRecord& now, 
     const int was = grade(probe.probe, earlier), is = grade(probe.probe, later);
     if (better ? is < was : is > was) parts.push_back(fmt::format("{}: {}", probe.words, truncated(later)));
   });
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return join(parts);
 }
 
 }  // namespace recapture::compare

@@ -10,6 +10,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
@@ -89,7 +90,7 @@ std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& c
   for (const auto& [consequence, ids] : cases) {
     parts.push_back(fmt::format("{} ({})", to_string(consequence), fmt::join(ids, ", ")));
   }
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return join(parts, "; ");
 }
 
 // The tests that a waiver names, of the catalogue and of a comparison.

@@ -18,6 +18,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 #include "harness/verdict/select.h"
@@ -278,7 +279,7 @@ class Finder {
     if (runs.word == kBaseline) return {baseline(heads, other, kind, fit)};
     const size_t before = runs_before_latest(runs.word).value_or(0);
     if (before < heads.size()) return {heads[before]};
-    throw none_of(runs.word, kind, fmt::format("{} run{}", heads.size(), heads.size() == 1 ? "" : "s"), fit);
+    throw none_of(runs.word, kind, plural(heads.size(), "run"), fit);
   }
 
   // The environment that the runs are like among which a side is counted: that of the other side, the newest where its
@@ -345,8 +346,7 @@ class Finder {
       if (run.record.is_complete() && !is_missing) return head;
     }
     const auto count = std::count_if(heads.begin(), heads.end(), is_before);
-    throw none_of(kBaseline, kind,
-                  fmt::format("none of {} earlier run{} is marked or complete", count, count == 1 ? "" : "s"), fit);
+    throw none_of(kBaseline, kind, fmt::format("none of {} is marked or complete", plural(count, "earlier run")), fit);
   }
 
   static std::vector<Head> of_machine(const MachineId& machine, std::vector<Head> heads) {
@@ -419,7 +419,7 @@ class Finder {
   static std::string all_machines(const Runs& runs) {
     std::set<std::string> machines;
     for (const Head& head : runs.heads) machines.insert(describe_machine(head.environment));
-    return fmt::format("{}", fmt::join(machines, "; "));
+    return join(machines, "; ");
   }
 
   // Of a side's runs those of the machine, of one release, of one CUDA runtime and one NCCL.

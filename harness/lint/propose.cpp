@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
 #include "harness/model/release.h"
@@ -104,7 +105,7 @@ std::string narrowed(const std::string& range, char side, const std::string& ver
   parts.erase(std::remove_if(parts.begin(), parts.end(), [side](const std::string& part) { return part[0] == side; }),
               parts.end());
   parts.insert(side == '>' ? parts.begin() : parts.end(), fmt::format("{}{}", side, version));
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return join(parts);
 }
 
 std::string widened(const std::string& range, const std::string& version) {
@@ -120,7 +121,7 @@ std::string widened(const std::string& range, const std::string& version) {
       parts.push_back(fmt::format("{}={}", part.front(), version));
     }
   }
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return join(parts);
 }
 
 Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, const std::vector<Change>& changes,

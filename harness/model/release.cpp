@@ -212,6 +212,12 @@ void require_version(const std::string& text) {
     throw ExitError(Exit::Usage, "'" + escape_control(text) + "' is not a version such as 2.11.0");
 }
 
+std::string without_nightly_date(const std::string& release) {
+  constexpr std::string_view kNightly = ".dev";
+  const size_t at = release.find(kNightly);
+  return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
+}
+
 std::string without_local(const std::string& version) { return version.substr(0, version.find('+')); }
 
 bool satisfies(const std::string& version, const std::string& range) {

@@ -20,6 +20,9 @@ std::string release_line(const std::string& release);
 // 2.6.0 of 2.6.0+cu118: the same sources in another build.
 std::string without_local(const std::string& version);
 
+// "2.16.0.dev" of a nightly build, whose version changes every night; any other release as it is.
+std::string without_nightly_date(const std::string& release);
+
 // Whether a version satisfies ">=2.8, <2.13". Only the order counts, without what follows a +: 2.13.0rc1 is older than
 // 2.13.0 and so satisfies this. Throws ExitError(Usage) on anything else than < <= > >= == and one to three numbers.
 bool satisfies(const std::string& version, const std::string& range);

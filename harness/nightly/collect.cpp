@@ -15,6 +15,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/record/merge.h"
 #include "harness/verdict/select.h"
@@ -78,10 +79,6 @@ void require_place(const std::string& out) {
   if (!fs::exists(out + "/" + kNightFile, error)) {
     throw ExitError(Exit::Usage, escape_control(out) + " is there already, and is no collected night");
   }
-}
-
-std::string plural(size_t count, const std::string& word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
 class Night {

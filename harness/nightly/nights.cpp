@@ -9,6 +9,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
+#include "harness/model/release.h"
 #include "harness/nightly/collect.h"
 #include "harness/verdict/select.h"
 
@@ -135,12 +136,6 @@ Nights read_nights(const std::string& folder, const std::string& choice) {
   Nights all = all_nights(folder);
   all.nights.resize(index_of(all.nights, folder, choice) + 1);
   return all;
-}
-
-std::string without_nightly_date(const std::string& release) {
-  constexpr std::string_view kNightly = ".dev";
-  const size_t at = release.find(kNightly);
-  return at == std::string::npos ? release : release.substr(0, at + kNightly.size());
 }
 
 MachineKind place_of(const Environment& environment) {

@@ -36,9 +36,6 @@ struct Nights {
 // `choice` is none.
 Nights read_nights(const std::string& folder, const std::string& choice);
 
-// "2.16.0.dev" of a nightly build, whose version changes every night; any other release as it is.
-std::string without_nightly_date(const std::string& release);
-
 // What stays the same where a driver or a library is updated: release or build of ci/matrix.toml, GPU, variables, and
 // libraries that the run chose.
 MachineKind place_of(const Environment& environment);

@@ -1,4 +1,4 @@
-// What a night is, said every night: what is red, flaky, missing and healed, place by place.
+// What is red, flaky, missing and healed on a night, place by place.
 #pragma once
 #include <string>
 #include <vector>
@@ -35,27 +35,18 @@ struct ReportChoice {
 // below `nights`. Throws as read_nights() does.
 NightReport report_of(const std::string& nights, const ReportChoice& choice, const compare::CompareContext& background);
 
-// "2026-11-22: red: 2 red (1 new, 1 still), 1 flaky, 1 healed, 3 machines of 3"
-std::string first_line(const NightReport& report);
-// "LibTorch 2.11.0 on NVIDIA H200: 2 red (1 new, 1 still since 2026-11-21)"
-std::string heading(const PlaceState& place);
-// "2026-11-21, 22, 24"
-std::string nights_in_words(const std::vector<std::string>& nights);
-// "red on 4 of 6 nights: 2026-11-21, 22, 23, 26"
-std::string streak_in_words(const TestState& test);
-// Why a test is not red any more.
-std::string closing_words(NightState state);
+// How many tests are in which state.
+struct Tally {
+  size_t fresh = 0, still = 0, flaky_red = 0, flaky = 0, healed = 0, closed = 0, open = 0, changes = 0, not_judged = 0;
+  std::string oldest;  // The first night of the test that has been red longest.
 
-std::string render_text(const NightReport& report);
-std::string render_markdown(const NightReport& report);  // Below GitHub's limit for a job's summary.
+  size_t red() const { return fresh + still + flaky_red; }
+};
+Tally tally_of(const PlaceState& place);
+Tally tally_of(const NightReport& report);
 
-// {"night", "before", "answer", "complete", "head", "missing": [{"task", "release", "gpu", "state", "since",
-// "reason"}],
-//  "machines": [{"machine", "release", "gpu", "first", "judged", "changed",
-//                "red": [{"test", "state", "since", "consequence", "sentence", "nights", "window"}], "flaky", "healed",
-//                "open", "missing", "changes", "slower", "not_judged": [{"reason", "tests"}], "never_judged",
-//                "not_compared", "unexpected"}]}
-Json render_json(const NightReport& report);
+// Tasks without a complete record tonight.
+size_t missing_tasks(const NightReport& report);
 
 // Something is red (1), missing or not judged (6), changed or healed (5), or nothing (0).
 Exit exit_for(const NightReport& report);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "harness/base/exit.h"
+#include "harness/base/text.h"
 #include "harness/model/record.h"
 #include "harness/record/writer.h"
 
@@ -162,7 +163,7 @@ std::vector<std::string> merge_records(const std::vector<std::string>& parts, co
     writer.write(test.line);
     for (const TestRecord& again : whole.confirmations[test.id()]) writer.write(again.line);
   }
-  writer.write({{"end", lacks.empty() ? "complete" : fmt::format("{}", fmt::join(lacks, "; "))}});
+  writer.write({{"end", lacks.empty() ? "complete" : join(lacks, "; ")}});
   return lacks;
 }
 

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/case/types.h"
 #include "harness/compare/pairs.h"
@@ -29,7 +29,7 @@ std::string ranges(const std::set<std::string>& some, const std::vector<std::str
     while (i + 1 < all.size() && some.count(all[i + 1]) != 0) ++i;
     words.push_back(first == i ? all[i] : fmt::format("{} to {}", all[first], all[i]));
   }
-  return fmt::format("{}", fmt::join(words, ", "));
+  return join(words);
 }
 
 constexpr std::array<std::string_view, 6> kCells = {"global/self",        "global/other", "thread-local/self",
@@ -168,7 +168,7 @@ std::string render_calls(TableInput input) {
       "those\n"
       "with which the tests behind it ran: a gap is a runtime with which they showed something else. A race, which\n"
       "falls into one of several calls, makes none beside other tests. On record are\n" +
-      fmt::format("{}", fmt::join(sorted(calls.runtimes), ", ")) +
+      join(sorted(calls.runtimes)) +
       ".\n\n"
       "## Beside an open capture\n\n"
       "What a call returns, as `unsafe_calls_by_mode` and `unsafe_call_under_thread_mode` saw it: `900, end 901` is a\n"
@@ -186,8 +186,7 @@ std::string render_calls(TableInput input) {
       if (cases.size() < kFewCases) cases.push_back(case_link(id, input.background));
     }
     if (where.cases.size() > kFewCases) cases.push_back(fmt::format("and {} more", where.cases.size() - kFewCases));
-    cells.insert(cells.end(), {ranges(where, calls), fmt::format("{}", where.tests.size()),
-                               fmt::format("{}", fmt::join(cases, ", "))});
+    cells.insert(cells.end(), {ranges(where, calls), fmt::format("{}", where.tests.size()), join(cases)});
     text += row_of(cells);
   }
   return text;

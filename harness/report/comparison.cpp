@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 
 namespace recapture::report {
 namespace {
@@ -110,7 +111,7 @@ std::string group_text(const Alike& group) {
   }
   if (is_long) {
     text += fmt::format("    in {} tests of {} cases:\n", tests_of(group), group.size());
-    text += wrap("      ", fmt::format("{}", fmt::join(cases_of(group), " ")), "      ");
+    text += wrap("      ", join(cases_of(group), " "), "      ");
     return text + fmt::format("    more: recapture show {}\n", first.case_id);
   }
   for (const compare::CaseChange* change : group) {
@@ -129,10 +130,6 @@ std::string link(const compare::UpstreamChange& change) {
                             : fmt::format("[{}]({}){}", escape_markdown(change.number), change.url, since);
 }
 
-std::string joined(const std::vector<std::string>& texts, const char* between) {
-  return fmt::format("{}", fmt::join(texts, between));
-}
-
 // What became of a price: the work, then either side with its spread.
 std::string describe(const compare::PriceChange& change, const compare::Comparison& comparison,
                      const char* between = "; ") {
@@ -140,9 +137,9 @@ std::string describe(const compare::PriceChange& change, const compare::Comparis
   const auto side = [](const std::string& name, const PriceLine& line, const Price& price) {
     return fmt::format("in {} {}, pairs from {:.2f} to {:.2f}", name, describe(line), price.smallest, price.largest);
   };
-  return joined({(now.ratio > before.ratio ? "dearer, " : "cheaper, ") + change.now.what,
-                 side(comparison.from, change.before, before), side(comparison.to, change.now, now)},
-                between);
+  return join({(now.ratio > before.ratio ? "dearer, " : "cheaper, ") + change.now.what,
+               side(comparison.from, change.before, before), side(comparison.to, change.now, now)},
+              between);
 }
 
 }  // namespace
@@ -169,7 +166,7 @@ std::string render_counts(const compare::Comparison& comparison) {
     if (counts.at(i) != 0)
       parts.push_back(fmt::format("{} {}", counts.at(i), to_string(static_cast<compare::Consequence>(i))));
   }
-  return parts.empty() ? "no change" : fmt::format("{}", fmt::join(parts, ", "));
+  return parts.empty() ? "no change" : join(parts);
 }
 
 std::string render_judged(const compare::Comparison& comparison) {
@@ -221,7 +218,7 @@ std::string render_text(const ComparisonReport& report) {
   }
   if (!comparison.prices.empty()) text += "\nprices of remedies\n";
   for (const compare::PriceChange& change : comparison.prices) {
-    text += fmt::format("\n  {}\n    {}\n", describe(change, comparison, "\n    "), joined(change.now.fixes, ", "));
+    text += fmt::format("\n  {}\n    {}\n", describe(change, comparison, "\n    "), join(change.now.fixes, ", "));
   }
   const auto reasons = reasons_of(comparison);
   if (!reasons.empty()) text += "\nunknown\n";
@@ -240,7 +237,7 @@ std::string render_markdown(const ComparisonReport& report) {
   for (const std::string& line : summary_of(report)) text += fmt::format("* {}\n", escape_markdown(line));
   std::string tail = "\n`recapture show CASE` has all results of a case.\n", prices;
   for (const compare::PriceChange& change : comparison.prices) {
-    prices += fmt::format("| {} | {} |\n", escape_markdown(joined(change.now.fixes, ", ")),
+    prices += fmt::format("| {} | {} |\n", escape_markdown(join(change.now.fixes, ", ")),
                           escape_markdown(describe(change, comparison)));
   }
   size_t left_out = 0;
@@ -260,7 +257,7 @@ std::string render_markdown(const ComparisonReport& report) {
     for (const compare::CaseChange* change : group) names.push_back(fmt::format("`{}`", change->case_id));
     const std::string title = group.size() == 1 ? escape_markdown(first.title) + "<br>" : "";
     return fmt::format("| {}{} | {} | {} | {} |\n", title, list(names, kFewCases), escape_markdown(first.sentence),
-                       joined(fixes, "<br>"), joined(links, "<br>"));
+                       join(fixes, "<br>"), join(links, "<br>"));
   };
   const auto groups = groups_of(comparison);
   for (auto group = groups.begin(); group != groups.end();) {
@@ -330,7 +327,7 @@ Json render_json(const ComparisonReport& report) {
                        {"is", change.is},
                        {"sentence", change.sentence},
                        {"fixes", fixes},
-                       {"upstream", joined(upstream, "; ")},
+                       {"upstream", join(upstream, "; ")},
                        {"upstream_changes", upstream_changes},
                        {"blocks", is_blocking}});
   }

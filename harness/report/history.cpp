@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 
 namespace recapture::report {
@@ -34,10 +35,6 @@ class When {
   bool with_time_ = false;
 };
 
-std::string count(size_t number, const std::string& what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
 std::string describe_machine(const Environment& environment) {
   const MachineKind kind = environment.kind;
   const Detail all = {.driver = true, .runtime = true, .packed = true, .variables = true, .overrides = true};
@@ -48,11 +45,11 @@ std::string how_often(const timeline::TestHistory& series, const timeline::Outco
   const timeline::Run &first = *outcome.first, &last = *outcome.newest.run;
   if (outcome.runs == series.runs.size()) return outcome.runs == 1 ? "in its only run" : "in all of them";
   if (last.path != series.runs.back().run->path) {
-    return fmt::format("{}, {}{}", count(outcome.runs, "run"), outcome.runs == 1 ? "on " : "last on ", when(last));
+    return fmt::format("{}, {}{}", plural(outcome.runs, "run"), outcome.runs == 1 ? "on " : "last on ", when(last));
   }
   // A race's runs without it end no row.
   const bool is_row = !series.turns.empty() && series.in_a_row < series.runs.size();
-  if (!is_row) return fmt::format("{} since {}", count(outcome.runs, "run"), when(first));
+  if (!is_row) return fmt::format("{} since {}", plural(outcome.runs, "run"), when(first));
   const timeline::Run& begin = *series.runs[series.runs.size() - series.in_a_row].run;
   std::string words = series.in_a_row == 1 ? fmt::format("since the last run, {}", when(begin))
                                            : fmt::format("since {}, {} runs in a row", when(begin), series.in_a_row);
@@ -82,7 +79,7 @@ std::string turn_line(const timeline::ResultChange& turn, const When& when) {
 
 std::string series_text(const timeline::TestHistory& series) {
   const When when(series);
-  std::string text = fmt::format("  {}: {}, {}", describe_machine(series.machine), count(series.runs.size(), "run"),
+  std::string text = fmt::format("  {}: {}, {}", describe_machine(series.machine), plural(series.runs.size(), "run"),
                                  when(*series.runs.front().run));
   if (when(*series.runs.front().run) != when(*series.runs.back().run)) {
     text += " to " + when(*series.runs.back().run);

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "harness/base/text.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/report/tables.h"
 #include "harness/verdict/select.h"
@@ -63,8 +63,7 @@ std::string line_of(const OnMachine& machine) {
   if (!newest.is_complete()) incomplete.emplace_back("the newest run was cut short");
   return row_of({escape_markdown(machine.machine), escape_markdown(newest.env("cuda_runtime")),
                  escape_markdown(newest.env("driver")), escape_markdown(newest.environment.started.substr(0, 10)),
-                 std::to_string(machine.rows.size()), fmt::format("{}", fmt::join(complete, ", ")),
-                 fmt::format("{}", fmt::join(incomplete, ", "))});
+                 std::to_string(machine.rows.size()), join(complete), join(incomplete)});
 }
 
 }  // namespace

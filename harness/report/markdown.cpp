@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "harness/base/escape.h"
-#include "harness/base/list.h"
+#include "harness/base/text.h"
 #include "harness/report/latest.h"
 
 namespace recapture::report {
@@ -116,7 +116,7 @@ std::string cell_of(const std::vector<TestVerdict>& rows) {
     }
   }
   std::vector<std::string> parts;
-  if (!words.empty()) parts.push_back(fmt::format("{}", fmt::join(words, ", ")));
+  if (!words.empty()) parts.push_back(join(words));
   const auto count = [&](Kind kind, std::string_view name) {
     if (counts[kind].all == 0) return;
     parts.push_back(fmt::format("{} of {} {} hold", counts[kind].holding, counts[kind].all, name));
@@ -124,7 +124,7 @@ std::string cell_of(const std::vector<TestVerdict>& rows) {
   count(Kind::Fix, "fixes");
   if (parts.empty()) count(Kind::Control, "controls");
   if (parts.empty()) parts.emplace_back(to_string(Result::Inapplicable));
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return join(parts, "; ");
 }
 
 std::string gpu_of(const OnMachine& machine) {

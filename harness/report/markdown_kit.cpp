@@ -15,6 +15,12 @@ std::string head_of(const std::vector<std::string>& names) {
   return row_of(names) + row_of(std::vector<std::string>(names.size(), "---"));
 }
 
+std::string code_span(const std::string& text) {
+  std::string line = escape_control(text);
+  std::replace(line.begin(), line.end(), '`', '\'');
+  return "`" + line + "`";
+}
+
 std::string case_link(const std::string& id, const compare::CompareContext& background) {
   const CatalogueCase* one = background.find(id);
   return one == nullptr ? escape_markdown(id)

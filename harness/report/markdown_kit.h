@@ -13,6 +13,9 @@ namespace recapture::report {
 std::string row_of(const std::vector<std::string>& cells);
 std::string head_of(const std::vector<std::string>& names);
 
+// In a line of code, where nothing but its ticks has a meaning.
+std::string code_span(const std::string& text);
+
 // A case's source, from reports/.
 std::string case_link(const std::string& id, const compare::CompareContext& background);
 // The same from README, which stands elsewhere.

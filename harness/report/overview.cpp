@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/report/text.h"
 #include "harness/verdict/select.h"
@@ -92,8 +93,8 @@ std::string surprises(const std::vector<OnMachine>& all) {
       stale.clear();
     }
     for (const auto& [id, tests] : stale) {
-      lines += fmt::format("  {:<62} {:<12} {:<14} the case has changed since ({} {})\n", id, "-",
-                           to_string(Verdict::Stale), tests, tests == 1 ? "test" : "tests");
+      lines += fmt::format("  {:<62} {:<12} {:<14} the case has changed since ({})\n", id, "-",
+                           to_string(Verdict::Stale), plural(static_cast<size_t>(tests), "test"));
     }
     if (lines.empty()) continue;
     text += title_of(one);
@@ -133,9 +134,8 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
     constexpr size_t kFewCases = 3;
     const size_t more = cases.size() > kFewCases ? cases.size() - kFewCases : 0;
     cases.resize(cases.size() - more);
-    tests += fmt::format("  {}: {} {} of {}{}\n", one.machine, lacking, lacking == 1 ? "test" : "tests",
-                         fmt::join(cases, ", "),
-                         more == 0 ? "" : fmt::format(" and {} more {}", more, more == 1 ? "case" : "cases"));
+    tests += fmt::format("  {}: {} of {}{}\n", one.machine, plural(lacking, "test"), join(cases),
+                         more == 0 ? "" : " and " + plural(more, "more case"));
   }
   std::string text;
   for (const auto& [gpu, known] : releases) {
@@ -163,14 +163,12 @@ std::string last_line(const std::vector<OnMachine>& all) {
       surprised += static_cast<size_t>(number);
     }
   }
-  const std::string of =
-      fmt::format("{} results on {} {}", results, machines.size(), machines.size() == 1 ? "machine" : "machines");
+  const std::string of = fmt::format("{} results on {}", results, plural(machines.size(), "machine"));
   // What a cut run has left may have run since; so both are told.
   std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
   if (lost > 0) rest += fmt::format(", and {} {} not run", lost, lost == 1 ? "test has" : "tests have");
   if (surprised == 0) return of + ", no surprises" + rest + "\n";
-  return fmt::format("{}, {} {}: {}{}\n", of, surprised, surprised == 1 ? "surprise" : "surprises", counts(surprising),
-                     rest);
+  return fmt::format("{}, {}: {}{}\n", of, plural(surprised, "surprise"), counts(surprising), rest);
 }
 
 std::vector<Verdict> verdicts_of(const std::vector<OnMachine>& all) {

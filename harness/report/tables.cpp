@@ -11,8 +11,10 @@
 #include <sstream>
 #include <utility>
 
+#include "harness/base/text.h"
 #include "harness/compare/sides.h"
 #include "harness/model/release.h"
+#include "harness/report/bisect.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/timeline/bisect.h"
 #include "harness/verdict/select.h"
@@ -117,7 +119,7 @@ class Machines {
       for (const std::vector<size_t>& group : groups) {
         for (const size_t i : group) machines.push_back(all[i].on);
       }
-      Told any{&any_.sides, on_any_.of(test), fmt::format("{}", fmt::join(machines, "; "))};
+      Told any{&any_.sides, on_any_.of(test), join(machines, "; ")};
       const timeline::TimelineView its{&any.course, any.sides};
       const auto is_said = [&](const timeline::TimelineView& one) { return timeline::subsumes(its, one); };
       if (std::all_of(courses.begin(), courses.end(), is_said)) return {any};
@@ -186,11 +188,11 @@ std::string history_of(const timeline::Timeline& course, const std::vector<compa
   size_t first = known.front();
   for (const timeline::Transition& border : course.borders) {
     part(first, border.from);
-    if (!border.is_tight()) parts.push_back(timeline::between(border, sides) + ": a guess");
+    if (!border.is_tight()) parts.push_back(between(border, sides) + ": a guess");
     first = border.to;
   }
   part(first, known.back());
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return join(parts, "; ");
 }
 
 std::string link(const std::string& number, const std::string& url) {
@@ -208,7 +210,7 @@ std::string upstream_cell(const timeline::Timeline& course, const std::vector<co
       numbers.push_back((is_change ? "" : "see ") + link(one.number, one.url));
       if (is_change && !one.since.empty()) since = one.since;
     }
-    std::string its = fmt::format("{}", fmt::join(numbers, ", "));
+    std::string its = join(numbers);
     if (!since.empty()) {
       its += " since " + since;
       const std::string bounds = bounds_of(since, border, sides);
@@ -216,14 +218,14 @@ std::string upstream_cell(const timeline::Timeline& course, const std::vector<co
     }
     if (!its.empty()) add_once(words, its);
   }
-  return fmt::format("{}", fmt::join(words, "; "));
+  return join(words, "; ");
 }
 
 std::string names_of(const std::vector<std::string>& tests) {
   std::vector<std::string> names;
   names.reserve(tests.size());
   for (const std::string& test : tests) names.push_back(name_of(test));
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join(names);
 }
 
 // Tests by what is alike of them.
@@ -232,7 +234,7 @@ using Alike = std::map<std::vector<std::string>, std::vector<std::string>>;
 std::string how_it_changed(const timeline::Timeline& course) {
   std::vector<std::string> sentences;
   for (const timeline::Transition& border : course.borders) sentences.push_back(escape_markdown(border.sentence));
-  return fmt::format("{}", fmt::join(sentences, "; "));
+  return join(sentences, "; ");
 }
 
 // The first release that differs, the worst consequence.
@@ -290,8 +292,7 @@ std::string render_failures(TableInput input) {
   std::vector<Line> changed;
   for (const auto& [cells, its] : changes) {
     constexpr size_t kFewCases = 3;
-    const std::string cases =
-        fmt::format("{}", fmt::join(its.cases.size() > kFewCases ? its.cases : its.with_tests, ", "));
+    const std::string cases = join(its.cases.size() > kFewCases ? its.cases : its.with_tests);
     const std::string brief = its.cases.size() <= kFewCases
                                   ? cases
                                   : fmt::format("{}, {} and {} more", its.cases[0], its.cases[1], its.cases.size() - 2);
@@ -318,8 +319,7 @@ std::string render_failures(TableInput input) {
   text += "\n## What did not change\n\nFailures, with the number of their tests where there are several.\n\n" +
           head_of({"since when, until when", "tests", "failures", "on"});
   for (const auto& [key, its] : same) {
-    text += row_of(
-        {key[0], fmt::format("{}", its.tests), fmt::format("{}", fmt::join(its.cases, ", ")), escape_markdown(key[1])});
+    text += row_of({key[0], fmt::format("{}", its.tests), join(its.cases), escape_markdown(key[1])});
   }
   if (!single.empty()) {
     text +=
@@ -428,14 +428,13 @@ std::string render_documents(TableInput input) {
       const std::string count = some.size() == tests.size() ? "" : fmt::format("{} of {}: ", some.size(), tests.size());
       const auto order = static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), cells[0]) - kOrder.begin());
       const std::string heading = escape_markdown(claim.heading), says = escape_markdown(claim.says);
-      lines.push_back(
-          {{count.empty() ? 0 : 1, order},
-           cells[2],
-           claim.document,
-           {claim.lines, heading, says, cells[0], cells[1], count + fmt::format("{}", fmt::join(some, ", ")), cells[2],
-            cells[3], escape_markdown(cells[4])},
-           {fmt::format("{}, {}, {}", escape_markdown(claim.document), claim.lines, heading), says, cells[0], cells[1],
-            cells[2], cells[3]}});
+      lines.push_back({{count.empty() ? 0 : 1, order},
+                       cells[2],
+                       claim.document,
+                       {claim.lines, heading, says, cells[0], cells[1], count + join(some), cells[2], cells[3],
+                        escape_markdown(cells[4])},
+                       {fmt::format("{}, {}, {}", escape_markdown(claim.document), claim.lines, heading), says,
+                        cells[0], cells[1], cells[2], cells[3]}});
     }
   }
   if (input.top > 0) {
@@ -474,12 +473,12 @@ std::string render_records(const std::vector<Record>& records, const Rules& rule
     verdicts.reserve(counts.size());
     for (const auto& [verdict, count] : counts) verdicts.push_back(fmt::format("{} {}", count, to_string(verdict)));
     const Json more = record.environment.json().value("volatile", Json::object());
-    text += row_of(
-        {std::filesystem::path(record.path).lexically_relative(folder).string(), escape_markdown(record.machine()),
-         escape_markdown(record.env("cuda_runtime")), escape_markdown(record.env("driver")),
-         escape_markdown(text_at(more, "started").substr(0, 10)), escape_markdown(record.env("revision")),
-         record.broken() == Break::Nothing ? "" : std::string(to_string(record.broken())), std::to_string(rows.size()),
-         (record.is_complete() ? "" : "cut short: ") + fmt::format("{}", fmt::join(verdicts, ", "))});
+    text += row_of({std::filesystem::path(record.path).lexically_relative(folder).string(),
+                    escape_markdown(record.machine()), escape_markdown(record.env("cuda_runtime")),
+                    escape_markdown(record.env("driver")), escape_markdown(text_at(more, "started").substr(0, 10)),
+                    escape_markdown(record.env("revision")),
+                    record.broken() == Break::Nothing ? "" : std::string(to_string(record.broken())),
+                    std::to_string(rows.size()), (record.is_complete() ? "" : "cut short: ") + join(verdicts)});
   }
   return text;
 }

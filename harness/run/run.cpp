@@ -1,7 +1,6 @@
 #include "harness/run/run.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -18,8 +17,8 @@
 #include <utility>
 
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
-#include "harness/report/text.h"
 #include "harness/run/case_binaries.h"
 #include "harness/run/context_cost.h"
 #include "harness/run/environment.h"
@@ -88,7 +87,8 @@ double rounded(double seconds, double parts = 100) { return std::round(seconds *
 // the state as it was when they were forked.
 class Run {
  public:
-  Run(const Layout& places, const RunOptions& options) : places_(places), options_(options), record_(options) {}
+  Run(const Layout& places, const RunOptions& options, RenderLine render_line)
+      : places_(places), options_(options), render_line_(render_line), record_(options) {}
   Finished go();
 
  private:
@@ -128,6 +128,7 @@ class Run {
 
   const Layout& places_;
   RunOptions options_;
+  RenderLine render_line_;
   std::vector<PlannedCase> plan_;        // In the catalogue's order.
   std::vector<PlannedCase> whole_plan_;  // Of all shards, if there are several.
   std::vector<Record> committed_;        // The newest of each machine.
@@ -191,7 +192,7 @@ void Run::make_plan() {
 void Run::probe_machine() {
   rules_ = rules_of(places_.root, options_.demands);
   record_.hold();
-  see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
+  see_gpus(join(options_.gpus, ","));
   machine_ = ask_machine(places_);
   stop_if_interrupted();
   if (machine_.gpus > 0 && !machine_.answers()) {
@@ -349,7 +350,7 @@ void Run::write_line(const Json& line) {
 // Shows each test's verdict as it stands with all that the case has shown so far, and again if that changes it.
 void Run::show_case() {
   for (const TestVerdict& row : judge_record(case_, rules_)) {
-    const std::string line = report::render_line(row);
+    const std::string line = render_line_(row);
     if (std::exchange(shown_[row.test], line) != line) say({{"shown", line}});
   }
 }
@@ -412,9 +413,9 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
     }
   }
   for (const TestVerdict& row : judge_record(case_, rules_))
-    shown_[row.test] = report::render_line(row);  // Before the run was cut.
+    shown_[row.test] = render_line_(row);  // Before the run was cut.
   if (binary.info.needs.ranks) {
-    see_gpus(fmt::format("{}", fmt::join(options_.gpus, ",")));
+    see_gpus(join(options_.gpus, ","));
   } else if (!options_.gpus.empty()) {
     see_gpus(options_.gpus[worker % options_.gpus.size()]);
   }
@@ -538,6 +539,8 @@ Finished Run::go() {
 
 }  // namespace
 
-Finished run_cases(const Layout& places, const RunOptions& options) { return Run(places, options).go(); }
+Finished run_cases(const Layout& places, const RunOptions& options, RenderLine render_line) {
+  return Run(places, options, render_line).go();
+}
 
 }  // namespace recapture::run

@@ -52,7 +52,8 @@ struct Finished {
   bool before = false;  // It was complete before; nothing was run.
 };
 
-// Prints a line a test. Throws ExitError where it does not come to its end.
-Finished run_cases(const Layout& places, const RunOptions& options);
+// Prints a line a test, as `render_line` makes it. Throws ExitError where it does not come to its end.
+using RenderLine = std::string (*)(const TestVerdict& row);
+Finished run_cases(const Layout& places, const RunOptions& options, RenderLine render_line);
 
 }  // namespace recapture::run

@@ -1,5 +1,5 @@
 // Which release changed it: from records of every kind, and by running what they lack.
-#include "harness/timeline/bisect.h"
+#include "harness/report/bisect.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

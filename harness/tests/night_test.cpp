@@ -1,13 +1,15 @@
 // A night on many machines: what it is to run, what is gathered of it, what is new in it, and what makes others run it.
+#include "harness/report/night.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "harness/model/release.h"
 #include "harness/nightly/collect.h"
 #include "harness/nightly/nights.h"
 #include "harness/nightly/plan.h"
-#include "harness/nightly/report.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/namespaces.h"

@@ -1,5 +1,7 @@
 // A bundle for a vendor: what is in it, that it was tried, that it says nothing of whoever made it, and what becomes of
 // bad input.
+#include "harness/report/triage.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +20,6 @@
 #include "harness/tests/shell.h"
 #include "harness/tests/small_tree.h"
 #include "harness/triage/privacy.h"
-#include "harness/triage/report.h"
 #include "harness/verdict/select.h"
 
 namespace recapture {
@@ -167,9 +168,9 @@ class TriageReport : public ::testing::Test {
     bundle.files = {{"c.cpp", "int main() {}\n"}};
     const CompareContext background{};
     const std::vector<Prices> prices;
-    const ReportInput story{one,        "Reproduces", machines, record_that_shows(machines, "c.Reproduces", release),
+    const TriageInput story{one,        "Reproduces", machines, record_that_shows(machines, "c.Reproduces", release),
                             background, bundle,       prices};
-    return report_of(story, {});
+    return render_report(story, {});
   }
 
   CatalogueCase one;

@@ -1,19 +1,17 @@
 #include "harness/timeline/bisect.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/verdict/rate.h"
 
 namespace recapture::timeline {
 namespace {
-
-constexpr const char* kNotOnRecord = "not on record";
 
 bool is_absent(const compare::Seen& seen) { return seen.state() == compare::State::Absent; }
 
@@ -90,8 +88,8 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
   } else if (row.result == Result::Invalid || row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing) {
     stand.why_not = fmt::format("{}: {}", to_string(row.verdict), stand.seen);
   } else if (row.result == Result::Unseen && unseen < kFewestRuns) {
-    stand.why_not = fmt::format("insufficient data: a race that did not occur in {} run{}, and {} would be needed",
-                                unseen, unseen == 1 ? "" : "s", kFewestRuns);
+    stand.why_not = fmt::format("insufficient data: a race that did not occur in {}, and {} would be needed",
+                                plural(unseen, "run"), kFewestRuns);
   } else {
     stand.result = to_string(row.result);
   }
@@ -149,27 +147,6 @@ Timeline TimelineBuilder::of(const std::string& test) {
   return most;
 }
 
-std::string between(const Transition& border, const std::vector<compare::Side>& sides) {
-  std::vector<std::string> names;
-  for (size_t i = border.from + 1; i < border.to; ++i) names.push_back(sides[i].name);
-  constexpr size_t kFew = 3;
-  return names.size() <= kFew ? fmt::format("{}", fmt::join(names, ", ")) : names.front() + " to " + names.back();
-}
-
-std::string bounds_of(const std::string& since, const Transition& border, const std::vector<compare::Side>& sides) {
-  const std::string &from = sides[border.from].name, &to = sides[border.to].name;
-  const bool can_tell = is_version(from) && is_version(to);
-  if (can_tell && !since.empty() && !older(from, since)) {
-    return fmt::format("the records contradict {}: {} does not have it yet", since, from);
-  }
-  if (can_tell && !since.empty() && older(to, since)) {
-    return fmt::format("the records contradict {}: {} has it already", since, to);
-  }
-  if (border.is_tight()) return "bounded by records on both sides";
-  return fmt::format("{} is a guess: the records say after {} and not after {}", since.empty() ? "the release" : since,
-                     from, to);
-}
-
 std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool>& can_run) {
   const std::vector<size_t> known = course.known();
   std::vector<size_t> left;
@@ -186,108 +163,6 @@ std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool
     if (!inside.empty()) return inside[inside.size() / 2];
   }
   return std::nullopt;
-}
-
-namespace {
-
-// "no change from 2.6.0 to 2.15.0", and what else is known at the end.
-std::string answer_of(const MachineTimeline& one) {
-  const auto known = one.course.known();
-  if (known.empty()) return "nothing is known of any release";
-  const auto name = [&](size_t side) { return one.sides[side].name; };
-  if (known.size() == 1) return fmt::format("nothing to compare {} with", name(known.front()));
-  if (one.course.borders.empty())
-    return fmt::format("no change from {} to {}", name(known.front()), name(known.back()));
-  std::vector<std::string> answers;
-  for (const Transition& border : one.course.borders) {
-    answers.push_back(border.is_tight()
-                          ? fmt::format("{} changed it", name(border.to))
-                          : fmt::format("it changed after {} and not after {}", name(border.from), name(border.to)));
-  }
-  return fmt::format("{}", fmt::join(answers, "; "));
-}
-
-}  // namespace
-
-std::string render_text(const MachineTimeline& one) {
-  const std::vector<compare::Side>& sides = one.sides;
-  const Timeline& course = one.course;
-  std::string text = one.machine + "\n";
-  // What follows each other and is alike is one line.
-  auto border = course.borders.begin();
-  std::vector<std::string> alike;
-  std::optional<size_t> last;
-  const auto end_line = [&]() {
-    if (!last) return;
-    const ReleaseResult& stand = course.stands[*last];
-    text +=
-        fmt::format("  {}: {}{}{}\n", fmt::join(alike, ", "), stand.result, stand.seen.empty() ? "" : "  ", stand.seen);
-    alike.clear();
-  };
-  for (const size_t side : course.known()) {
-    if (border != course.borders.end() && side == border->to) {
-      end_line();
-      text += fmt::format("    {}\n", border->sentence);
-      std::string since;
-      // A change of cases/expectations.toml, with the numbers that it has; or threads that the case cites.
-      const bool is_change = !border->upstream.empty() && !border->upstream.front().what.empty();
-      for (const compare::UpstreamChange& its : border->upstream) {
-        const std::string what = !is_change ? "see " + its.title : its.what.empty() ? "and" : its.what;
-        text += fmt::format("    {}: {}{}{}{}\n", what, its.number, its.since.empty() ? "" : ", since " + its.since,
-                            its.url.empty() ? "" : ", ", its.url);
-        if (is_change) since = its.since;
-      }
-      text += fmt::format("    {}\n", bounds_of(since, *border, sides));
-      if (!border->is_tight()) text += fmt::format("    between lie {}\n", between(*border, sides));
-      ++border;
-    }
-    alike.push_back(sides[side].name);
-    last = side;
-  }
-  end_line();
-  std::vector<std::pair<std::string, std::vector<std::string>>> unknown;  // By why.
-  const bool is_alone = course.known().size() == 1;  // Then the answer says that there is no other.
-  for (size_t i = 0; i < sides.size(); ++i) {
-    const ReleaseResult& stand = course.stands[i];
-    if (!stand.result.empty() || (is_alone && stand.why_not == kNotOnRecord)) continue;
-    const auto known =
-        std::find_if(unknown.begin(), unknown.end(), [&](const auto& u) { return u.first == stand.why_not; });
-    (known == unknown.end() ? unknown.emplace_back(stand.why_not, std::vector<std::string>()) : *known)
-        .second.push_back(sides[i].name);
-  }
-  for (const auto& [why, names] : unknown) text += fmt::format("  {}: {}\n", fmt::join(names, ", "), why);
-  for (const std::string& machine : one.same_on) text += fmt::format("  the same on {}\n", machine);
-  return text + fmt::format("  {}\n", answer_of(one));
-}
-
-Json render_json(const MachineTimeline& one) {
-  const auto& [machine, sides, course, same_on] = one;
-  Json json = {
-      {"machine", machine}, {"releases", Json::array()}, {"changes", Json::array()}, {"answer", answer_of(one)}};
-  for (size_t i = 0; i < sides.size(); ++i) {
-    const ReleaseResult& stand = course.stands[i];
-    Json side = {{"release", sides[i].name}};
-    if (stand.result.empty()) {
-      side["why_not"] = stand.why_not;
-    } else {
-      side.update({{"result", stand.result}, {"seen", stand.seen}, {"record", stand.record}});
-    }
-    json["releases"].push_back(side);
-  }
-  for (const Transition& border : course.borders) {
-    Json change = {{"from", sides[border.from].name},
-                   {"to", sides[border.to].name},
-                   {"between", Json::array()},
-                   {"sentence", border.sentence},
-                   {"upstream", Json::array()}};
-    for (size_t i = border.from + 1; i < border.to; ++i) change["between"].push_back(sides[i].name);
-    for (const compare::UpstreamChange& its : border.upstream) {
-      change["upstream"].push_back(
-          {{"number", its.number}, {"what", its.what}, {"since", its.since}, {"url", its.url}});
-    }
-    json["changes"].push_back(change);
-  }
-  return json;
 }
 
 bool subsumes(const TimelineView& one, const TimelineView& other) {
@@ -325,9 +200,8 @@ std::vector<MachineTimeline> folded(const std::vector<MachineTimeline>& all) {
     kept.push_back(all[group.front()]);
     for (size_t i = 1; i < group.size(); ++i) {
       const MachineTimeline& one = all[group[i]];
-      std::vector<std::string> releases;
-      for (const size_t side : one.course.known()) releases.push_back(one.sides[side].name);
-      kept.back().same_on.push_back(fmt::format("{}: {}", one.machine, fmt::join(releases, ", ")));
+      kept.back().same_on.push_back({one.machine, {}});
+      for (const size_t side : one.course.known()) kept.back().same_on.back().releases.push_back(one.sides[side].name);
     }
   }
   return kept;

@@ -12,6 +12,8 @@
 
 namespace recapture::timeline {
 
+inline constexpr const char* kNotOnRecord = "not on record";
+
 // What one side has of a test.
 struct ReleaseResult {
   std::string result;   // Its word; "" where the side says nothing that could be compared,
@@ -67,13 +69,6 @@ class TimelineBuilder {
 // The background with which records say what was seen and not whether that was expected.
 compare::CompareContext observed(compare::CompareContext background);
 
-// "2.7.1, 2.8.0" or "2.7.1 to 2.10.0": the sides between, none of which says anything.
-std::string between(const Transition& border, const std::vector<compare::Side>& sides);
-
-// How sure a change's first release is, by the two sides of a border: bounded by both, a guess among what lies between,
-// or contradicted.
-std::string bounds_of(const std::string& since, const Transition& border, const std::vector<compare::Side>& sides);
-
 // Which of the sides should be run next to find each border: the ends first, then the middle of what lies between.
 // Nothing once there is no more to be found.
 std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool>& can_run);
@@ -90,15 +85,19 @@ bool subsumes(const TimelineView& one, const TimelineView& other);
 // By their indices: those that know most releases first, each followed by those that say nothing else.
 std::vector<std::vector<size_t>> grouped(const std::vector<TimelineView>& all);
 
+// A machine whose timeline another one subsumes, with the releases that it has.
+struct SubsumedMachine {
+  std::string machine;
+  std::vector<std::string> releases;
+};
+
 // A machine's.
 struct MachineTimeline {
   std::string machine;
   std::vector<compare::Side> sides;
   Timeline course;
-  std::vector<std::string> same_on = {};  // Those that show nothing else: "NVIDIA H100, driver 1: 2.4.1, 2.9.1".
+  std::vector<SubsumedMachine> same_on = {};
 };
-std::string render_text(const MachineTimeline& one);
-Json render_json(const MachineTimeline& one);
 
 // One for each group, with the others in its same_on.
 std::vector<MachineTimeline> folded(const std::vector<MachineTimeline>& all);

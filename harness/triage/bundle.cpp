@@ -1,7 +1,6 @@
 #include "harness/triage/bundle.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 #include "harness/case/source_hash.h"
 
 // Become part of the program: an installation has no sources of the harness.
@@ -84,7 +84,7 @@ std::string sources_in(const std::vector<BundleFile>& files) {
     const fs::path path = file.name;
     if (path.extension() == ".cpp" || path.extension() == ".cu") names.push_back(file.name);
   }
-  return fmt::format("{}", fmt::join(names, " "));
+  return join(names, " ");
 }
 
 constexpr char kPreparePython[] = R"sh(prepare() {
@@ -125,8 +125,8 @@ void add_script(Bundle& bundle, const CatalogueCase& one) {
   std::string script = triage_run;
   replace(script, "@TITLE@", one.title);
   replace(script, "@REPRODUCES@", bundle.reproduces);
-  replace(script, "@CONTROLS@", fmt::format("{}", fmt::join(bundle.controls, " ")));
-  replace(script, "@FIXES@", fmt::format("{}", fmt::join(bundle.fixes, " ")));
+  replace(script, "@CONTROLS@", join(bundle.controls, " "));
+  replace(script, "@FIXES@", join(bundle.fixes, " "));
   replace(script, "@DEADLINE@", std::to_string(one.deadline_s));
   replace(script, "@PROGRAM@", bundle.shape == Shape::Python ? "python3 judge.py \"$1.py\"" : "./program \"$1\"");
   replace(script, "@PREPARE@", prepare);
@@ -238,6 +238,23 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   bundle.files.push_back({"flags.py", triage_flags});
   add_script(bundle, one);
   return bundle;
+}
+
+std::string record_lines(const Record& record, const std::string& case_id) {
+  std::string text;
+  const auto add = [&](const Json& line) { text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; };
+  Json environment = record.environment.json();
+  for (const char* key : {"host", "gpu_id", "image", "variables", "volatile"}) environment.erase(key);
+  add(environment);
+  const auto described = record.cases.find(case_id);
+  if (described != record.cases.end()) add(described->second.to_json());
+  for (const TestRecord& test : record.tests) {
+    if (test.case_id() != case_id) continue;
+    Json line = test.line;
+    line.erase("volatile");
+    add(line);
+  }
+  return text;
 }
 
 }  // namespace recapture::triage

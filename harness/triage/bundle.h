@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/model/catalogue.h"
+#include "harness/model/record.h"
 #include "harness/triage/archive.h"
 
 namespace recapture::triage {
@@ -39,5 +40,16 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
 // be no bundle.
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written);
+
+// How the bundle did where it was made.
+struct Verification {
+  bool done = false;
+  std::string line;     // The report's first line.
+  std::string printed;  // By run.sh, of the failure; "" where it did not run.
+  std::string blamed;   // What `blame` says of the call, its stack and the driver's log.
+};
+
+// A record's lines of a case, without what tells where and when it ran.
+std::string record_lines(const Record& record, const std::string& case_id);
 
 }  // namespace recapture::triage

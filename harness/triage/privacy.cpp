@@ -86,4 +86,12 @@ std::string without_places(std::string text, const std::string& folder) {
   return replace_all(std::move(text), kPackages, "(site-packages)/\\1/");
 }
 
+std::vector<std::string> versions_in(const Record& record) {
+  std::vector<std::string> all;
+  for (const auto& [key, value] : record.environment.json().items()) {
+    if (value.is_string()) all.push_back(value.get<std::string>());
+  }
+  return all;
+}
+
 }  // namespace recapture::triage

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/model/release.h"
 #include "harness/verdict/select.h"
@@ -159,7 +160,7 @@ std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::v
 
 std::string describe(const std::vector<RateRun>& runs) {
   const auto seen = std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
-  std::string words = fmt::format("seen in {} of {} run{}; ", seen, runs.size(), runs.size() == 1 ? "" : "s");
+  std::string words = fmt::format("seen in {} of {}; ", seen, plural(runs.size(), "run"));
   if (const auto rate = rate_of(runs)) {
     return words +
            fmt::format("{} % of the tries, {} to {} %", percent(rate->share), percent(rate->low), percent(rate->high));

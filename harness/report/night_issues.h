@@ -5,7 +5,7 @@
 
 #include "harness/nightly/report.h"
 
-namespace recapture::nightly {
+namespace recapture::report {
 
 struct NightIssue {
   std::string fingerprint;  // Of the cause alone: the same on all nights and machines.
@@ -15,9 +15,9 @@ struct NightIssue {
 };
 
 // One that is open is given on every night on which it is red, flaky or missing, and one that has healed on that night.
-std::vector<NightIssue> issues_of(const NightReport& report, const compare::CompareContext& background);
+std::vector<NightIssue> issues_of(const nightly::NightReport& report, const compare::CompareContext& background);
 
 // [{"fingerprint", "state": "open" or "healed", "title", "body", "labels"}]
 Json render_json(const std::vector<NightIssue>& issues);
 
-}  // namespace recapture::nightly
+}  // namespace recapture::report

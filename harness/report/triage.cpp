@@ -1,4 +1,4 @@
-#include "harness/triage/report.h"
+#include "harness/report/triage.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,20 +15,25 @@
 #include "harness/report/case_view.h"
 #include "harness/verdict/select.h"
 
-namespace recapture::triage {
+namespace recapture::report {
 namespace {
+
+using triage::Bundle;
+using triage::BundleFile;
+using triage::Shape;
+using triage::Verification;
 
 enum class Vendor { PyTorch, Nvidia, Nemo };
 
 constexpr size_t kLinesOfAnIssue = 80;  // Of a program that stands in the text itself.
 
-const CitedSource* source_of(const ReportInput& story, const std::string& id) {
+const CitedSource* source_of(const TriageInput& story, const std::string& id) {
   const auto& all = story.background.sources;
   const auto found = std::find_if(all.begin(), all.end(), [&](const CitedSource& source) { return source.id == id; });
   return found == all.end() ? nullptr : &*found;
 }
 
-std::vector<const CitedSource*> cited(const ReportInput& story) {
+std::vector<const CitedSource*> cited(const TriageInput& story) {
   std::vector<const CitedSource*> all;
   for (const Json& source : story.one.sources) {
     const CitedSource* const its = source_of(story, cited_id(source));
@@ -37,7 +42,7 @@ std::vector<const CitedSource*> cited(const ReportInput& story) {
   return all;
 }
 
-Vendor vendor_of(const ReportInput& story) {
+Vendor vendor_of(const TriageInput& story) {
   if (story.bundle.shape == Shape::Cuda || story.bundle.shape == Shape::Runtime) return Vendor::Nvidia;
   for (const CitedSource* source : cited(story)) {
     if (source->url.rfind("https://github.com/NVIDIA-NeMo/", 0) == 0) return Vendor::Nemo;
@@ -45,7 +50,7 @@ Vendor vendor_of(const ReportInput& story) {
   return Vendor::PyTorch;
 }
 
-const TestRecord& seen_test(const ReportInput& story) { return *story.record.find(story.one.id + "." + story.test); }
+const TestRecord& seen_test(const TriageInput& story) { return *story.record.find(story.one.id + "." + story.test); }
 
 // With the version that a driver adds to a call's name, and the driver's prefix, gone: as a program spells it.
 std::string as_runtime(std::string call) {
@@ -54,7 +59,7 @@ std::string as_runtime(std::string call) {
 }
 
 // Where the bundle's own program makes the call: "x.cu:110: (void)cudaEventQuery(…)". "" where it names no such call.
-std::string line_of_call(const ReportInput& story, const std::string& call) {
+std::string line_of_call(const TriageInput& story, const std::string& call) {
   const std::string wanted = as_runtime(call) + "(";
   std::istringstream lines(story.bundle.file(story.bundle.main).text);
   size_t number = 0;
@@ -87,7 +92,7 @@ std::string seen_words(const TestRecord& test) {
   return escape_control(test.text(key::seen));
 }
 
-std::string steps_text(const ReportInput& story) {
+std::string steps_text(const TriageInput& story) {
   const Bundle& bundle = story.bundle;
   const std::string& program = bundle.file(bundle.main).text;
   const auto lines = static_cast<size_t>(std::count(program.begin(), program.end(), '\n'));
@@ -105,9 +110,9 @@ std::string steps_text(const ReportInput& story) {
   return text + ".\n\n";
 }
 
-std::string seen_text(const ReportInput& story, const Verification& verification) {
+std::string seen_text(const TriageInput& story, const Verification& verification) {
   const TestRecord& test = seen_test(story);
-  const report::Details known = report::details_of(test);
+  const Details known = details_of(test);
   std::string text = "* seen: " + seen_words(test) + "\n";
   if (!known.message.empty() && seen_words(test).find(known.message) == std::string::npos) {
     text += fmt::format("* message: {}{}\n", escape_control(known.message),
@@ -155,7 +160,7 @@ std::string seen_text(const ReportInput& story, const Verification& verification
   return text;
 }
 
-std::string expected_text(const ReportInput& story) {
+std::string expected_text(const TriageInput& story) {
   const TestRecord& test = seen_test(story);
   if (!test.text(key::healthy).empty()) return "`" + escape_control(test.text(key::healthy)) + "`\n\n";
   return story.one.effect == Effect::Crashes ? "No process crashes: each call returns its error.\n\n"
@@ -163,13 +168,13 @@ std::string expected_text(const ReportInput& story) {
 }
 
 // A member of the environment behind its label; nothing where the record does not have it.
-std::string line_of(const ReportInput& story, const char* label, const char* key) {
+std::string line_of(const TriageInput& story, const char* label, const char* key) {
   const std::string value = story.record.env(key);
   return value.empty() ? "" : fmt::format("{}: {}\n", label, value);
 }
 
 // As torch.utils.collect_env prints it.
-std::string versions_text(const ReportInput& story) {
+std::string versions_text(const TriageInput& story) {
   std::string text;
   text += line_of(story, "PyTorch version", "libtorch");
   text += line_of(story, "PyTorch git", "libtorch_git");
@@ -188,7 +193,7 @@ std::string versions_text(const ReportInput& story) {
   return block(text) + "This is the machine of the record; `sh run.sh env` prints yours in full.\n\n";
 }
 
-std::string bundle_text(const ReportInput& story) {
+std::string bundle_text(const TriageInput& story) {
   return fmt::format("The attached folder: `run.sh`; {}; `record.jsonl`, the record's lines of this case.\n\n", [&] {
     std::string names;
     for (const BundleFile& file : story.bundle.files) {
@@ -198,7 +203,7 @@ std::string bundle_text(const ReportInput& story) {
   }());
 }
 
-bool names_another(const ReportInput& story, const std::string& text) {
+bool names_another(const TriageInput& story, const std::string& text) {
   const Catalogue& all = story.background.catalogue;
   return std::any_of(all.begin(), all.end(), [&](const CatalogueCase& other) {
     return other.id != story.one.id && text.find(other.id) != std::string::npos;
@@ -206,7 +211,7 @@ bool names_another(const ReportInput& story, const std::string& text) {
 }
 
 // Without the clauses that point to other cases, which a stranger does not have.
-std::string why_text(const ReportInput& story) {
+std::string why_text(const TriageInput& story) {
   const std::string& program = story.bundle.file(story.bundle.main).text;
   const std::string text = story.bundle.shape == Shape::Cuda ? why_of(program) : story.one.why;
   std::string kept;
@@ -225,7 +230,7 @@ std::string why_text(const ReportInput& story) {
 }
 
 // Other cases that come from the same part of a document, each with its remedies.
-std::string related_text(const ReportInput& story) {
+std::string related_text(const TriageInput& story) {
   std::string text;
   for (const CatalogueCase& other : story.background.catalogue) {
     const auto is_shared = [&](const Json& source) {
@@ -241,12 +246,12 @@ std::string related_text(const ReportInput& story) {
   return text.empty() ? "" : "## The same failure from other sides\n\n" + text + "\n";
 }
 
-std::string pytorch_form(const ReportInput& story, const Verification& verification) {
+std::string pytorch_form(const TriageInput& story, const Verification& verification) {
   return "## 🐛 Describe the bug\n\n" + why_text(story) + steps_text(story) + "### Expected\n\n" + expected_text(story) +
          "### Seen\n\n" + seen_text(story, verification) + "## Versions\n\n" + versions_text(story);
 }
 
-std::string nemo_form(const ReportInput& story, const Verification& verification) {
+std::string nemo_form(const TriageInput& story, const Verification& verification) {
   const bool gpu = !story.record.env("gpu").empty();
   return "**Describe the bug**\n\n" + why_text(story) + seen_text(story, verification) +
          "**Steps/Code to reproduce bug**\n\n" + steps_text(story) + "**Expected behavior**\n\n" +
@@ -257,7 +262,7 @@ std::string nemo_form(const ReportInput& story, const Verification& verification
          (gpu ? story.record.env("gpu") : std::string("none; it fails without a GPU")) + "\n\n";
 }
 
-std::string nvidia_form(const ReportInput& story, const Verification& verification) {
+std::string nvidia_form(const TriageInput& story, const Verification& verification) {
   std::string environment;
   environment += line_of(story, "OS", "system");
   environment += line_of(story, "GPU", "gpu");
@@ -271,7 +276,7 @@ std::string nvidia_form(const ReportInput& story, const Verification& verificati
 }
 
 // The result of a test on one machine, in a few words.
-std::string result_words(const report::Latest& latest) {
+std::string result_words(const Latest& latest) {
   const TestVerdict& row = *latest.row;
   std::string words(row.ran ? to_string(row.result) : "not run");
   const TestRecord* const test = latest.test();
@@ -280,20 +285,20 @@ std::string result_words(const report::Latest& latest) {
   return words;
 }
 
-const report::Latest* of_test(const report::OnMachine& on, const std::string& test) {
-  for (const report::Latest& latest : on.rows) {
+const Latest* of_test(const OnMachine& on, const std::string& test) {
+  for (const Latest& latest : on.rows) {
     if (latest.row->test == test) return &latest;
   }
   return nullptr;
 }
 
-bool has_result(const report::Latest& latest) {
+bool has_result(const Latest& latest) {
   return latest.row->ran && latest.row->result != Result::Unavailable && latest.row->result != Result::Invalid;
 }
 
 // Whether a vendor can be told of it: not where the case itself is at fault, nor where what the verdict needs is not on
 // record.
-bool tells(const report::Latest& latest) {
+bool tells(const Latest& latest) {
   return has_result(latest) && latest.row->verdict != Verdict::Inconclusive && latest.row->verdict != Verdict::Missing;
 }
 
@@ -324,7 +329,7 @@ size_t side_of(Result result) {
 
 // One machine's result of the test.
 struct Place {
-  const report::Latest* latest;
+  const Latest* latest;
   size_t side;  // Of kSides.
 
   const Record& record() const { return latest->judged->record; }
@@ -367,11 +372,11 @@ std::vector<std::string> releases_on(size_t side, const std::vector<Place>& plac
   return names;
 }
 
-std::string where_text(const ReportInput& story) {
+std::string where_text(const TriageInput& story) {
   const std::string id = story.one.id + "." + story.test;
   std::vector<Place> places;
-  for (const report::OnMachine& on : story.machines) {
-    const report::Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
+  for (const OnMachine& on : story.machines) {
+    const Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
     if (latest != nullptr && tells(*latest)) places.push_back({latest, side_of(latest->row->result)});
   }
   std::string text = "## Since when, and where\n\n";
@@ -421,17 +426,16 @@ std::string where_text(const ReportInput& story) {
   return text + "\n";
 }
 
-std::string remedies_text(const ReportInput& story) {
+std::string remedies_text(const TriageInput& story) {
   std::string text;
   bool has_price = false;
   for (const CatalogueTest& test : story.one.tests) {
     if (test.kind != Kind::Fix) continue;
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
-    for (const report::OnMachine& on : story.machines) {
-      const report::Latest* const latest =
-          on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
+    for (const OnMachine& on : story.machines) {
+      const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
       if (latest == nullptr || !tells(*latest)) continue;
-      machines[{latest->row->verdict == Verdict::Stale, report::outcome_of(*latest->row)}].push_back(on.machine);
+      machines[{latest->row->verdict == Verdict::Stale, outcome_of(*latest->row)}].push_back(on.machine);
     }
     const auto& fixes = story.bundle.fixes;
     const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
@@ -452,12 +456,12 @@ std::string remedies_text(const ReportInput& story) {
 
 }  // namespace
 
-const Record& record_that_shows(const std::vector<report::OnMachine>& machines, const std::string& test,
+const Record& record_that_shows(const std::vector<OnMachine>& machines, const std::string& test,
                                 const std::string& release) {
-  const report::Latest* best = nullptr;
-  const report::Latest* other = nullptr;
-  for (const report::OnMachine& on : machines) {
-    const report::Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
+  const Latest* best = nullptr;
+  const Latest* other = nullptr;
+  for (const OnMachine& on : machines) {
+    const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
     if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
     if (latest->row->result == Result::Reproduced && tells(*latest)) {
       // In the order of releases; a result of today's code before one of older code.
@@ -471,14 +475,14 @@ const Record& record_that_shows(const std::vector<report::OnMachine>& machines, 
   const std::string where = release.empty() ? "" : " in " + release;
   if (other != nullptr) {
     throw ExitError(Exit::Usage, fmt::format("no record shows {}{}; in {} it is {}", test, where, other->row->release,
-                                             report::outcome_of(*other->row)));
+                                             outcome_of(*other->row)));
   }
   throw ExitError(Exit::NothingRan,
                   fmt::format("no record has a result of {}{}; `ci/suite {}` makes one", test, where,
                               release.empty() ? "-- " + case_of(test) : release + " -- " + case_of(test)));
 }
 
-std::string report_of(const ReportInput& story, const Verification& verification) {
+std::string render_report(const TriageInput& story, const triage::Verification& verification) {
   std::string text = verification.line + "\n\n";
   if (story.one.nature == Nature::Constraint) {
     text +=
@@ -506,29 +510,4 @@ std::string report_of(const ReportInput& story, const Verification& verification
          bundle_text(story);
 }
 
-std::string record_lines(const ReportInput& story) {
-  std::string text;
-  Json environment = story.record.environment.json();
-  for (const char* key : {"host", "gpu_id", "image", "variables", "volatile"}) environment.erase(key);
-  text += environment.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const auto described = story.record.cases.find(story.one.id);
-  if (described != story.record.cases.end())
-    text += described->second.to_json().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  for (const TestRecord& test : story.record.tests) {
-    if (test.case_id() != story.one.id) continue;
-    Json line = test.line;
-    line.erase("volatile");
-    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  }
-  return text;
-}
-
-std::vector<std::string> versions_in(const Record& record) {
-  std::vector<std::string> all;
-  for (const auto& [key, value] : record.environment.json().items()) {
-    if (value.is_string()) all.push_back(value.get<std::string>());
-  }
-  return all;
-}
-
-}  // namespace recapture::triage
+}  // namespace recapture::report

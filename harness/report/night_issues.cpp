@@ -1,17 +1,26 @@
-#include "harness/nightly/issues.h"
+#include "harness/report/night_issues.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/case/source_hash.h"
+#include "harness/model/release.h"
+#include "harness/report/markdown_kit.h"
+#include "harness/report/night.h"
 
-namespace recapture::nightly {
+namespace recapture::report {
 namespace {
+
+using nightly::MissingTask;
+using nightly::NightReport;
+using nightly::NightState;
+using nightly::PlaceState;
+using nightly::TestState;
 
 // A test of a place with a state.
 struct Finding {
@@ -31,20 +40,13 @@ std::string places_in_title(const std::vector<std::pair<std::string, std::string
   std::map<std::string, std::vector<std::string>> releases;
   for (const auto& [release, gpu] : places) add_once(releases[short_gpu(gpu)], release);
   std::vector<std::string> parts;
-  for (const auto& [gpu, names] : releases) parts.push_back(fmt::format("{} {}", fmt::join(names, ", "), gpu));
-  return fmt::format("[{}]", fmt::join(parts, "; "));
+  for (const auto& [gpu, names] : releases) parts.push_back(fmt::format("{} {}", join(names), gpu));
+  return "[" + join(parts, "; ") + "]";
 }
 
 std::string title(const std::string& text) {
   constexpr size_t kMost = 200;  // GitHub takes 256 characters.
   return truncated(text, kMost);
-}
-
-// For Markdown's code, in which nothing else has a meaning.
-std::string code(const std::string& line) {
-  std::string text = escape_control(line);
-  std::replace(text.begin(), text.end(), '`', '\'');
-  return "`" + text + "`";
 }
 
 std::string block(const std::vector<std::string>& lines) {
@@ -78,9 +80,9 @@ std::string where_line(const Finding& finding, const std::string& night) {
   const PlaceState& place = *finding.place;
   const TestState& test = *finding.test;
   const std::string gpu = place.gpu.empty() ? "" : ", " + moved("driver", test.driver, place.driver);
-  return fmt::format(
-      "* {}\n", code(fmt::format("{}{}, {}, night {}: {}", place.name, gpu,
-                                 moved("CUDA runtime", test.runtime, place.runtime), night, state_in_words(test))));
+  return fmt::format("* {}\n", code_span(fmt::format("{}{}, {}, night {}: {}", place.name, gpu,
+                                                     moved("CUDA runtime", test.runtime, place.runtime), night,
+                                                     state_in_words(test))));
 }
 
 class IssueWriter {
@@ -160,18 +162,18 @@ class IssueWriter {
       }
     }
     if (changes.empty()) changes = {"a repetition within a night gave another result"};
-    std::string body = fmt::format("{} ({}): {}\n\n{}\n", id, fmt::join(names, ", "), what, block(changes));
+    std::string body = fmt::format("{} ({}): {}\n\n{}\n", id, join(names), what, block(changes));
     if (!seen.empty()) body += fmt::format("Seen:\n\n{}\n", block(seen));
-    body += fmt::format("On:\n\n{}\nWhat to do:\n\n", fmt::join(where, ""));
+    body += fmt::format("On:\n\n{}\nWhat to do:\n\n", join(where, ""));
     for (const std::string& fix : fixes) body += fmt::format("* {}\n", escape_markdown(fix));
     body += fmt::format("* `ci/suite {} -- {}` runs it; `recapture show {}` has what is known of it.\n",
                         findings.front().place->release, id, id);
-    if (!upstream.empty()) body += fmt::format("\nUpstream:\n\n{}", fmt::join(upstream, ""));
+    if (!upstream.empty()) body += fmt::format("\nUpstream:\n\n{}", join(upstream, ""));
     return body + fmt::format("\nrecapture-fingerprint: {}\n", fingerprint);
   }
 
   NightIssue issue_of(const MissingTask& missing) const {
-    const NightTask& task = missing.lacking.task;
+    const nightly::NightTask& task = missing.lacking.task;
     const std::string what = missing.lacking.is_incomplete ? "incomplete" : "missing";
     NightIssue issue;
     issue.fingerprint =
@@ -188,7 +190,7 @@ class IssueWriter {
     issue.body = fmt::format("{}\nNight {}: {}.\n\nWhat to do: look at the log of the task and at its machine.\n",
                              block({missing.lacking.reason}), report_.night, state);
     for (const PlaceState& place : report_.places) {
-      if (place.is_here || !is_of_place(task, place.environment)) continue;
+      if (place.is_here || !nightly::is_of_place(task, place.environment)) continue;
       for (const auto& [reason, tests] : place.not_judged) {
         issue.body += fmt::format("\n{} tests of {} are not judged.\n", tests.size(), escape_markdown(place.name));
       }
@@ -219,4 +221,4 @@ Json render_json(const std::vector<NightIssue>& issues) {
   return all;
 }
 
-}  // namespace recapture::nightly
+}  // namespace recapture::report

@@ -1,0 +1,22 @@
+// Timelines of a test over releases, for people and for programs.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/base/json.h"
+#include "harness/timeline/bisect.h"
+
+namespace recapture::report {
+
+// "2.7.1, 2.8.0" or "2.7.1 to 2.10.0": the sides between, none of which says anything.
+std::string between(const timeline::Transition& border, const std::vector<compare::Side>& sides);
+
+// How sure a change's first release is, by the two sides of a border: bounded by both, a guess among what lies between,
+// or contradicted.
+std::string bounds_of(const std::string& since, const timeline::Transition& border,
+                      const std::vector<compare::Side>& sides);
+
+std::string render_text(const timeline::MachineTimeline& one);
+Json render_json(const timeline::MachineTimeline& one);
+
+}  // namespace recapture::report

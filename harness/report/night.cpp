@@ -1,0 +1,390 @@
+#include "harness/report/night.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "harness/base/escape.h"
+#include "harness/base/text.h"
+#include "harness/model/release.h"
+#include "harness/report/markdown_kit.h"
+
+namespace recapture::report {
+namespace {
+
+using nightly::MissingTask;
+using nightly::NightReport;
+using nightly::NightState;
+using nightly::PlaceState;
+using nightly::Tally;
+using nightly::TestState;
+
+constexpr size_t kMostBytes = size_t{1000} * 1000;  // GitHub takes 1 MiB.
+
+// "12 tests of a, b, c and 2 more cases"
+std::string describe(const std::vector<std::string>& tests) {
+  constexpr size_t kMost = 3;
+  std::set<std::string> cases;
+  for (const std::string& test : tests) cases.insert(case_of(test));
+  std::vector<std::string> names(cases.begin(), cases.end());
+  const size_t more = names.size() > kMost ? names.size() - kMost : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{} of {}{}", plural(tests.size(), "test"), join(names),
+                     more == 0 ? "" : " and " + plural(more, "more case"));
+}
+
+// "2 red (1 new, 1 still since 2026-11-21), 1 flaky, 1 healed"
+std::string describe(const Tally& tally, bool with_date) {
+  std::vector<std::string> red, all;
+  if (tally.fresh > 0) red.push_back(fmt::format("{} new", tally.fresh));
+  if (tally.still > 0) {
+    red.push_back(fmt::format("{} still{}", tally.still, with_date ? " since " + tally.oldest : ""));
+  }
+  if (tally.flaky_red > 0) red.push_back(fmt::format("{} flaky", tally.flaky_red));
+  all.push_back(red.empty() ? "0 red" : fmt::format("{} red ({})", tally.red(), join(red)));
+  const auto add = [&](size_t count, const char* what) {
+    if (count > 0) all.push_back(fmt::format("{} {}", count, what));
+  };
+  add(tally.flaky, "flaky");
+  add(tally.healed, "healed");
+  add(tally.closed, "closed");
+  add(tally.open, "still open and not judged");
+  add(tally.changes, "changed");
+  return join(all);
+}
+
+// "LibTorch 2.11.0 on NVIDIA H200: 2 red (1 new, 1 still since 2026-11-21)"
+std::string heading(const PlaceState& place) {
+  if (!place.is_here) return place.name + ": no record tonight; " + describe(tally_of(place), true);
+  return fmt::format("{}: {}, {} judged{}", place.name, describe(tally_of(place), true), plural(place.judged, "test"),
+                     place.is_first ? "; its first night, and its baseline" : "");
+}
+
+// Of the plan, of which no night has a record.
+size_t unseen_machines(const NightReport& report) {
+  std::set<std::pair<std::string, std::string>> machines;
+  for (const MissingTask& missing : report.missing) {
+    const nightly::NightTask& task = missing.lacking.task;
+    const bool is_seen = std::any_of(report.places.begin(), report.places.end(), [&](const PlaceState& place) {
+      return nightly::is_of_place(task, place.environment);
+    });
+    if (!missing.is_closed && !is_seen) machines.insert({without_nightly_date(task.release), task.gpu});
+  }
+  return machines.size();
+}
+
+// Whether it is green, and there is no more to say of it.
+bool is_quiet(const PlaceState& place) {
+  return place.is_here && place.tests.empty() && place.moves.empty() && place.changes.empty() &&
+         place.not_judged.empty() && place.never_judged.empty() && place.new_baseline.empty() &&
+         place.unexpected.empty() && place.slower.empty();
+}
+
+std::string missing_line(const MissingTask& task) {
+  if (task.is_closed) {
+    return fmt::format("{} {}; it was missing or incomplete since {}", task.lacking.task.name(),
+                       task.is_planned ? "has its record again" : "is not planned any more", task.since);
+  }
+  return fmt::format("{}; {}", task.lacking.reason, task.is_new ? "new" : "still since " + task.since);
+}
+
+// A block of lines below a heading of its own.
+struct Block {
+  std::string title;
+  std::vector<std::string> lines;
+};
+
+// A test and what is to be said of it.
+using TestWords = std::pair<std::string, std::string>;
+
+// Tests of one case of which the same is to be said share a line: "c (A, B): new errors: …".
+std::vector<std::string> grouped(const std::vector<TestWords>& tests) {
+  std::vector<std::pair<TestWords, std::vector<std::string>>> groups;
+  for (const auto& [test, words] : tests) {
+    const TestWords key{case_of(test), words};
+    auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == key; });
+    if (at == groups.end()) at = groups.insert(groups.end(), {key, {}});
+    at->second.push_back(name_of(test));
+  }
+  std::vector<std::string> lines;
+  for (const auto& [key, names] : groups) {
+    lines.push_back(escape_control(fmt::format("{} ({}): {}", key.first, join(names), key.second)));
+  }
+  return lines;
+}
+
+std::vector<std::string> lines_of(const PlaceState& place, const std::function<bool(const TestState&)>& is_of,
+                                  const std::function<std::string(const TestState&)>& words) {
+  std::vector<TestWords> tests;
+  for (const TestState& test : place.tests) {
+    if (is_of(test)) tests.emplace_back(test.change.test, words(test));
+  }
+  return grouped(tests);
+}
+
+std::string change_words(const nightly::TestChange& change) {
+  if (change.sentence.empty()) return "a repetition within a night gave another result";
+  return fmt::format("{}: {}", to_string(change.consequence), change.sentence);
+}
+
+std::vector<std::string> lines_of(const nightly::TestsByReason& reasons) {
+  std::vector<std::string> lines;
+  for (const auto& [reason, tests] : reasons) lines.push_back(escape_control(describe(tests) + ": " + reason));
+  return lines;
+}
+
+std::vector<std::string> lines_of(const std::vector<nightly::TestChange>& changes) {
+  std::vector<TestWords> tests;
+  for (const nightly::TestChange& change : changes) tests.emplace_back(change.test, change_words(change));
+  return grouped(tests);
+}
+
+// "driver 580 -> 590: nothing changed with it"
+std::vector<std::string> move_lines(const PlaceState& place) {
+  const Tally tally = tally_of(place);
+  const bool is_same =
+      tally.fresh + tally.flaky_red + tally.healed + tally.closed + tally.changes + tally.not_judged == 0;
+  std::vector<std::string> lines;
+  for (const std::string& move : place.moves) lines.push_back(move + (is_same ? ": nothing changed with it" : ""));
+  return lines;
+}
+
+std::vector<Block> blocks_of(const PlaceState& place) {
+  const auto of = [](NightState state) { return [state](const TestState& test) { return test.state == state; }; };
+  const auto change = [](const TestState& test) { return change_words(test.change); };
+  const auto with_nights = [](const TestState& test) {
+    return fmt::format("{} (since {}, {})", change_words(test.change), test.since, streak_in_words(test));
+  };
+  const auto flaky = [](const TestState& test) {
+    return fmt::format("{}, {}; {}", streak_in_words(test), test.is_red ? "red tonight" : "not red tonight",
+                       change_words(test.change));
+  };
+  const auto closed = [](const TestState& test) {
+    const std::string since = test.since.empty() ? "flaky" : "red since " + test.since;
+    return fmt::format("{}; it was {} ({})", closing_words(test.state), since, streak_in_words(test));
+  };
+  const auto open = [](const TestState& test) {
+    return fmt::format("{} (since {})", change_words(test.change), test.since);
+  };
+  const char* unexpected = "not as documented or expected in the baseline";
+  std::vector<Block> blocks = {
+      {"moved", move_lines(place)},
+      {"new", lines_of(place, of(NightState::New), change)},
+      {"still red", lines_of(place, of(NightState::Still), with_nights)},
+      {"flaky", lines_of(place, of(NightState::Flaky), flaky)},
+      {"healed", lines_of(
+                     place, [](const TestState& test) { return is_closed(test.state); }, closed)},
+      {"still open, not judged tonight", lines_of(place, of(NightState::NotJudged), open)},
+      {"not judged tonight", lines_of(place.not_judged)},
+      {"changed, and breaks nothing", lines_of(place.changes)},
+      {"slower", place.slower},
+      {"a new baseline tonight", lines_of(place.new_baseline)},
+      {unexpected, place.unexpected},
+      {"never judged", lines_of(place.never_judged)}};
+  blocks.erase(std::remove_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.lines.empty(); }),
+               blocks.end());
+  return blocks;
+}
+
+std::vector<std::string> quiet_lines(const NightReport& report) {
+  std::vector<std::string> lines;
+  for (const PlaceState& place : report.places) {
+    if (is_quiet(place)) lines.push_back(heading(place));
+  }
+  return lines;
+}
+
+// What is worse stands first.
+std::vector<const PlaceState*> in_order(const NightReport& report) {
+  std::vector<const PlaceState*> places;
+  for (const PlaceState& place : report.places) {
+    if (!is_quiet(place)) places.push_back(&place);
+  }
+  const auto rank = [](const PlaceState* place) {
+    const Tally tally = tally_of(*place);
+    return std::tuple(tally.fresh == 0, tally.red() == 0, place->is_here && tally.not_judged == 0);
+  };
+  std::stable_sort(places.begin(), places.end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  return places;
+}
+
+Json json_of(const TestState& test) {
+  return {{"test", test.change.test},
+          {"state", to_string(test.state)},
+          {"red", test.is_red},
+          {"since", test.since},
+          {"consequence", test.change.sentence.empty() ? "" : to_string(test.change.consequence)},
+          {"sentence", test.change.sentence},
+          {"nights", test.red_nights},
+          {"window", test.window}};
+}
+
+Json json_of(const MissingTask& task) {
+  const char* state = task.is_closed ? "healed" : task.is_new ? "new" : "still";
+  return {{"task", task.lacking.task.name()},
+          {"release", task.lacking.task.release},
+          {"gpu", task.lacking.task.gpu},
+          {"state", state},
+          {"since", task.since},
+          {"incomplete", task.lacking.is_incomplete},
+          {"reason", task.lacking.reason}};
+}
+
+Json json_of(const nightly::TestsByReason& reasons) {
+  Json all = Json::array();
+  for (const auto& [reason, tests] : reasons) all.push_back({{"reason", reason}, {"tests", tests}});
+  return all;
+}
+
+Json json_of(const PlaceState& place, const NightReport& report) {
+  Json red = Json::array(), flaky = Json::array(), healed = Json::array(), open = Json::array(),
+       missing = Json::array(), changes = Json::array();
+  for (const TestState& test : place.tests) {
+    if (test.is_red && !is_closed(test.state)) red.push_back(json_of(test));
+    if (test.state == NightState::Flaky) flaky.push_back(json_of(test));
+    if (is_closed(test.state)) healed.push_back(json_of(test));
+    if (test.state == NightState::NotJudged) open.push_back(json_of(test));
+  }
+  for (const MissingTask& task : report.missing) {
+    if (nightly::is_of_place(task.lacking.task, place.environment)) missing.push_back(json_of(task));
+  }
+  for (const nightly::TestChange& change : place.changes) {
+    changes.push_back({{"test", change.test},
+                       {"consequence", to_string(change.consequence)},
+                       {"was", change.was},
+                       {"is", change.is},
+                       {"sentence", change.sentence}});
+  }
+  return {{"machine", place.name},
+          {"release", place.release},
+          {"gpu", place.gpu},
+          {"first", place.is_first},
+          {"judged", place.judged},
+          {"changed", place.moves},
+          {"red", red},
+          {"flaky", flaky},
+          {"healed", healed},
+          {"open", open},
+          {"missing", missing},
+          {"changes", changes},
+          {"slower", place.slower},
+          {"not_judged", json_of(place.not_judged)},
+          {"never_judged", json_of(place.never_judged)},
+          {"not_compared", json_of(place.new_baseline)},
+          {"unexpected", place.unexpected}};
+}
+
+std::string answer_of(const NightReport& report) {
+  if (tally_of(report).red() > 0) return "red";
+  return report.is_complete() ? "green" : "incomplete";
+}
+
+// "2026-11-22: red: 2 red (1 new, 1 still), 1 flaky, 1 healed, 3 machines of 3"
+std::string first_line(const NightReport& report) {
+  const auto here =
+      std::count_if(report.places.begin(), report.places.end(), [](const PlaceState& place) { return place.is_here; });
+  const Tally tally = tally_of(report);
+  std::vector<std::string> parts = {describe(tally, false)};
+  if (const size_t tasks = missing_tasks(report); tasks > 0) {
+    parts.push_back(plural(tasks, "task") + " without a complete record");
+  }
+  if (tally.not_judged > 0) parts.push_back(plural(tally.not_judged, "test") + " not judged");
+  parts.push_back(fmt::format("{} of {}", plural(static_cast<size_t>(here), "machine"),
+                              report.places.size() + unseen_machines(report)));
+  const bool is_first = !report.places.empty() && std::all_of(report.places.begin(), report.places.end(),
+                                                              [](const PlaceState& place) { return place.is_first; });
+  return fmt::format("{}: {}: {}{}", report.night, answer_of(report), join(parts),
+                     is_first ? "; it is the first night, and the baseline of those to come" : "");
+}
+
+// "2026-11-21, 22, 24"
+std::string nights_in_words(const std::vector<std::string>& nights) {
+  std::string words, month;
+  for (const std::string& night : nights) {
+    const size_t day = night.rfind('-') + 1;  // 0 where there is none.
+    const bool is_same = day > 0 && night.substr(0, day) == month;
+    words += (words.empty() ? "" : ", ") + (is_same ? night.substr(day) : night);
+    month = night.substr(0, day);
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string streak_in_words(const TestState& test) {
+  return fmt::format("{} on {} of {}: {}", test.has_unconfirmed ? "red or not confirmed" : "red",
+                     test.red_nights.size(), plural(test.window, "night"), nights_in_words(test.red_nights));
+}
+
+std::string closing_words(NightState state) {
+  switch (state) {
+    case NightState::Steady:
+      return "no longer flaky";
+    case NightState::Restarted:
+      return "it cannot be compared with its baseline any more, and tonight is the new one";
+    case NightState::Accepted:
+      return "tonight's record is marked, and is the new baseline";
+    case NightState::Removed:
+      return "it is not part of the run any more";
+    default:
+      return "healed";
+  }
+}
+
+std::string render_text(const NightReport& report) {
+  std::string text = first_line(report) + "\n";
+  for (const std::string& flaw : report.flaws) text += flaw + "\n";
+  for (const MissingTask& task : report.missing) text += missing_line(task) + "\n";
+  for (const PlaceState* place : in_order(report)) {
+    text += "\n" + heading(*place) + "\n";
+    for (const Block& block : blocks_of(*place)) {
+      text += "  " + block.title + "\n";
+      for (const std::string& line : block.lines) text += "    " + escape_control(line) + "\n";
+    }
+  }
+  const auto quiet = quiet_lines(report);
+  for (size_t i = 0; i < quiet.size(); ++i) text += (i == 0 ? "\n" : "") + quiet[i] + "\n";
+  return text;
+}
+
+std::string render_markdown(const NightReport& report) {
+  std::string text = "# " + escape_markdown(first_line(report)) + "\n\n";
+  size_t left_out = 0;
+  const auto add = [&](const std::string& part) {
+    const bool fits = text.size() + part.size() < kMostBytes;
+    if (fits) text += part;
+    if (!fits) ++left_out;
+  };
+  for (const std::string& flaw : report.flaws) add(fmt::format("* {}\n", escape_markdown(flaw)));
+  for (const MissingTask& task : report.missing) add(fmt::format("* {}\n", escape_markdown(missing_line(task))));
+  for (const PlaceState* place : in_order(report)) {
+    std::string part = fmt::format("\n## {}\n", escape_markdown(heading(*place)));
+    for (const Block& block : blocks_of(*place)) {
+      part += fmt::format("\n**{}**\n\n", block.title);
+      for (const std::string& line : block.lines) part += fmt::format("* {}\n", code_span(line));
+    }
+    add(part);
+  }
+  std::string quiet;
+  for (const std::string& line : quiet_lines(report)) quiet += fmt::format("* {}\n", escape_markdown(line));
+  if (!quiet.empty()) add("\n" + quiet);
+  if (left_out > 0)
+    text += fmt::format("\n{} more are left out here; `recapture nightly diff` prints all.\n", left_out);
+  return text;
+}
+
+Json render_json(const NightReport& report) {
+  Json machines = Json::array(), missing = Json::array();
+  for (const PlaceState& place : report.places) machines.push_back(json_of(place, report));
+  for (const MissingTask& task : report.missing) missing.push_back(json_of(task));
+  return {{"night", report.night},       {"before", report.before},
+          {"answer", answer_of(report)}, {"complete", report.is_complete()},
+          {"head", report.flaws},        {"missing", missing},
+          {"machines", machines}};
+}
+
+}  // namespace recapture::report

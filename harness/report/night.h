@@ -1,0 +1,26 @@
+// A night, for people, for the summary of a job on GitHub, and for programs.
+#pragma once
+#include <string>
+
+#include "harness/base/json.h"
+#include "harness/nightly/report.h"
+
+namespace recapture::report {
+
+// "red on 4 of 6 nights: 2026-11-21, 22, 23, 26"
+std::string streak_in_words(const nightly::TestState& test);
+// Why a test is not red any more.
+std::string closing_words(nightly::NightState state);
+
+std::string render_text(const nightly::NightReport& report);
+std::string render_markdown(const nightly::NightReport& report);  // Below GitHub's limit for a job's summary.
+
+// {"night", "before", "answer", "complete", "head", "missing": [{"task", "release", "gpu", "state", "since",
+// "reason"}],
+//  "machines": [{"machine", "release", "gpu", "first", "judged", "changed",
+//                "red": [{"test", "state", "since", "consequence", "sentence", "nights", "window"}], "flaky", "healed",
+//                "open", "missing", "changes", "slower", "not_judged": [{"reason", "tests"}], "never_judged",
+//                "not_compared", "unexpected"}]}
+Json render_json(const nightly::NightReport& report);
+
+}  // namespace recapture::report
