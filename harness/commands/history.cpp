@@ -11,8 +11,10 @@
 
 #include "harness/base/output.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/suggest.h"
 #include "harness/report/history.h"
 #include "harness/run/layout.h"
 
@@ -90,6 +92,10 @@ Exit history(const run::Layout& places, const Options& options) {
   if (fs::exists(catalogue_path(places.root))) catalogue = read_catalogue(places.root);
   const timeline::Runs plans = timeline::runs_below(folder, {});
   if (plans.runs.empty() && plans.bad.empty()) throw ExitError(Exit::NothingRan, "no records below " + folder);
+  timeline::Wanted wanted = options.wanted;
+  std::vector<std::string> releases;
+  for (const timeline::Run& run : plans.runs) releases.push_back(run.record.environment.release);
+  wanted.release = resolve_release(wanted.release, releases);
   const Named asked = named_in(options.names, catalogue, plans.runs);
   std::set<std::string> cases;
   for (const auto& [id, tests] : asked) cases.insert(id);
@@ -101,7 +107,7 @@ Exit history(const run::Layout& places, const Options& options) {
   } else if (fs::is_directory(places.reports(), error)) {
     rules.available = available_in(timeline::runs_below(places.reports(), cases).runs);
   }
-  const timeline::HistoryQuery histories(runs, rules, options.wanted);
+  const timeline::HistoryQuery histories(runs, rules, wanted);
   bool has_history = false;
   std::string text;
   Json json = Json::array();
@@ -124,7 +130,7 @@ Exit history(const run::Layout& places, const Options& options) {
   if (!bad.empty()) {
     const bool is_one = bad.size() == 1;
     throw ExitError(Exit::Inconclusive, fmt::format("{} cannot be read, and what {} not counted",
-                                                    is_one ? "a record" : fmt::format("{} records", bad.size()),
+                                                    is_one ? "a record" : plural(bad.size(), "record"),
                                                     is_one ? "it says is" : "they say is"));
   }
   return has_history ? Exit::AsExpected : Exit::NothingRan;

@@ -59,11 +59,6 @@ std::vector<Difference> differences(const Shown& before, const Shown& after) {
   return all;
 }
 
-// "2.15" means all releases of that line, and "2.15.0+cu130", as torch.__version__ has it, 2.15.0.
-bool is_of(const std::string& release, const std::string& wanted) {
-  return wanted.empty() || release == wanted || release == without_local(wanted) || release.rfind(wanted + ".", 0) == 0;
-}
-
 bool comes_before(const TestHistory& a, const TestHistory& b) {
   const auto release = [](const TestHistory& one) { return one.machine.release; };
   if (a.test != b.test) return a.test < b.test;
@@ -124,7 +119,9 @@ bool is_wanted(const Run& run, const Wanted& wanted) {
   const bool has_gpu =
       wanted.gpu.empty() ||
       (wanted.gpu == "none" ? gpu.empty() : lower_case(gpu).find(lower_case(wanted.gpu)) != std::string::npos);
-  return run.record.broken() == Break::Nothing && has_gpu && is_of(environment.release, wanted.release) &&
+  const bool is_release =
+      wanted.release.empty() || without_nightly_date(environment.release) == without_nightly_date(wanted.release);
+  return run.record.broken() == Break::Nothing && has_gpu && is_release &&
          (wanted.driver.empty() || environment.machine.driver == wanted.driver) &&
          (wanted.since.empty() || run.started >= wanted.since);
 }

@@ -15,7 +15,8 @@ namespace recapture::timeline {
 
 // Which runs are of interest; what is empty allows all.
 struct Wanted {
-  std::string release, driver;
+  std::string release;  // As a record has it; a nightly build stands for those of other nights.
+  std::string driver;
   std::string gpu;    // Part of its name, whatever the case; "none" for runs without one.
   std::string since;  // A date, "2026-11-21": runs that began on it or later.
 };
