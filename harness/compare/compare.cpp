@@ -75,8 +75,8 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
     if (test.consequence == Consequence::Same || test.consequence == Consequence::Unknown) continue;
     const std::string id = case_of(test.test);
     auto at = std::find_if(changes.begin(), changes.end(), [&](const auto& known) {
-      return known.second.case_id == id && known.second.consequence == test.consequence &&
-             known.second.was == test.was && known.second.is == test.is && known.second.sentence == test.sentence;
+      return known.second.case_id == id &&
+             known.second.difference() == std::tie(test.consequence, test.was, test.is, test.note);
     });
     if (at == changes.end()) {
       const CatalogueCase* one = background.find(id);
@@ -86,6 +86,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
       change.title = one == nullptr ? escape_control(pair.to.run->record.cases.at(id).title) : one->title;
       change.was = test.was;
       change.is = test.is;
+      change.note = test.note;
       change.sentence = test.sentence;
       change.fixes = fixes_of(pair, to, background);
       change.upstream = upstream_of(pair, background);

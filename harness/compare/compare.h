@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "harness/base/text.h"
@@ -30,6 +31,7 @@ struct ComparedTest {
   std::string sentence;                                 // Both with the names of the sides, or why that is unknown.
   bool ran = true;                                      // False: one side could not run it, and says so.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
+  std::string note = {};                                // What the sentence adds: "; afterwards …".
 };
 
 struct UpstreamChange {
@@ -60,6 +62,10 @@ struct CaseChange {
   std::string was = {}, is = {}, sentence = {};  // As of ComparedTest.
   std::vector<Advised> fixes = {};               // Those that hold on the new side; of a healed failure all.
   std::vector<UpstreamChange> upstream = {};
+  std::string note = {};  // As of ComparedTest.
+
+  // What tells two changes apart, whichever sides they are of.
+  auto difference() const { return std::tie(consequence, was, is, note); }
 };
 
 // What a remedy costs, where that changed beyond its spread.

@@ -239,7 +239,13 @@ class Comparer {
     pair.compared.consequence = consequence;
     pair.compared.was = was;
     pair.compared.is = is;
+    pair.compared.note.clear();
     pair.compared.sentence = fmt::format("{} in {}; in {} it {}", was, from_.name(), to_.name(), is);
+  }
+
+  static void add_note(ComparedTest& compared, const std::string& note) {
+    compared.note += note;
+    compared.sentence += note;
   }
 
   bool is_clear(Pair& pair) const {
@@ -301,7 +307,9 @@ class Comparer {
                            : now == State::Raises ? "fails: " + seen
                                                   : what_it_does(pair.to, Tense::Present);
     tell(pair, consequence, subject + was, is);
-    if (fix == nullptr && now != State::Works) pair.compared.sentence += " (a control: the calls without the failure)";
+    if (fix == nullptr && now != State::Works) {
+      add_note(pair.compared, " (a control: the calls without the failure)");
+    }
   }
 
   // Two failures that do the same to a program.
@@ -325,7 +333,7 @@ class Comparer {
     if (pair.compared.consequence == Consequence::Same) {
       tell(pair, Consequence::Recovers, "left " + describe_aftermath(now, then, false), "leaves " + is);
     } else {
-      pair.compared.sentence += "; afterwards " + is;
+      add_note(pair.compared, "; afterwards " + is);
     }
   }
 
@@ -444,7 +452,7 @@ class Comparer {
         tell(pair, Consequence::BrokenHandlers, what_it_does(pair.from, Tense::Past),
              "shows nothing of it, and still " + what_it_does(still_silent->to, Tense::Present));
       } else if (fails) {
-        compared.sentence += "; other forms of this failure remain";
+        add_note(compared, "; other forms of this failure remain");
       }
     }
   }

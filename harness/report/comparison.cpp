@@ -149,8 +149,7 @@ std::vector<Alike> groups_of(const compare::Comparison& comparison) {
   for (const compare::CaseChange& change : comparison.changes) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
       const compare::CaseChange& first = *known.front();
-      return first.consequence == change.consequence && first.sentence == change.sentence &&
-             number_of(first) == number_of(change);
+      return first.difference() == change.difference() && number_of(first) == number_of(change);
     });
     if (group == groups.end()) group = groups.insert(groups.end(), Alike());
     group->push_back(&change);

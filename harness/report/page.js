@@ -148,9 +148,10 @@ function filterOf(words) {
 // ---- Compare ----
 
 const comparable = machines.filter(one => one.releases.length > 1);
-function changeOf([number, before, after]) {
-  const [consequence, of, changed, sentence, fixes, advices, upstream] = data.changes[number];
-  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: text(sentence),
+const changesOf = pair => pair.groups.map(group => group.map(change => changeOf(change, pair)));
+function changeOf([number, before, after], {from, to}) {
+  const [consequence, of, changed, was, is, note, fixes, advices, upstream] = data.changes[number];
+  return {consequence, of: cases[of], tests: list(changed).map(n => tests[n]), sentence: `${text(was)} in ${from}; in ${to} it ${text(is)}${text(note)}`,
     fixes: list(fixes).map((n, at) => ({words: text(n), advice: data.advice[list(advices)[at]]})),
     upstream: list(upstream).map(n => { const [what, id, since, title, url] = data.upstream[n].map(text); return {what, id, since, title, url}; }),
     before: runs[before], after: runs[after]};
@@ -192,8 +193,6 @@ function absentWords(from, to, machine, ran) {
   const lacking = [from, to].filter(name => !ran(machine, name));
   return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.` : '';
 }
-
-const named = (words, pair) => words.replace(/[\x01\x02]/g, mark => mark === '\x01' ? pair.from : pair.to);
 
 // What tells `recapture compare` of which machine the answer is, where there are several.
 function machineOption(name) {
@@ -255,9 +254,9 @@ function showCompare() {
     return;
   }
   const filter = filterOf(state.text);
-  const fits = change => filter.has(change.of, () => [named(change.sentence, pair), ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
-  const whole = pair.groups.map(group => group.map(changeOf)), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
-  const unknown = pair.unknown.map(([why, which]) => ({why: named(text(why), pair), tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
+  const fits = change => filter.has(change.of, () => [change.sentence, ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
+  const whole = changesOf(pair), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
+  const unknown = pair.unknown.map(([why, which]) => ({why: text(why), tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
     .filter(one => one.tests.length);
   const differ = new Set([...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])), ...pair.unknown.flatMap(([, which]) => list(which))]);
   const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => filter.has(t.of));
@@ -275,7 +274,7 @@ function showCompare() {
   byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
   byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
     ' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []);
-  byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', named(text(line), pair)]));
+  byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', text(line)]));
   byId('figures').replaceChildren(...consequences.map(({word, meaning, tone}, n) => make('button', {type: 'button', 'data-word': word, title: meaning,
     class: `figure ${tone}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),
     click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])), make('span', {}, word))));
@@ -338,7 +337,7 @@ function changeRow(group, pair, again) {
   const isChange = first.upstream.length > 0 && first.upstream[0].what !== '';
   const few = isChange ? first.upstream : first.upstream.slice(0, 1), left = first.upstream.length - few.length;
   const what = make('div', {}, isOne ? make('p', {class: 'title'}, first.of.title || '') : '',
-    [...new Set(group.map(change => change.sentence))].map(words => make('p', {}, named(words, pair))));
+    [...new Set(group.map(change => change.sentence))].map(words => make('p', {}, words)));
   const where = make('div', {});
   if (group.length > 12) {
     const count = group.reduce((sum, change) => sum + change.tests.length, 0);
@@ -574,9 +573,9 @@ function changedSince(run) {
   const rest = make('span', {class: 'faint'}, `${parts.length === 1 && typeof parts[0] === 'string' ? '; ' : ' '}${pair.counts[data.same]} the same${unknown}`);
   if (!pair.groups.length && !pair.unknown.length) return make('span', {}, parts, rest);
   return make('details', {}, make('summary', {}, parts, rest),
-    make('ul', {}, pair.groups.map(group => group.map(changeOf)).map(group => make('li', {}, named(group[0].sentence, pair), ': ',
+    make('ul', {}, changesOf(pair).map(group => make('li', {}, group[0].sentence, ': ',
       group.flatMap(change => change.tests.map(test => [testButton(test), ' '])).flat())),
-    pair.unknown.map(([why, which]) => make('li', {class: 'faint'}, `${list(which).length} unknown: ${named(text(why), pair)}: `,
+    pair.unknown.map(([why, which]) => make('li', {class: 'faint'}, `${list(which).length} unknown: ${text(why)}: `,
       list(which).slice(0, 20).flatMap(n => [testButton(tests[n]), ' '])))));
 }
 
@@ -641,11 +640,10 @@ function showDetail() {
   let tables, sentences = [];
   const pair = state.view === 'compare' && chosenPair();
   if (pair && !pair.absent) {
-    const changes = pair.groups.flat().map(changeOf).filter(change => change.of === one);
-    sentences = changes.map(change => ({...change, sentence: named(change.sentence, pair)}));
+    sentences = changesOf(pair).flat().filter(change => change.of === one);
     tables = [[['from', 'before'], ['to', 'after']].map(([side, which]) => {
       const column = columns.filter(c => c.machine === pair.machine.name && c.release === pair[side]).pop();
-      const compared = new Map(changes.flatMap(change => one.tests.map(test => [test, resultIn(change[which], test)])));
+      const compared = new Map(sentences.flatMap(change => one.tests.map(test => [test, resultIn(change[which], test)])));
       return {title: pair[side], column, find: test => compared.get(test) || newestIn(column, test)};
     })];
   } else {

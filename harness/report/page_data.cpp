@@ -28,8 +28,6 @@
 namespace recapture::report {
 namespace {
 
-constexpr const char *kFrom = "\x01", *kTo = "\x02";  // No text that was shown before has them: see visible().
-
 constexpr int kHalf = 50;  // Percent of the tests that may be unknown of the pair to begin with.
 constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
@@ -393,8 +391,9 @@ class Page {
           upstream_.add({text(one.what), text(one.number), text(one.since_words()), text(one.title), text(one.url)}));
     }
     test(change.tests.front());  // Which adds its case.
-    return changes_.add({change.consequence, cases_.at(change.case_id), tests(change.tests), text(change.sentence),
-                         lists_.add(fixes), lists_.add(advices), lists_.add(upstream)});
+    return changes_.add({change.consequence, cases_.at(change.case_id), tests(change.tests), text(change.was),
+                         text(change.is), text(change.note), lists_.add(fixes), lists_.add(advices),
+                         lists_.add(upstream)});
   }
 
   compare::Comparison compared(const compare::Results& from, const compare::Results& to) const {
@@ -411,20 +410,14 @@ class Page {
   Json all_pairs(compare::MachineSides& machine, size_t number) {
     std::vector<compare::Side>& sides = machine.releases;
     Json releases = Json::array(), pairs = Json::array();
-    std::vector<std::string> names;
-    names.reserve(sides.size());
-    for (const compare::Side& side : sides) names.push_back(side.name);
-    for (const std::string& name : names) releases.push_back(from_outside(name));
-    for (compare::Side& side : sides) side.name = kTo;
+    for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
     const std::vector<compare::Results> results(sides.begin(), sides.end());
     for (size_t from = 0; from < sides.size(); ++from) {
-      sides[from].name = kFrom;
       // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
       std::vector<compare::Comparison> comparisons(sides.size());
       in_parallel(sides.size(), [&](size_t to) {
         if (from != to) comparisons[to] = compared(results[from], results[to]);
       });
-      sides[from].name = kTo;
       pairs.push_back(Json::array());
       for (size_t to = 0; to < sides.size(); ++to) {
         if (from == to) {
@@ -434,14 +427,14 @@ class Page {
         const compare::Comparison& comparison = comparisons[to];
         pairs.back().push_back(pair(comparison));
         const Taken here{rank_of(sides[from], sides[to]), {number, from, to}};
-        const auto [known, is_new] = taken_.emplace(std::pair(names[from], names[to]), here);
+        const std::string &before = sides[from].name, &now = sides[to].name;
+        const auto [known, is_new] = taken_.emplace(std::pair(before, now), here);
         if (!is_new && here.rank < known->second.rank) known->second = here;
-        if (from < to && is_version(names[from]) && is_version(names[to])) {
-          consider({names[from], names[to], !compare::too_much_unknown(comparison, kHalf), comparison.judged()});
+        if (from < to && is_version(before) && is_version(now)) {
+          consider({before, now, !compare::too_much_unknown(comparison, kHalf), comparison.judged()});
         }
       }
     }
-    for (size_t i = 0; i < sides.size(); ++i) sides[i].name = names[i];
     return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
   }
 
@@ -514,7 +507,8 @@ class Page {
 
   // Records are large, so they are lent to the comparison.
   Json changed_between(const std::vector<JudgedRun*>& runs, size_t at, size_t end, const std::set<std::string>& asked) {
-    compare::Side from{kFrom, {}}, to{kTo, {}};
+    const auto time = [&](size_t run) { return escape_control(runs[run]->record.environment.started); };
+    compare::Side from{time(at + 1), {}}, to{time(at), {}};
     to.runs.push_back(std::move(*runs[at]));
     for (size_t i = at + 1; i < end; ++i) from.runs.push_back(std::move(*runs[i]));
     compare::Comparison comparison = compare::compare_sides(from, to, input_.background);

@@ -23,7 +23,6 @@ struct PageInput {
 //  tag of every scope, "releases": of all machines, the oldest first, "sources": what is cited, "cases", "tests": the
 //  catalogue and what else was run, "columns": of each kind of machine the newest result of each test, "runs": all,
 //  "compared": all pairs of releases, "first": the pair to begin with, "rates", "made": of what}
-// In sentences of comparisons \x01 and \x02 stand for the names of the two sides.
 Json page_data(PageInput input);
 
 }  // namespace recapture::report

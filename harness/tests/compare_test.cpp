@@ -470,7 +470,7 @@ TEST(Format, Markdown_StaysShortAndCountsWhatItLeavesOut) {
   comparison.changes.clear();
   for (int i = 0; i < 300; ++i) {
     large.case_id = fmt::format("case_{}", i);
-    large.sentence = fmt::format("{}|<b>{}", std::string(1000, 'x'), i);
+    large.was = large.sentence = fmt::format("{}|<b>{}", std::string(1000, 'x'), i);
     comparison.changes.push_back(large);
   }
   const std::string text = render_markdown(report_of(comparison));

@@ -122,15 +122,10 @@ std::string test_id(const Json& data, const Json& number) {
   const Json& test = data.at("tests").at(number.get<size_t>());
   return text_of(data, data.at("cases").at(test.at(0).get<size_t>()).at("id")) + "." + text_of(data, test.at(1));
 }
-std::string with_names(std::string sentence, const std::string& from, const std::string& to) {
-  const auto put = [&](char mark, const std::string& name) {
-    for (size_t at = 0; (at = sentence.find(mark, at)) != std::string::npos; at += name.size()) {
-      sentence.replace(at, 1, name);
-    }
-  };
-  put('\x01', from);
-  put('\x02', to);
-  return sentence;
+// Of a change: "showed D in 2.6.0; in 2.15.0 it shows E".
+std::string sentence_of(const Json& data, const Json& change, const std::string& from, const std::string& to) {
+  return text_of(data, change.at(3)) + " in " + from + "; in " + to + " it " + text_of(data, change.at(4)) +
+         text_of(data, change.at(5));
 }
 
 // Each pair is a run of compare: all that go up, and of those that go down the neighbours. That compare's answers stay
@@ -170,14 +165,14 @@ TEST_F(Page, EveryPairOfReleases_AgreesWithCompare) {
             Json tests = Json::array();
             for (const Json& test : list_of(data, change.at(2))) tests.push_back(test_id(data, test));
             std::string fixes;
-            const Json &words = list_of(data, change.at(4)), &advices = list_of(data, change.at(5));
+            const Json &words = list_of(data, change.at(6)), &advices = list_of(data, change.at(7));
             for (size_t i = 0; i < words.size(); ++i) {
               const size_t advice = advices.at(i).get<size_t>();
               fixes += "; " + data.at("advice").at(advice).get<std::string>() + ": " + text_of(data, words.at(i));
             }
             ours.insert(data.at("consequences").at(change.at(0).get<size_t>()).at(0).get<std::string>() +
                         text_of(data, data.at("cases").at(change.at(1).get<size_t>()).at("id")) + tests.dump() +
-                        with_names(text_of(data, change.at(3)), before, now) + fixes);
+                        sentence_of(data, change, before, now) + fixes);
           }
         }
         EXPECT_EQ(ours, theirs) << sides;
@@ -418,7 +413,7 @@ TEST_F(Page, LaterRun_ListsChangesSinceTheRunBefore) {
   EXPECT_EQ(runs.at(2).at("changed").at("before"), 1);
   const Json& group = runs.at(2).at("changed").at("groups").at(0);
   const Json& change = data.at("changes").at(group.at(0).at(0).get<size_t>());
-  EXPECT_EQ(text_of(data, change.at(3)), "showed D in \x01; in \x02 it shows E");
+  EXPECT_EQ(sentence_of(data, change, "1", "2"), "showed D in 1; in 2 it shows E");
   EXPECT_EQ(group.at(0).at(1), 1) << "compared with the newest run before it";
   EXPECT_EQ(group.at(0).at(2), 2);
   EXPECT_FALSE(runs.at(3).contains("changed")) << "another driver";
