@@ -177,6 +177,24 @@ TEST_F(History, OutcomeThatChangedWithTheDriver_NamesTheDriver) {
   EXPECT_THAT(history("c --gpu none --json").out, StartsWith("[]\nrecapture: "));
 }
 
+TEST_F(History, ShortRelease_IsTheNewestOfItsLine) {
+  for (const char* release : {"2.14.1", "2.15.0", "2.15.1", "2.16.0.dev20100101", "2.16.0.dev20100102"}) {
+    Night night;
+    night.day = day(static_cast<int>(std::string(release).back() - '0'));
+    night.release = release;
+    write(night);
+  }
+  const auto releases = [&](const std::string& word) {
+    std::set<std::string> found;
+    for (const Json& one : json("c.Control --release " + word)) found.insert(one["release"].get<std::string>());
+    return found;
+  };
+  EXPECT_EQ(releases("2.15"), std::set<std::string>({"2.15.1"}));
+  EXPECT_EQ(releases("2.15.0"), std::set<std::string>({"2.15.0"}));
+  EXPECT_EQ(releases("2.16.0.dev20100101"), std::set<std::string>({"2.16.0.dev20100101", "2.16.0.dev20100102"}))
+      << "a nightly build stands for those of the other nights";
+}
+
 TEST_F(History, RaceWithoutAHitInOneRun_HasARateAndNoChange) {
   for (int i = 0; i < 6; ++i) {
     Night night;
