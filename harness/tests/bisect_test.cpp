@@ -48,26 +48,14 @@ class Bisect : public FakeTree {
     std::ofstream(folder + "/cases/catalogue.json") << render_text(Catalogue{one});
   }
 
-  static Json line(const std::string& test, const Json& more) {
-    Json line = {{"test", "c." + test}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
-    line.update(more);
+  static Json saw(const std::string& seen) { return fake_failure("c.Reproduces", seen, "D*", kHealthy); }
+  static Json rate(int hits, int tries) {
+    Json line = fake_test("c.ReproducesAtRate", {{"hits", hits}, {"tries", tries}});
+    line.update(fake_ending(hits > 0));
     return line;
   }
-  static Json saw(const std::string& seen) {
-    const bool as_documented = seen.rfind('D', 0) == 0;
-    return line("Reproduces", {{"seen", seen},
-                               {"documented", "D*"},
-                               {"healthy", kHealthy},
-                               {"code", as_documented ? 0 : 1},
-                               {"ended", as_documented ? "passed" : "failed"}});
-  }
-  static Json rate(int hits, int tries) {
-    return line(
-        "ReproducesAtRate",
-        {{"hits", hits}, {"tries", tries}, {"code", hits > 0 ? 0 : 1}, {"ended", hits > 0 ? "passed" : "failed"}});
-  }
   static Json unavailable() {
-    return line("Reproduces", {{"code", 77}, {"ended", "skipped"}, {"skipped", "no Python"}});
+    return fake_test("c.Reproduces", {{"code", 77}, {"ended", "skipped"}, {"skipped", "no Python"}});
   }
 
   void record(const std::string& release, const std::vector<Json>& lines, const Json& environment = Json::object(),
@@ -75,21 +63,9 @@ class Bisect : public FakeTree {
     static int number = 0;
     Json more = {{"release", release}, {"volatile", {{"started", fmt::format("2026-01-01T00:00:{:02}Z", number)}}}};
     more.update(environment);
-    const std::string path = fmt::format("{}/reports/{}/{}.jsonl", folder, release, ++number);
-    fs::create_directories(fs::path(path).parent_path());
-    Json plan = {"c.Control"}, names = {"Control"};
-    for (const Json& one : lines) {
-      if (one.contains("confirms")) continue;
-      plan.push_back(one.at("test"));
-      names.push_back(name_of(one.at("test")));
-    }
-    std::ofstream file(path);
-    for (const Json& one : {fake_environment(more), Json{{"plan", plan}}, fake_case(names, {{"hash", hash}}),
-                            line("Control", Json::object())}) {
-      file << one << "\n";
-    }
-    for (const Json& one : lines) file << one << "\n";
-    file << Json{{"end", "complete"}} << "\n";
+    FakeRecord record{fake_environment(more), {fake_test("c.Control")}, {{"hash", hash}}};
+    record.tests.insert(record.tests.end(), lines.begin(), lines.end());
+    record.write(fmt::format("{}/reports/{}/{}.jsonl", folder, release, ++number));
   }
   void change(const std::string& since, const std::string& where) const {
     std::ofstream(folder + "/cases/expectations.toml")
@@ -145,9 +121,9 @@ TEST_F(Bisect, WrongSinceOfAChange_IsContradictedByTheRecords) {
 }
 
 TEST_F(Bisect, FailureThatVanishesAndComesBack_GivesTwoChanges) {
-  record("2.5.1", {saw(kReproduced), line("FixIt", {{"code", 1}, {"ended", "failed"}, {"assertions", {"x"}}})});
-  record("2.6.0", {saw(kHealthy), line("FixIt", Json::object())});
-  record("2.7.1", {saw("900 > invalidated > 901"), line("FixIt", {{"code", 1}, {"ended", "failed"}})});
+  record("2.5.1", {saw(kReproduced), fake_test("c.FixIt", {{"code", 1}, {"ended", "failed"}, {"assertions", {"x"}}})});
+  record("2.6.0", {saw(kHealthy), fake_test("c.FixIt")});
+  record("2.7.1", {saw("900 > invalidated > 901"), fake_test("c.FixIt", {{"code", 1}, {"ended", "failed"}})});
   const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("raised D in 2.5.1; in 2.6.0 it works"),

@@ -153,24 +153,9 @@ TEST(NcclOfARecord, RangeOfAnExpectation_CoversOnlyVersionsInIt) {
 // Two releases, one of them with another NCCL too.
 TEST_F(ChosenNccl, Compare_UsesTheOwnVersionUnlessAnotherIsAskedFor) {
   const auto write = [&](const std::string& name, const std::string& seen, const Json& more) {
-    std::filesystem::create_directories(std::filesystem::path(folder + "/reports/" + name).parent_path());
-    std::ofstream file(folder + "/reports/" + name);
-    const std::string release = name.substr(0, name.find('/'));
-    Json environment = fake_environment({{"release", release}});
+    Json environment = fake_environment({{"release", name.substr(0, name.find('/'))}});
     environment.update(more);
-    file << environment.dump() << "\n"
-         << Json{{"plan", {"c.Reproduces"}}}.dump() << "\n"
-         << fake_case({"Reproduces"}).dump() << "\n"
-         << Json{{"test", "c.Reproduces"},
-                 {"ending", "exited"},
-                 {"code", seen == "D" ? 0 : 1},
-                 {"ended", seen == "D" ? "passed" : "failed"},
-                 {"seen", seen},
-                 {"documented", "D"},
-                 {"healthy", "ok"}}
-                .dump()
-         << "\n"
-         << Json{{"end", "complete"}}.dump() << "\n";
+    FakeRecord{environment, {fake_failure("c.Reproduces", seen)}}.write(folder + "/reports/" + name);
   };
   write("2.6.0/g.jsonl", "ok", Json::object());
   write("2.15.0/g.jsonl", "ok", {{"nccl", "2.28.9"}});

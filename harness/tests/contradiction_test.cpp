@@ -10,6 +10,7 @@
 #include "harness/base/exit.h"
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/result_matrix.h"
 
@@ -30,7 +31,7 @@ Record record_of(const std::vector<std::pair<std::string, Json>>& tests) {
   info.title = "A title";
   record.cases["c"] = info;
   for (const auto& [name, more] : tests) {
-    Json line = {{"test", "c." + name}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+    Json line = fake_test("c." + name);
     line.update(more);
     for (const auto& [key, value] : more.items()) {
       if (value.is_null()) line.erase(key);
@@ -221,7 +222,7 @@ class Read : public ::testing::Test {
     return info.to_json();
   }
   const Json plan = {{"plan", {"c.Control"}}};
-  const Json test = {{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+  const Json test = fake_test("c.Control");
   const Json end = {{"end", "complete"}};
   const std::string folder = ::testing::TempDir() + "recapture-read-" + std::to_string(getpid());
 };

@@ -1,6 +1,13 @@
-// The first lines of a record that a test makes up.
+// A record that a test makes up.
 #pragma once
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "harness/base/json.h"
+#include "harness/case/pattern.h"
+#include "harness/model/record.h"
 #include "harness/tests/namespaces.h"
 
 namespace recapture {
@@ -24,5 +31,53 @@ inline Json fake_case(const Json& tests, const Json& more = Json::object()) {
   one.update(more);
   return one;
 }
+
+// How a test's process ended that passed or failed.
+inline Json fake_ending(bool passed) {
+  return {{"ending", "exited"}, {"code", passed ? 0 : 1}, {"ended", passed ? "passed" : "failed"}};
+}
+
+// The line of a test that passed, with `more` beside or instead.
+inline Json fake_test(const std::string& test, const Json& more = Json::object()) {
+  Json line = {{"test", test}};
+  line.update(fake_ending(true));
+  line.update(more);
+  return line;
+}
+
+// The line of a test that saw that; it passed if the document has it.
+inline Json fake_failure(const std::string& test, const std::string& seen, const std::string& documented = "D",
+                         const std::string& healthy = "ok") {
+  Json line = fake_test(test, {{"seen", seen}, {"documented", documented}, {"healthy", healthy}});
+  line.update(fake_ending(matches(documented, seen)));
+  return line;
+}
+
+// A complete record of one case.
+struct FakeRecord {
+  Json environment = fake_environment(Json::object());
+  std::vector<Json> tests = {};      // Their lines; those that confirm others are not planned.
+  Json about_case = Json::object();  // Beside fake_case() or instead.
+  std::string end = "complete";      // "": cut short.
+
+  std::vector<Json> lines() const {
+    Json plan = Json::array(), names = Json::array();
+    for (const Json& test : tests) {
+      if (test.contains("confirms")) continue;
+      plan.push_back(test.at("test"));
+      names.push_back(name_of(test.at("test")));
+    }
+    std::vector<Json> all = {environment, {{"plan", plan}}, fake_case(names, about_case)};
+    all.insert(all.end(), tests.begin(), tests.end());
+    if (!end.empty()) all.push_back({{"end", end}});
+    return all;
+  }
+
+  void write(const std::string& path) const {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream file(path);
+    for (const Json& line : lines()) file << line.dump() << "\n";
+  }
+};
 
 }  // namespace recapture

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,66 +24,42 @@ struct FakeRun {
   std::string effect = "raises", end = "complete", broken = "nothing", id = {}, needs = "gpu",
               runtime_by = {};  // "preload" where the runtime was chosen.
   int format = 2;
-  std::vector<Json> tests = {{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}};
+  std::vector<Json> tests = {fake_test("c.Control")};
 
   FakeRun& line(Json test) {
     tests.push_back(std::move(test));
     return *this;
   }
   FakeRun& saw(const std::string& seen, const std::string& name = "Reproduces", const Json& more = Json::object()) {
-    const bool as_documented = seen.rfind('D', 0) == 0;
-    Json test = {{"test", "c." + name},
-                 {"ending", "exited"},
-                 {"code", as_documented ? 0 : 1},
-                 {"ended", as_documented ? "passed" : "failed"},
-                 {"seen", seen},
-                 {"documented", "D*"},
-                 {"healthy", kOk}};
+    Json test = fake_failure("c." + name, seen, "D*", kOk);
     test.update(more);
     return line(test);
   }
   FakeRun& rate(int hits, int tries) {
-    return line({{"test", "c.ReproducesAtRate"},
-                 {"ending", "exited"},
-                 {"code", hits > 0 ? 0 : 1},
-                 {"ended", hits > 0 ? "passed" : "failed"},
-                 {"hits", hits},
-                 {"tries", tries}});
+    return passed("ReproducesAtRate", hits > 0, {{"hits", hits}, {"tries", tries}});
   }
-  FakeRun& passed(const std::string& name, bool passed = true) {
-    return line({{"test", "c." + name},
-                 {"ending", "exited"},
-                 {"code", passed ? 0 : 1},
-                 {"ended", passed ? "passed" : "failed"}});
+  FakeRun& passed(const std::string& name, bool passed = true, const Json& more = Json::object()) {
+    Json test = fake_test("c." + name, fake_ending(passed));
+    test.update(more);
+    return line(test);
   }
   FakeRun& not_there(const std::string& name, const char* key) {
-    return line({{"test", "c." + name}, {"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {key, "why not"}});
+    return line(fake_test("c." + name, {{"code", 77}, {"ended", "skipped"}, {key, "why not"}}));
   }
 
-  std::vector<Json> lines() const {
-    Json plan = Json::array(), names = Json::array();
-    for (const Json& test : tests) plan.push_back(test.at("test"));
-    for (const Json& test : tests) names.push_back(name_of(test.at("test")));
-    Json environment = fake_environment({{"recapture", format},
-                                         {"release", release},
-                                         {"gpu", gpu},
-                                         {"driver", driver},
-                                         {"cuda_runtime", runtime},
-                                         {"break", broken},
-                                         {"volatile", {{"started", started}, {"run", id}}}});
-    if (!runtime_by.empty()) environment["cuda_runtime_by"] = runtime_by;
-    std::vector<Json> all = {
-        environment,
-        {{"plan", plan}},
-        fake_case(names, {{"hash", hash}, {"needs", needs}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}})};
-    all.insert(all.end(), tests.begin(), tests.end());
-    if (!end.empty()) all.push_back({{"end", end}});
-    return all;
-  }
   void write(const std::string& path) const {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    std::ofstream file(path);
-    for (const Json& line : lines()) file << line.dump() << "\n";
+    FakeRecord record{fake_environment({{"recapture", format},
+                                        {"release", release},
+                                        {"gpu", gpu},
+                                        {"driver", driver},
+                                        {"cuda_runtime", runtime},
+                                        {"break", broken},
+                                        {"volatile", {{"started", started}, {"run", id}}}}),
+                      tests,
+                      {{"hash", hash}, {"needs", needs}, {"effect", effect}, {"fixes", {{"FixIt", "Do it."}}}},
+                      end};
+    if (!runtime_by.empty()) record.environment["cuda_runtime_by"] = runtime_by;
+    record.write(path);
   }
   JudgedRun judged() const {
     static int number = 0;

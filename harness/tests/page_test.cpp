@@ -70,23 +70,8 @@ class Page : public ::testing::Test {
                   const Json& more = Json::object()) const {
     Json environment = fake_environment({{"release", "2.6.0"}, {"volatile", {{"started", day + "T00:00:00Z"}}}});
     environment.update(more);
-    const bool documented = saw == "D";
-    std::vector<Json> lines = {environment,
-                               {{"plan", {"c.Control", "c.Reproduces"}}},
-                               fake_case({"Control", "Reproduces"}),
-                               {{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}},
-                               {{"test", "c.Reproduces"},
-                                {"ending", "exited"},
-                                {"code", documented ? 0 : 1},
-                                {"ended", documented ? "passed" : "failed"},
-                                {"seen", saw},
-                                {"documented", "D"},
-                                {"healthy", "ok"}},
-                               {{"end", "complete"}}};
-    std::string path = folder + "/" + name + ".jsonl";
-    fs::create_directories(fs::path(path).parent_path());
-    std::ofstream file(path);
-    for (const Json& line : lines) file << line.dump() << "\n";
+    const std::string path = folder + "/" + name + ".jsonl";
+    FakeRecord{environment, {fake_test("c.Control"), fake_failure("c.Reproduces", saw)}}.write(path);
     return path;
   }
 

@@ -43,14 +43,7 @@ class Builds : public FakeTree {
     Json first = environment(build);
     first["release"] = version;
     first["volatile"] = {{"run", run}, {"started", day + "T00:00:00Z"}};
-    fs::create_directories(fs::path(path).parent_path());
-    std::ofstream(path) << first.dump() << "\n"
-                        << Json{{"plan", {"c.ControlHolds"}}}.dump() << "\n"
-                        << fake_case({"ControlHolds"}).dump() << "\n"
-                        << R"({"test":"c.ControlHolds","ending":"exited","code":0,"ended":"passed"})"
-                        << "\n"
-                        << R"({"end":"complete"})"
-                        << "\n";
+    FakeRecord{first, {fake_test("c.ControlHolds")}}.write(path);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/lint/expectations.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/fake_tree.h"
 #include "harness/tests/namespaces.h"
 
@@ -46,43 +47,9 @@ class Propose : public FakeTree {
   }
   // A whole run of 2.15.0 in which each test, which documents 900, saw that.
   void record_of(const std::map<std::string, std::string>& seen) const {
-    std::ofstream file(record_path);
-    Json plan = {"c.Control"}, names = {"Control"};
-    for (const auto& [name, text] : seen) {
-      plan.push_back("c." + name);
-      names.push_back(name);
-    }
-    file << Json{{"recapture", 2}, {"release", "2.15.0"}, {"gpu", "G"}, {"driver", "1"}, {"packed", false}}.dump()
-         << "\n"
-         << Json{{"plan", plan}}.dump() << "\n"
-         << Json{{"case", "c"},
-                 {"family", "f"},
-                 {"hash", "h"},
-                 {"title", "T"},
-                 {"documented", "900"},
-                 {"nature", "defect"},
-                 {"fidelity", "verbatim"},
-                 {"needs", "gpu"},
-                 {"sources", Json::array()},
-                 {"deadline_s", 60},
-                 {"tests", names}}
-                .dump()
-         << "\n"
-         << Json{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}.dump() << "\n";
-    for (const auto& [name, text] : seen) {
-      const bool as_documented = text == "900";
-      file << Json{{"test", "c." + name},
-                   {"ending", "exited"},
-                   {"code", as_documented ? 0 : 1},
-                   {"ended", as_documented ? "passed" : "failed"},
-                   {"seen", text},
-                   {"documented", "900"},
-                   {"healthy", "ok"}}
-                  .dump()
-           << "\n";
-    }
-    file << R"({"end":"complete"})"
-         << "\n";
+    FakeRecord record{fake_environment({}), {fake_test("c.Control")}, {{"documented", "900"}}};
+    for (const auto& [name, text] : seen) record.tests.push_back(fake_failure("c." + name, text, "900"));
+    record.write(record_path);
   }
   // Pastes what it prints, as a user would, and returns that.
   std::string pasted() const {

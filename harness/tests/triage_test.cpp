@@ -149,7 +149,7 @@ class TriageReport : public ::testing::Test {
     record.cases.emplace("c", CaseInfo::from(fake_case({"Control", "Reproduces", "FixIt"}, {{"hash", hash}})));
     for (const char* test : {"c.Control", "c.Reproduces", "c.FixIt"}) {
       record.plan.emplace_back(test);
-      Json line = {{"test", test}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
+      Json line = fake_test(test);
       if (kind_of_id(test) == Kind::Reproduces) {
         line.update({{"seen", saw}, {"documented", "D"}, {"healthy", "ok"}});
         if (saw != "D") line.update({{"code", 1}, {"ended", "failed"}});
