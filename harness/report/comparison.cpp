@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <pugixml.hpp>
-#include <sstream>
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/report/junit.h"
 
 namespace recapture::report {
 namespace {
@@ -365,73 +364,30 @@ Json render_json(const ComparisonReport& report) {
 
 std::string render_junit(const ComparisonReport& report) {
   const auto& [comparison, policy, decision] = report;
-  pugi::xml_document document;
-  auto suites = document.append_child("testsuites");
-  suites.append_attribute("name") = (comparison.from + " -> " + comparison.to).c_str();
-  std::map<std::string, pugi::xml_node> by_case;
-  std::map<std::string, std::array<int, 4>> counts;  // Tests, failures, errors, skipped.
+  Junit junit(comparison.from + " -> " + comparison.to);
   for (const compare::ComparedTest& compared : comparison.tests) {
     const std::string id = case_of(compared.test);
-    auto& suite = by_case[id];
-    if (!suite) {
-      suite = suites.append_child("testsuite");
-      suite.append_attribute("name") = id.c_str();
-    }
-    auto test = suite.append_child("testcase");
-    test.append_attribute("classname") = id.c_str();
-    test.append_attribute("name") = name_of(compared.test).c_str();
-    auto& count = counts[id];
-    ++count[0];
     const bool is_unknown = compared.consequence == compare::Consequence::Unknown;
     const bool blocks = decision != nullptr ? decision->blocking.count(compared.test) != 0
                                             : policy.block.count(compared.consequence) != 0;
-    const int place = blocks ? 1 : is_unknown && compared.ran ? 2 : is_unknown ? 3 : 0;
-    if (place > 0) {
-      constexpr std::array<const char*, 4> kElements = {"", "failure", "error", "skipped"};
-      ++count.at(static_cast<size_t>(place));
-      const std::string message = fmt::format("{}: {}", to_string(compared.consequence), compared.sentence);
-      test.append_child(kElements.at(static_cast<size_t>(place))).append_attribute("message") = message.c_str();
-    } else if (!compared.sentence.empty()) {
-      const std::string message = fmt::format("{}: {}", to_string(compared.consequence), compared.sentence);
-      test.append_child("system-out").text() = message.c_str();
-    }
+    const JunitResult result = blocks                       ? JunitResult::Failed
+                               : is_unknown && compared.ran ? JunitResult::Error
+                               : is_unknown                 ? JunitResult::Skipped
+                                                            : JunitResult::Passed;
+    const std::string message = fmt::format("{}: {}", to_string(compared.consequence), compared.sentence);
+    const bool is_told = result == JunitResult::Passed && !compared.sentence.empty();
+    junit.add({id, id, name_of(compared.test), result, message, is_told ? message : ""});
   }
-  for (auto& [id, suite] : by_case) {
-    constexpr std::array<const char*, 4> kNames = {"tests", "failures", "errors", "skipped"};
-    for (size_t i = 0; i < kNames.size(); ++i) suite.append_attribute(kNames.at(i)) = counts[id].at(i);
-  }
-  if (!comparison.prices.empty()) {
-    auto suite = suites.append_child("testsuite");
-    suite.append_attribute("name") = "prices of remedies";
-    suite.append_attribute("tests") = comparison.prices.size();
-    suite.append_attribute("failures") = policy.prices ? comparison.prices.size() : 0;
-    for (const compare::PriceChange& change : comparison.prices) {
-      auto test = suite.append_child("testcase");
-      test.append_attribute("classname") = change.now.fixes.front().c_str();
-      test.append_attribute("name") = change.now.what.c_str();
-      const std::string words = describe(change, comparison);
-      if (policy.prices) {
-        test.append_child("failure").append_attribute("message") = words.c_str();
-      } else {
-        test.append_child("system-out").text() = words.c_str();
-      }
-    }
+  for (const compare::PriceChange& change : comparison.prices) {
+    const std::string words = describe(change, comparison);
+    junit.add({"prices of remedies", change.now.fixes.front(), change.now.what,
+               policy.prices ? JunitResult::Failed : JunitResult::Passed, words, policy.prices ? "" : words});
   }
   if (compare::too_much_unknown(comparison, policy.unknown)) {  // Skipped tests alone would look green.
-    auto suite = suites.append_child("testsuite");
-    suite.append_attribute("name") = "comparison";
-    suite.append_attribute("tests") = 1;
-    suite.append_attribute("errors") = 1;
-    auto test = suite.append_child("testcase");
-    test.append_attribute("classname") = "comparison";
-    test.append_attribute("name") = "EnoughIsKnown";
-    const std::string message =
-        fmt::format("{} of {} tests are unknown", comparison.unknown(), comparison.tests.size());
-    test.append_child("error").append_attribute("message") = message.c_str();
+    junit.add({"comparison", "comparison", "EnoughIsKnown", JunitResult::Error,
+               fmt::format("{} of {} tests are unknown", comparison.unknown(), comparison.tests.size())});
   }
-  std::ostringstream out;
-  document.save(out, "  ");
-  return out.str();
+  return junit.text();
 }
 
 }  // namespace recapture::report

@@ -3,96 +3,102 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <map>
-#include <ostream>
-#include <pugixml.hpp>
 #include <sstream>
 
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 
 namespace recapture::report {
+namespace {
 
-void write_junit(const JudgedRun& judged, std::ostream& out) {
-  pugi::xml_document document;
-  auto suites = document.append_child("testsuites");
-  std::map<std::string, pugi::xml_node> by_case;
-  std::map<std::string, std::array<int, 4>> counts;  // Tests, failures, errors, skipped.
-  std::map<std::string, double> seconds;
+constexpr std::array<const char*, 4> kElements = {"", "failure", "error", "skipped"};
+constexpr std::array<const char*, 4> kCounts = {"tests", "failures", "errors", "skipped"};
+
+JunitResult junit_result(Verdict verdict) {
+  // In JUnit only counts are read, and what has not run must not look as if it need not have.
+  switch (verdict == Verdict::NotRun ? Severity::Error : severity_of(verdict)) {
+    case Severity::Pass:
+      return JunitResult::Passed;
+    case Severity::Skip:
+      return JunitResult::Skipped;
+    case Severity::Error:
+      return JunitResult::Error;
+    case Severity::Fail:
+      break;
+  }
+  return JunitResult::Failed;
+}
+
+}  // namespace
+
+Junit::Junit(const std::string& name) {
+  root_ = document_.append_child("testsuites");
+  if (!name.empty()) root_.append_attribute("name") = name.c_str();
+}
+
+bool Junit::add(const JunitTest& test) {
+  Suite& suite = suites_[test.suite];
+  const bool is_new = !suite.node;
+  if (is_new) {
+    suite.node = root_.append_child("testsuite");
+    suite.node.append_attribute("name") = test.suite.c_str();
+  }
+  auto node = suite.node.append_child("testcase");
+  node.append_attribute("classname") = test.classname.c_str();
+  node.append_attribute("name") = test.name.c_str();
+  if (test.seconds) node.append_attribute("time") = fmt::format("{:.3f}", *test.seconds).c_str();
+  const auto result = static_cast<size_t>(test.result);
+  ++suite.counts[0];
+  if (result > 0) {
+    ++suite.counts.at(result);
+    node.append_child(kElements.at(result)).append_attribute("message") = test.message.c_str();
+  }
+  if (test.seconds) suite.seconds = suite.seconds.value_or(0) + *test.seconds;
+  if (!test.output.empty()) node.append_child("system-out").text() = test.output.c_str();
+  return is_new;
+}
+
+void Junit::add_property(const std::string& suite, const char* name, const std::string& value) {
+  auto properties = suites_[suite].node.child("properties");
+  if (!properties) properties = suites_[suite].node.prepend_child("properties");
+  auto property = properties.append_child("property");
+  property.append_attribute("name") = name;
+  property.append_attribute("value") = value.c_str();
+}
+
+std::string Junit::text() {
+  for (auto& [name, suite] : suites_) {
+    for (size_t i = 0; i < kCounts.size(); ++i) suite.node.append_attribute(kCounts.at(i)) = suite.counts.at(i);
+    if (suite.seconds) suite.node.append_attribute("time") = fmt::format("{:.3f}", *suite.seconds).c_str();
+  }
+  std::ostringstream out;
+  document_.save(out, "  ");
+  return out.str();
+}
+
+std::string render_junit(const JudgedRun& judged) {
+  Junit junit;
   for (const TestVerdict& row : judged.rows) {
-    auto& suite = by_case[row.case_id];
-    if (!suite) {
-      suite = suites.append_child("testsuite");
-      suite.append_attribute("name") = row.case_id.c_str();
-      auto properties = suite.append_child("properties");
-      for (const char* key : {"release", "gpu", "driver", "cuda_runtime", "revision"}) {
-        auto property = properties.append_child("property");
-        property.append_attribute("name") = key;
-        property.append_attribute("value") = judged.record.env(key).c_str();
-      }
+    const std::string seen = escape_control(render_observed(row));
+    const bool is_new = junit.add(
+        {row.case_id, row.family + "." + row.case_id, row.name, junit_result(row.verdict),
+         fmt::format("{}: {} {}", to_string(row.verdict), row.ran ? to_string(row.result) : "", seen), seen,
+         row.seconds});
+    if (!is_new) continue;
+    for (const char* key : {"release", "gpu", "driver", "cuda_runtime", "revision"}) {
+      junit.add_property(row.case_id, key, judged.record.env(key));
     }
-    auto test = suite.append_child("testcase");
-    test.append_attribute("classname") = (row.family + "." + row.case_id).c_str();
-    test.append_attribute("name") = row.name.c_str();
-    test.append_attribute("time") = fmt::format("{:.3f}", row.seconds).c_str();
-    auto& count = counts[row.case_id];
-    ++count[0];
-    seconds[row.case_id] += row.seconds;
-    const std::string seen = render_observed(row);
-    const char* element = nullptr;
-    // Whoever reads this sees only counts, and what has not run must not look as if it need not have.
-    switch (row.verdict == Verdict::NotRun ? Severity::Error : severity_of(row.verdict)) {
-      case Severity::Pass:
-        break;
-      case Severity::Skip:
-        element = "skipped";
-        ++count[3];
-        break;
-      case Severity::Error:
-        element = "error";
-        ++count[2];
-        break;
-      case Severity::Fail:
-        element = "failure";
-        ++count[1];
-    }
-    if (element != nullptr) {
-      auto child = test.append_child(element);
-      const std::string message =
-          fmt::format("{}: {} {}", to_string(row.verdict), row.ran ? to_string(row.result) : "", escape_control(seen));
-      child.append_attribute("message") = message.c_str();
-    }
-    if (!seen.empty()) test.append_child("system-out").text() = escape_control(seen).c_str();
   }
   if (!judged.record.is_complete()) {
-    auto suite = suites.append_child("testsuite");
-    suite.append_attribute("name") = "run";
-    suite.append_attribute("tests") = 1;
-    suite.append_attribute("failures") = 0;
-    suite.append_attribute("errors") = 1;
-    suite.append_attribute("skipped") = 0;
-    auto test = suite.append_child("testcase");
-    test.append_attribute("classname") = "run";
-    test.append_attribute("name") = "IsWhole";
-    std::string why = judged.record.end.empty() ? "" : "the run ended: " + escape_control(judged.record.end);
-    for (const std::string& note : judged.record.notes) why += (why.empty() ? "" : "; ") + escape_control(note);
-    test.append_child("error").append_attribute("message") = why.c_str();
+    std::vector<std::string> why;
+    if (!judged.record.end.empty()) why.push_back("the run ended: " + escape_control(judged.record.end));
+    for (const std::string& note : judged.record.notes) why.push_back(escape_control(note));
+    junit.add({"run", "run", "IsWhole", JunitResult::Error, join(why, "; ")});
   }
-  for (auto& [id, suite] : by_case) {
-    const auto& count = counts[id];
-    suite.append_attribute("tests") = count[0];
-    suite.append_attribute("failures") = count[1];
-    suite.append_attribute("errors") = count[2];
-    suite.append_attribute("skipped") = count[3];
-    suite.append_attribute("time") = fmt::format("{:.3f}", seconds[id]).c_str();
-  }
-  document.save(out, "  ");
+  return junit.text();
 }
 
-void write_junit_file(const JudgedRun& judged, const std::string& path) {
-  std::ostringstream text;
-  write_junit(judged, text);
-  write_file(path, text.str());
-}
+void write_junit_file(const JudgedRun& judged, const std::string& path) { write_file(path, render_junit(judged)); }
 
 }  // namespace recapture::report

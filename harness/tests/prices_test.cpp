@@ -150,7 +150,7 @@ TEST_F(PricesOfRemedies, ChangedPrice_EndsCompareWithThree) {
   EXPECT_NEAR(json.at("prices")[0].at("now").at("ratio").get<double>(), 1.2, 1e-9);
   EXPECT_EQ(json.at("prices")[0].at("before").at("fixes"), Json::array({"c.FixIt"}));
   compare_sides("--junit '" + folder + "/c.xml'");
-  EXPECT_THAT(text_of(folder + "/c.xml"), HasSubstr(R"(<testsuite name="prices of remedies" tests="1" failures="1">)"));
+  EXPECT_THAT(text_of(folder + "/c.xml"), HasSubstr(R"(<testsuite name="prices of remedies" tests="1" failures="1" )"));
 }
 
 TEST_F(PricesOfRemedies, ChangedPrice_RanksBetweenBetterAndUnknown) {

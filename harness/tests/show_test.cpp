@@ -14,6 +14,7 @@
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
 #include "harness/report/text.h"
+#include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/verdict/result_matrix.h"
 #include "harness/verdict/select.h"
@@ -36,7 +37,7 @@ Record two_tests() {
   r.cases["c"] = info;
   r.plan = {"c.Control", "c.Reproduces", "c.FixIt"};
   r.end = "complete";
-  r.add({{{"test", "c.Control"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  r.add({fake_test("c.Control")});
   r.add({{{"test", "c.Reproduces"},
           {"ending", "exited"},
           {"code", 0},
@@ -182,7 +183,7 @@ TEST(Show, BrokenOnPurpose_MustBeHealthyOrDifferent) {
 TEST(Show, FixWithoutItsRemedy_MustFail) {
   Record record = two_tests();
   record.environment = record.environment.with("break", "remedy");
-  record.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  record.add({fake_test("c.FixIt")});
   const auto fix = [&] { return judge_record(record, {})[2]; };
   ASSERT_EQ(fix().kind, Kind::Fix);
   EXPECT_EQ(fix().verdict, Verdict::Inconclusive) << "nothing was left out";
@@ -271,7 +272,7 @@ TEST(Show, HostCase_IsKnownFromARunWithoutAGpu) {
   with.cases["c"].hash = "old";
   without.cases["c"].needs = {};
   without.environment = without.environment.with("gpu", "");
-  without.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  without.add({fake_test("c.FixIt")});
   Rules rules;
   rules.tree["c"] = {"f", "", "h"};
   const auto stale_in = [&](const std::vector<Record>& records) {
@@ -393,7 +394,7 @@ TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   }
   rest.plan = {"c.FixIt"};
   rest.end = "complete";
-  rest.add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+  rest.add({fake_test("c.FixIt")});
   const ResultMatrix two({cut, rest}, {});
   EXPECT_THAT(machines_text(latest(two)), HasSubstr("note: cut.jsonl: the run ended early: interrupted\n"));
   EXPECT_EQ(last_line(latest(two)), "3 results on 1 machine, no surprises; 1 run is not whole\n");
@@ -416,7 +417,7 @@ TEST(Show, FixThatHeldInAnOlderForm_IsListedApart) {
   doubtful.tests[0].line["ended"] = "failed";
   doubtful.tests[0].line["code"] = 1;
   for (Record* record : {&older, &now, &doubtful}) {
-    record->add({{{"test", "c.FixIt"}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}}});
+    record->add({fake_test("c.FixIt")});
   }
   Rules rules;
   rules.tree["c"] = {"f", "", "h"};
@@ -589,10 +590,8 @@ TEST(JUnit, TestSuite_CountsFailuresErrorsAndSkips) {
   record.tests[1].line["seen"] = "906";
   record.tests[1].line["ended"] = "failed";
   record.tests[1].line["code"] = 1;
-  std::stringstream xml;
-  write_junit({record, judge_record(record, {})}, xml);
   pugi::xml_document document;
-  ASSERT_TRUE(document.load(xml));
+  ASSERT_TRUE(document.load_string(render_junit({record, judge_record(record, {})}).c_str()));
   const auto suite = document.child("testsuites").child("testsuite");
   EXPECT_EQ(suite.attribute("tests").as_int(), 3);
   EXPECT_EQ(suite.attribute("failures").as_int(), 1);

@@ -93,8 +93,7 @@ void show(Record record) {
   std::istringstream lines(all);
   for (std::string line; std::getline(lines, line);) must(escape_control(line) == line, "a control character is shown");
   render_json(judged).dump(1, ' ', false, Json::error_handler_t::replace);
-  std::ostringstream xml;
-  write_junit(judged, xml);
+  render_junit(judged);
   exit_for(board.verdicts());
   exit_for(verdicts_of(machines));
   must(judged.record.is_complete() || exit_for(board.verdicts()) != Exit::AsExpected,
