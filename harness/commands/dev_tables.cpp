@@ -18,41 +18,31 @@ namespace {
 
 struct Options {
   std::string which = "rules", records;
-  int top = 0;
 };
 
 Exit tables(const run::Layout& places, const Options& options, const CLI::App& app) {
   if (options.which == "rules" || options.which == "cli") {
-    if (options.top != 0 || !options.records.empty()) {
-      throw ExitError(Exit::Usage,
-                      "--records and --top do not go with " + options.which + ", which has nothing of records");
+    if (!options.records.empty()) {
+      throw ExitError(Exit::Usage, "--records does not go with " + options.which + ", which has nothing of records");
     }
     print("{}", options.which == "cli" ? render_cli(app) : report::render_rules());
     return Exit::AsExpected;
   }
-  if (options.top < 0) throw ExitError(Exit::Usage, "--top takes a number from 1 on");
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
-  if (options.which == "machines" || options.which == "records") {
-    if (options.top != 0) throw ExitError(Exit::Usage, "--top is for failures, calls and documents");
-    const bool by_machine = options.which == "machines";
-    std::vector<Record> records = by_machine ? newest_records(folder).records : read_records_below(folder);
+  if (options.which == "machines") {
+    std::vector<Record> records = newest_records(folder).records;
     if (records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
-    if (by_machine) {
-      Requirements demands;
-      demands.as_before = true;  // A record is judged as the run that wrote it was.
-      print("{}", report::render_machines(ResultMatrix(std::move(records), rules_of(places.root, demands))));
-    } else {
-      print("{}", report::render_records(records, rules_of(places.root), folder));
-    }
+    Requirements demands;
+    demands.as_before = true;  // A record is judged as the run that wrote it was.
+    print("{}", report::render_machines(ResultMatrix(std::move(records), rules_of(places.root, demands))));
     return Exit::AsExpected;
   }
   report::TableInput input{read_records_below(folder),
                            timeline::observed(compare::read_compare_context(places.root)),
                            read_matrix(places.root),
                            {},
-                           folder,
-                           static_cast<size_t>(options.top)};
+                           folder};
   const auto is_broken = [](const Record& record) { return record.broken() != Break::Nothing; };
   input.records.erase(std::remove_if(input.records.begin(), input.records.end(), is_broken), input.records.end());
   if (input.records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
@@ -74,10 +64,9 @@ Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
           "which", options->which,
           "rules: the verdict tables; cli: all verbs with their options; machines: the newest verdicts on each; "
           "failures: the releases that have each; calls: the error code of each refused call; documents: "
-          "claims that do not hold; records: the verdicts of each (default: rules)")
-      ->check(CLI::IsMember({"rules", "cli", "machines", "failures", "calls", "documents", "records"}));
+          "claims that do not hold (default: rules)")
+      ->check(CLI::IsMember({"rules", "cli", "machines", "failures", "calls", "documents"}));
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
-  command->add_option("--top", options->top, "Print so many lines, the most telling ones");
   return {command, [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); }};
 }
 

@@ -145,23 +145,7 @@ std::string render_calls(TableInput input) {
   const std::string head =
       head_of({"call", "global, capturing thread", "global, other thread", "thread-local, capturing thread",
                "thread-local, other thread", "relaxed, capturing thread", "relaxed, other thread", "CUDA runtimes"});
-  std::vector<Line> lines;
-  for (const auto& [key, where] : calls.by_mode) {
-    const auto refused = static_cast<size_t>(
-        std::count_if(key.begin() + 1, key.end(), [](const std::string& cell) { return cell != "ok"; }));
-    std::vector<std::string> cells;
-    for (const std::string& cell : key) cells.push_back(escape_markdown(cell));
-    cells.push_back(ranges(where, calls));
-    const size_t rank = refused == 0 ? 2 : refused == kCells.size() ? 1 : 0;  // It depends on the mode, or it does not.
-    lines.push_back({{rank, 0}, key.front(), "", cells, cells});
-  }
-  std::string text;
-  if (input.top > 0) {
-    text = head;
-    for (const Line* line : top_of(lines, input.top)) text += row_of(line->brief);
-    return text;
-  }
-  text =
+  std::string text =
       "# Which call is refused, with which code\n\n"
       "By the mode of the capture that is open, by thread and by CUDA runtime. This file is generated from the\n"
       "records in this folder, with `recapture dev tables calls > reports/calls.md`. A range of runtimes is one of "
@@ -174,7 +158,12 @@ std::string render_calls(TableInput input) {
       "What a call returns, as `unsafe_calls_by_mode` and `unsafe_call_under_thread_mode` saw it: `900, end 901` is a\n"
       "call that returned 900, after which the end of the capture returned 901.\n\n" +
       head;
-  for (const Line& line : lines) text += row_of(line.cells);
+  for (const auto& [key, where] : calls.by_mode) {
+    std::vector<std::string> cells;
+    for (const std::string& cell : key) cells.push_back(escape_markdown(cell));
+    cells.push_back(ranges(where, calls));
+    text += row_of(cells);
+  }
   text +=
       "\n## Calls that broke a capture\n\nThe first call that failed in each failure, as the recorder heard it.\n\n" +
       head_of({"call", "code", "mode", "thread", "CUDA runtimes", "tests", "cases"});

@@ -23,7 +23,7 @@ constexpr std::string_view kHead =
     "* `recapture page` writes one HTML file: the result matrix of all cases, every run, and what changes between\n"
     "  releases. `recapture show --markdown` prints the result matrix as Markdown.\n"
     "* `recapture dev tables failures` has since when and until when each failure shows, `documents` which claims of\n"
-    "  the documents do not hold, `records` each record with its verdicts.\n"
+    "  the documents do not hold.\n"
     "* [calls.md](calls.md) has which call is refused with which code.\n\n"
     "A record is `<release>/<machine>.jsonl.gz`; `zcat` shows it. `host` is a machine without a GPU, `run-2` a second\n"
     "run, `cuda-12.9` and `nccl-2.27.7` a library that the run chose in place of the release's own; `cuda12` and\n"

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,7 +16,6 @@
 #include "harness/report/bisect.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/timeline/bisect.h"
-#include "harness/verdict/select.h"
 
 namespace recapture::report {
 namespace {
@@ -237,14 +235,6 @@ std::string how_it_changed(const timeline::Timeline& course) {
   return join(sentences, "; ");
 }
 
-// The first release that differs, the worst consequence.
-std::pair<std::string, compare::Consequence> gist_of(const timeline::Timeline& course,
-                                                     const std::vector<compare::Side>& sides) {
-  compare::Consequence worst = compare::Consequence::Same;
-  for (const timeline::Transition& border : course.borders) worst = std::min(worst, border.consequence);
-  return {sides[course.borders.front().to].name, worst};
-}
-
 constexpr const char* kGuess =
     "A range goes from the oldest to the newest release on record that shows it. *A guess* is what no record bounds:\n"
     "the releases between two that differ, and what is older or newer than all on record. Releases on record:\n\n";
@@ -257,7 +247,7 @@ std::string render_failures(TableInput input) {
   struct Failures {
     std::vector<std::string> cases, with_tests;
     size_t tests = 0;
-    std::pair<std::string, compare::Consequence> gist;
+    std::string since;  // The first release that differs.
   };
   std::map<std::vector<std::string>, Failures> changes, same;  // By all that is told of them.
   std::vector<std::string> single;                             // Cases without two releases that can be compared.
@@ -272,7 +262,7 @@ std::string render_failures(TableInput input) {
         const std::string history = history_of(course, *sides, input.matrix);
         if (!course.borders.empty()) {
           const std::vector<std::string> cells = {history, how_it_changed(course), upstream_cell(course, *sides), on};
-          changes[cells].gist = gist_of(course, *sides);
+          changes[cells].since = (*sides)[course.borders.front().to].name;
           alike[cells].push_back(id);
         } else if (kind_of_id(id) == Kind::Reproduces) {
           alike[{history, on}].push_back(id);
@@ -289,33 +279,19 @@ std::string render_failures(TableInput input) {
       its.with_tests.push_back(fmt::format("{} ({})", link, names_of(tests)));
     }
   }
-  std::vector<Line> changed;
+  std::vector<std::pair<std::string, std::string>> changed;  // The first release that differs, and a row.
   for (const auto& [cells, its] : changes) {
     constexpr size_t kFewCases = 3;
     const std::string cases = join(its.cases.size() > kFewCases ? its.cases : its.with_tests);
-    const std::string brief = its.cases.size() <= kFewCases
-                                  ? cases
-                                  : fmt::format("{}, {} and {} more", its.cases[0], its.cases[1], its.cases.size() - 2);
-    changed.push_back({{static_cast<size_t>(its.gist.second), SIZE_MAX - its.tests},
-                       cells[2].empty() ? cells[1] : cells[2],
-                       its.gist.first,
-                       {cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])},
-                       {brief, cells[0], cells[1], cells[2]}});
+    changed.emplace_back(its.since, row_of({cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])}));
   }
-  std::stable_sort(changed.begin(), changed.end(),
-                   [](const Line& a, const Line& b) { return older(a.group, b.group); });
+  std::stable_sort(changed.begin(), changed.end(), [](const auto& a, const auto& b) { return older(a.first, b.first); });
   const std::string head = head_of({"failures", "since when, until when", "changed how", "change upstream", "on"});
-  std::string text;
-  if (input.top > 0) {
-    text = head_of({"failures", "since when, until when", "changed how", "change upstream"});
-    for (const Line* line : top_of(changed, input.top)) text += from_the_root(row_of(line->brief));
-    return text;
-  }
-  text =
+  std::string text =
       "# Since when, until when\n\n"
       "Each failure by LibTorch release. `recapture bisect TEST` has the same of one test.\n\n" +
       std::string(kGuess) + machines.on_record() + "\n## What changed\n\n" + head;
-  for (const Line& line : changed) text += row_of(line.cells);
+  for (const auto& [since, row] : changed) text += row;
   text += "\n## What did not change\n\nFailures, with the number of their tests where there are several.\n\n" +
           head_of({"since when, until when", "tests", "failures", "on"});
   for (const auto& [key, its] : same) {
@@ -399,8 +375,7 @@ std::string expected_there(const std::string& test, const compare::Side& side,
 std::string render_documents(TableInput input) {
   Machines machines(input);
   const compare::CompareContext& background = input.background;
-  const std::vector<std::string> kOrder = {"never", "no longer", "not yet", "not always"};
-  std::vector<Line> lines;
+  std::vector<std::pair<std::string, std::string>> rows;  // With the document of each.
   for (const lint::DocumentLine& claim : input.documents) {
     const auto tests = claim.tests();
     // What speaks against a claim that other tests show limits it.
@@ -426,22 +401,10 @@ std::string render_documents(TableInput input) {
     }
     for (const auto& [cells, some] : found) {
       const std::string count = some.size() == tests.size() ? "" : fmt::format("{} of {}: ", some.size(), tests.size());
-      const auto order = static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), cells[0]) - kOrder.begin());
-      const std::string heading = escape_markdown(claim.heading), says = escape_markdown(claim.says);
-      lines.push_back({{count.empty() ? 0 : 1, order},
-                       cells[2],
-                       claim.document,
-                       {claim.lines, heading, says, cells[0], cells[1], count + join(some), cells[2], cells[3],
-                        escape_markdown(cells[4])},
-                       {fmt::format("{}, {}, {}", escape_markdown(claim.document), claim.lines, heading), says,
-                        cells[0], cells[1], cells[2], cells[3]}});
+      rows.emplace_back(claim.document,
+                        row_of({claim.lines, escape_markdown(claim.heading), escape_markdown(claim.says), cells[0],
+                                cells[1], count + join(some), cells[2], cells[3], escape_markdown(cells[4])}));
     }
-  }
-  if (input.top > 0) {
-    std::string text =
-        head_of({"document, line, heading", "claim", "holds", "since when, until when", "why", "record"});
-    for (const Line* line : top_of(lines, input.top)) text += from_the_root(row_of(line->brief));
-    return text;
   }
   const std::string head =
       head_of({"line", "heading", "claim", "holds", "since when, until when", "by", "why", "record", "on"});
@@ -452,33 +415,10 @@ std::string render_documents(TableInput input) {
       "Where some of a claim's tests do not speak against it, the others are counted: \"1 of 3\".\n\n" +
       std::string(kGuess) + machines.on_record();
   std::string document;
-  for (const Line& line : lines) {
-    if (line.group != document) text += fmt::format("\n## {}\n\n{}", escape_markdown(line.group), head);
-    document = line.group;
-    text += row_of(line.cells);
-  }
-  return text;
-}
-
-std::string render_records(const std::vector<Record>& records, const Rules& rules, const std::string& folder) {
-  std::string text =
-      "# The records, and what today's rules make of each\n\n"
-      "`recapture show RECORD` has the tests one by one.\n\n" +
-      head_of({"record", "on", "CUDA runtime", "driver", "begun", "code", "broken on purpose", "tests", "verdicts"});
-  for (const Record& record : records) {
-    std::map<Verdict, size_t> counts;
-    const std::vector<TestVerdict> rows = judge_record(record, rules);
-    for (const TestVerdict& row : rows) ++counts[row.verdict];
-    std::vector<std::string> verdicts;
-    verdicts.reserve(counts.size());
-    for (const auto& [verdict, count] : counts) verdicts.push_back(fmt::format("{} {}", count, to_string(verdict)));
-    const Json more = record.environment.json().value("volatile", Json::object());
-    text += row_of({std::filesystem::path(record.path).lexically_relative(folder).string(),
-                    escape_markdown(record.machine()), escape_markdown(record.env("cuda_runtime")),
-                    escape_markdown(record.env("driver")), escape_markdown(text_at(more, "started").substr(0, 10)),
-                    escape_markdown(record.env("revision")),
-                    record.broken() == Break::Nothing ? "" : std::string(to_string(record.broken())),
-                    std::to_string(rows.size()), (record.is_complete() ? "" : "cut short: ") + join(verdicts)});
+  for (const auto& [its, row] : rows) {
+    if (its != document) text += fmt::format("\n## {}\n\n{}", escape_markdown(its), head);
+    document = its;
+    text += row;
   }
   return text;
 }

@@ -17,7 +17,6 @@ struct TableInput {
   std::vector<std::string> matrix;  // Releases that there are.
   std::vector<lint::DocumentLine> documents;
   std::string folder;  // Where the records lie. They are named from there.
-  size_t top = 0;      // Only so many lines, those that say most; 0: the whole page.
 };
 
 // Failure × release: since when, until when, changed how, with the change upstream.
@@ -32,8 +31,5 @@ std::string render_documents(TableInput input);
 // A line a release and kind of machine, with the verdicts of its newest results, and what the words mean. It does not
 // grow with the number of records.
 std::string render_machines(const ResultMatrix& board);
-
-// Each record, runs broken on purpose as well, and how many of its tests have which verdict today.
-std::string render_records(const std::vector<Record>& records, const Rules& rules, const std::string& folder);
 
 }  // namespace recapture::report
