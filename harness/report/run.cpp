@@ -42,11 +42,6 @@ std::string render_pace(const run::Pace& pace) {
     text = fmt::format("{} side by side in {:.1f} s, at a width of {}", plural(pace.together, "test"), pace.together_s,
                        pace.jobs);
   }
-  if (pace.together > 0 && pace.context_s > 0) {
-    const double floor_s = static_cast<double>(pace.together) * pace.context_s;
-    text += fmt::format("; a bare context takes {:.3f} s there: {:.2f} × the floor", pace.context_s,
-                        pace.together_s / floor_s);
-  }
   if (pace.alone > 0) {
     text += fmt::format("{}{} of races alone in {:.1f} s", text.empty() ? "" : "; ", plural(pace.alone, "test"),
                         pace.alone_s);

@@ -12,7 +12,7 @@ namespace recapture::report {
 // What was not as it should be, each test with its reason, and what to do next. Empty if there is none.
 std::string render_surprises(const Record& record, const std::vector<TestVerdict>& rows);
 
-// How long it took, beside what no run can go below. Empty if no test was started.
+// How long it took. Empty if no test was started.
 std::string render_pace(const run::Pace& pace);
 
 }  // namespace recapture::report

@@ -1,7 +1,6 @@
 // Do the GPUs answer? Names the machine and runs on each visible GPU one small kernel whose result is checked, through
 // the driver alone: no CUDA runtime, no LibTorch, nothing to link. Prints one JSON object. Exit code: 0 all answer, 1
-// one does not, 77 no GPU. With --context it makes a context on the first one, and no more: so is measured what one
-// costs.
+// one does not, 77 no GPU.
 #include <dlfcn.h>
 
 #include <array>
@@ -102,7 +101,7 @@ class Nvml {
 };
 
 // "" if the kernel ran and stored what it should, else what went wrong.
-std::string run_kernel(int device, bool context_only) {
+std::string run_kernel(int device) {
   Handle context = nullptr, module = nullptr, kernel = nullptr;
   uint64_t memory = 0;
   uint32_t result = 0, value = kValue;
@@ -111,7 +110,6 @@ std::string run_kernel(int device, bool context_only) {
   int error = call("cuDevicePrimaryCtxRetain", &context, device);
   if (error != kOk) return failed("cuDevicePrimaryCtxRetain", error);
   error = call("cuCtxSetCurrent", context);
-  if (error == kOk && context_only) return "";
   if (error == kOk) error = call("cuModuleLoadData", &module, static_cast<const void*>(kKernel));
   if (error != kOk) return failed("cuModuleLoadData", error);
   error = call("cuModuleGetFunction", &kernel, module, "store");
@@ -127,8 +125,7 @@ std::string run_kernel(int device, bool context_only) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const bool context_only = argc > 1 && std::string(argv[1]) == "--context";
+int main() {
   library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return report(77, {{"gpus", 0}}, "none", "no libcuda.so.1: no NVIDIA driver is installed");
   constexpr int kStub = 34, kNoDevice = 100;  // A toolkit's stand-in for the driver; a driver that sees no GPU.
@@ -153,8 +150,7 @@ int main(int argc, char** argv) {
   Nvml nvml;
   std::string mig, unlike;
   unsigned others = 0;
-  const int asked = context_only ? 1 : count;
-  for (int i = 0; i < asked; ++i) {
+  for (int i = 0; i < count; ++i) {
     std::array<char, 256> model{};
     call("cuDeviceGetName", model.data(), static_cast<int>(model.size()), i);
     if (std::string(model.data()) != name.data()) unlike = model.data();
@@ -172,8 +168,8 @@ int main(int argc, char** argv) {
                       {"mig", mig},
                       {"unlike", unlike},
                       {"others", others}};
-  for (int i = 0; i < asked; ++i) {
-    const std::string wrong = run_kernel(i, context_only);
+  for (int i = 0; i < count; ++i) {
+    const std::string wrong = run_kernel(i);
     if (!wrong.empty()) return report(1, facts, count == 1 ? wrong : "GPU " + std::to_string(i) + ": " + wrong, "");
   }
   return report(0, facts, "ok", "");

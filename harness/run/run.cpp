@@ -20,7 +20,6 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/run/case_binaries.h"
-#include "harness/run/context_cost.h"
 #include "harness/run/environment.h"
 #include "harness/run/estimate.h"
 #include "harness/run/line.h"
@@ -50,8 +49,6 @@ std::string chosen_release(const Layout& places, const std::string& wanted) {
 }
 
 constexpr size_t kMostBesideAGpu = 8;  // The driver makes contexts one at a time: more at once gain nothing.
-constexpr size_t kTestsAContext =
-    10;  // So many tests for each that runs at once, or the cost of a context is left open.
 
 size_t best_jobs(const Machine& machine) {
   const size_t cores = std::max(1U, std::thread::hardware_concurrency());
@@ -80,7 +77,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-double rounded(double seconds, double parts = 100) { return std::round(seconds * parts) / parts; }
+double rounded(double seconds) { return std::round(seconds * 100) / 100; }
 
 // One run's state, so that its steps can be functions. The runner itself starts no test: it forks workers that each
 // run whole cases, it alone writes the record, and it tells the user. Below "in a worker" stands what workers do, with
@@ -499,15 +496,11 @@ void Run::finish() {
       check_gpu("the last test");
       if (interrupted()) end_interrupted();
     }
-    if (pace_.together >= kTestsAContext * pace_.jobs) {
-      pace_.context_s = seconds_per_context(places_, pace_.jobs, options_.gpus);
-    }
   }
   Json took = {{"seconds", rounded(watch_.seconds())},
                {"side_by_side_s", rounded(pace_.together_s)},
-               {"alone_s", rounded(pace_.alone_s)}};
-  if (pace_.context_s > 0) took["context_s"] = rounded(pace_.context_s, 10000);
-  took["jobs"] = pace_.jobs;
+               {"alone_s", rounded(pace_.alone_s)},
+               {"jobs", pace_.jobs}};
   record_.keep({{"end", "complete"}, {"canary", machine_.health}, {"volatile", took}});
   if (interrupted())
     throw ExitError(Exit::Interrupted, "interrupted, but all had run: " + record_.path() + " is complete");

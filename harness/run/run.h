@@ -36,12 +36,11 @@ struct RunOptions {
   bool exec = false;                       // No servers: every test by plain exec.
 };
 
-// What a run took, beside what no run can go below. It tests side by side what it may, and then the races alone.
+// What a run took. It tests side by side what it may, and then the races alone.
 struct Pace {
   size_t jobs = 1;                 // Tests at once.
   size_t together = 0, alone = 0;  // Tests of either kind that were started.
   double together_s = 0, alone_s = 0;
-  double context_s = 0;  // For a bare context at the same width; 0: not measured.
 };
 
 // The record that a run wrote, read again and judged as every record is.
