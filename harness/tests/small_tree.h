@@ -38,9 +38,12 @@ class SmallTree {
   }
   ShellResult recapture(const std::string& arguments) const { return shell(command(arguments)); }
 
-  const std::string folder =
-      std::filesystem::temp_directory_path().string() + "/recapture-small-" + std::to_string(getpid());
+  const std::string folder = std::filesystem::temp_directory_path().string() + "/recapture-small-" +
+                             std::to_string(getpid()) + "-" + std::to_string(number_++);
   const std::string reports = folder + "/reports";
+
+ private:
+  inline static int number_ = 0;
 };
 
 }  // namespace recapture

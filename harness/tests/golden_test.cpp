@@ -1,0 +1,101 @@
+// The text that each verb prints, word by word, of four committed records and of one run of stand-ins. After a change
+// that is meant, RECAPTURE_RENEW=1 writes the files again, and git shows what changed:
+//   RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+
+#include "harness/tests/fake_tree.h"
+#include "harness/tests/small_tree.h"
+
+namespace recapture {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void expect_golden(const std::string& name, const ShellResult& said) {
+  const std::string path = fmt::format("{}/harness/tests/golden/{}.txt", RECAPTURE_ROOT, name);
+  const std::string text = fmt::format("{}exit status {}\n", said.out, said.code);
+  if (std::getenv("RECAPTURE_RENEW") != nullptr) std::ofstream(path, std::ios::binary) << text;
+  EXPECT_EQ(text, contents(path))
+      << "after a change that is meant: RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'";
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+struct Command {
+  const char *name, *arguments;
+};
+
+class Golden : public ::testing::TestWithParam<Command> {};
+
+// The verbs that read records.
+TEST_P(Golden, Text_IsThatOfItsFile) {
+  static const SmallTree tree({"2.6.0/nvidia-h200.jsonl.gz", "2.6.0/host.jsonl.gz", "2.6.0/host.trigger.jsonl.gz",
+                               "2.9.1/nvidia-h200.jsonl.gz"});
+  ShellResult said = tree.recapture(replaced(GetParam().arguments, "REPORTS", tree.reports));
+  said.out = replaced(said.out, tree.folder, "TREE");
+  expect_golden(GetParam().name, said);
+}
+
+#define GOLDEN_INPUT RECAPTURE_ROOT "/harness/tests/golden/"
+INSTANTIATE_TEST_SUITE_P(Verbs, Golden,
+                         ::testing::Values(Command{"list", "list --tests item_in_capture"},
+                                           Command{"show_case", "show item_in_capture"},
+                                           Command{"show_folder", "show REPORTS/2.6.0"},
+                                           Command{"show_record", "show REPORTS/2.6.0/host.trigger.jsonl.gz"},
+                                           Command{"explain", "explain --release 2.9.1 " GOLDEN_INPUT "error.log"},
+                                           Command{"compare", "compare 2.6 2.9"},
+                                           Command{"compare_markdown", "compare 2.6 2.9 --markdown"},
+                                           Command{"gate", "gate 2.6.0 2.9.1 --policy " GOLDEN_INPUT "policy.toml"},
+                                           Command{"bisect", "bisect item_in_capture.Reproduces"},
+                                           Command{"history", "history item_in_capture"}),
+                         [](const auto& info) { return info.param.name; });
+
+class GoldenRun : public FakeTree {};
+
+TEST_F(GoldenRun, Text_IsThatOfItsFile) {
+  ShellResult said = recapture("run --jobs 1 --revision abc --record " + record());
+  said.out = replaced(said.out, folder, "TREE");
+  said.out = std::regex_replace(said.out, std::regex(R"(\d+\.\d s)"), "0.0 s");
+  said.out =
+      std::regex_replace(said.out, std::regex("note: tests do not have [^\n]*\n"), "");  // By the user's variables.
+  expect_golden("run", said);
+}
+
+class GoldenNight : public FakeTree {};
+
+TEST_F(GoldenNight, Text_IsThatOfItsFile) {
+  const std::string plan = folder + "/plan.json";
+  std::ofstream(plan) << R"([{"release": "2.6.0", "gpu": "h200", "shard": "1/1"}])";
+  int night = 0;
+  for (const char* record : {"2.6.0/nvidia-h200.jsonl.gz", "2.6.0/nvidia-h200.run-2.jsonl.gz"}) {
+    const std::string machine = fmt::format("{}/machine-{}/2.6.0", folder, ++night);
+    fs::create_directories(machine);
+    fs::copy(fmt::format("{}/reports/{}", RECAPTURE_ROOT, record), machine);
+    ShellResult said =
+        recapture(fmt::format("nightly collect --plan {0} {1}/nights/{2} {1}/machine-{2}", plan, folder, night));
+    said.out = replaced(said.out, folder, "TREE");
+    expect_golden(fmt::format("nightly_collect_{}", night), said);
+  }
+  expect_golden("nightly_diff", recapture("nightly diff " + folder + "/nights"));
+}
+
+}  // namespace
+}  // namespace recapture
