@@ -691,7 +691,8 @@ cu = graphs.cu
 cu.cuInit(0)
 cu.cuStreamCreate(ctypes.byref(graphs.stream), 0)
 def refuse():
-    raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned.")
+    raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless "
+                       "the CPU tensor is pinned.")
 )" + body);
   }
   static std::string python_library() {
