@@ -4,8 +4,8 @@
 // computes the real one and adds it to main_grad, which belongs to the parameter. A program that reads .grad of such a
 // parameter reads the graph's memory, and accumulates it wrongly; main_grad is right.
 //
-// Modelled: no case runs TransformerEngine. That the mark keeps the alias is a switch of the fixture, set as the pull
-// request says; what LibTorch then makes of .grad is real. Reading main_grad is our own addition.
+// Modelled: that the mark keeps the alias is a switch of the fixture, set as the pull request says; what LibTorch then
+// makes of .grad is real. Reading main_grad is our own addition. transformer_engine_wgrad runs TransformerEngine's code.
 //
 // Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(tools/libtorch --flags) -o delayed_wgrad_stays_aliased
 

@@ -5,7 +5,8 @@
 // it. The gradient of x * weight with respect to x is the weight times the incoming gradient. That inputs stay aliased
 // follows from the pull request, which does not say so: the failure is our own addition.
 //
-// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which no case runs.
+// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which
+// transformer_engine_gradients runs.
 //
 // Alone:  g++ cases/gradient/input_grad_stays_aliased.cpp $(tools/libtorch --flags) -o input_grad_stays_aliased
 

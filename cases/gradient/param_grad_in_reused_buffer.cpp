@@ -4,7 +4,8 @@
 // capture takes it. That is sound as long as the gradient leaves the callable as a copy. Otherwise the first
 // parameter's .grad is the shared buffer, and one backward pass of the other callable overwrites it.
 //
-// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which no case runs.
+// Modelled: fixtures/torch/graphed_callable.h stands in for TransformerEngine's wrapper, which
+// transformer_engine_on_gpu runs.
 //
 // Alone:  g++ cases/gradient/param_grad_in_reused_buffer.cpp $(tools/libtorch --flags) -o param_grad_in_reused_buffer
 
