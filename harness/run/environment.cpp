@@ -272,9 +272,9 @@ std::map<std::string, std::string> variables_of_tests(const RunOptions& options,
   if (const std::string folder = cache_folder(); fs::is_directory(folder) || !variable("RECAPTURE_CACHE").empty()) {
     all["RECAPTURE_CACHE"] = folder;
   }
-  if (const auto chosen = options.libraries.find("transformer_engine"); chosen != options.libraries.end()) {
-    all[kTransformerEngineVariable] = chosen->second;
-  }
+  // Set in any case: one of the user's would change what a test is, and be on no record.
+  const auto chosen = options.libraries.find("transformer_engine");
+  all[kTransformerEngineVariable] = chosen == options.libraries.end() ? "" : chosen->second;
   all.insert(options.env.begin(), options.env.end());
   return all;
 }

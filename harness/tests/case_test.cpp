@@ -75,6 +75,7 @@ TEST(Needs, KnownWords_AreReadAndUnknownOnesRefused) {
   EXPECT_EQ(Needs::read("gpu python")->gpus, 1);
   EXPECT_TRUE(Needs::read("gpu python")->python);
   EXPECT_TRUE(Needs::read("host python nemo")->nemo);
+  EXPECT_TRUE(Needs::read("gpu python transformer_engine")->transformer_engine);
   EXPECT_EQ(Needs::read("ranks")->gpus, 1);
   EXPECT_TRUE(Needs::read("ranks")->ranks);
   EXPECT_FALSE(Needs::read("gpu")->ranks);

@@ -792,6 +792,31 @@ TEST_F(Scripts, Nemo_IsFetchedOnceUnderAnyPipSettings) {
                           "2.0.0-python3.11\n");
 }
 
+TEST_F(Scripts, TransformerEngine_IsFetchedOnceAndEveryFailureIsSeven) {
+  script(
+      "python",
+      "#!/bin/bash\ncase \"$*\" in\n'-c '*) echo 3.11 ;;\n*--version) ;;\n"
+      "*download*) echo \"$PIP_USER\" >>downloads; while [ \"$1\" != --dest ]; do shift; done; [ ! -e broken ] || exit "
+      "1; "
+      "python3 -c 'import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], \"w\") as wheel:\n for name in "
+      "sys.argv[2:]: wheel.writestr(\"transformer_engine/pytorch/\" + name, \"\")' "
+      "\"$2/transformer_engine-1.whl\" $(cat files) ;;\n"
+      "*install*) while [ \"$1\" != --target ]; do shift; done; mkdir -p \"$2\" ;;\n*) exec python3 \"$@\" ;;\nesac\n");
+  std::ofstream(folder + "/files") << "graph.py utils.py";
+  const std::string tool = "'" + kRoot + "/tools/transformer_engine' ";
+  const ShellResult said = shell(
+      "cd '" + folder + "' && export RECAPTURE_CACHE=$PWD/cache PIP_USER=1; " + tool + "2.18.0 ./python; " + tool +
+      "2.18.0 ./python; cat downloads; cd cache/transformer_engine/2.18.0-python3.11 && find . -type f | sort; cd '" +
+      folder + "'; echo graph.py >files; " + tool + "1.0 ./python; echo $?; touch broken; " + tool +
+      "2.20.2 ./python; echo $?; ls cache/transformer_engine; " + tool + "2>/dev/null; echo $?");
+  const std::string fetched = folder + "/cache/transformer_engine/2.18.0-python3.11\n";
+  EXPECT_EQ(said.out,
+            fetched + fetched +
+                "0\n./complete\n./transformer_engine/pytorch/graph.py\n./transformer_engine/pytorch/utils.py\n"
+                "transformer_engine: transformer_engine 1.0 has no pytorch/graph.py and utils.py\n7\n"
+                "transformer_engine: pip download failed; its reason is above\n7\n2.18.0-python3.11\n2\n");
+}
+
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
 TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
   const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
