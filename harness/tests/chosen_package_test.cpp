@@ -59,22 +59,26 @@ TEST_F(ChosenPackage, AbsentOrWrongRelease_IsOneLineWithItsExitCode) {
 TEST_F(ChosenPackage, TwoReleases_AreSidesOfAComparison) {
   std::filesystem::create_directories(folder + "/reports/2.15.0");
   const auto write = [&](const std::string& name, const std::string& seen, const Json& environment) {
-    std::ofstream(folder + "/reports/2.15.0/" + name)
-        << fake_environment(environment).dump() << "\n"
-        << Json{{"plan", {"c.Reproduces"}}}.dump() << "\n"
-        << fake_case({"Reproduces"}).dump() << "\n"
-        << Json{{"test", "c.Reproduces"}, {"ending", "exited"}, {"ended", "passed"},
-                {"seen", seen},           {"documented", "D"},  {"healthy", "ok"}}
-               .dump()
-        << "\n"
-        << Json{{"end", "complete"}}.dump() << "\n";
+    std::ofstream(folder + "/reports/2.15.0/" + name) << fake_environment(environment).dump() << "\n"
+                                                      << Json{{"plan", {"c.Reproduces"}}}.dump() << "\n"
+                                                      << fake_case({"Reproduces"}).dump() << "\n"
+                                                      << Json{{"test", "c.Reproduces"},
+                                                              {"ending", "exited"},
+                                                              {"code", seen == "D" ? 0 : 1},
+                                                              {"ended", seen == "D" ? "passed" : "failed"},
+                                                              {"seen", seen},
+                                                              {"documented", "D"},
+                                                              {"healthy", "ok"}}
+                                                             .dump()
+                                                      << "\n"
+                                                      << Json{{"end", "complete"}}.dump() << "\n";
   };
   write("g.jsonl", "D", Json::object());
   write("g.te-2.20.2.jsonl", "ok", {{"transformer_engine", "2.20.2"}, {"transformer_engine_by", "variable"}});
   const std::string reports = folder + "/reports";
   const ShellResult said =
       recapture("compare " + reports + "/2.15.0/g.jsonl " + reports + "/2.15.0/g.te-2.20.2.jsonl --records " + reports);
-  EXPECT_THAT(said.out, HasSubstr("c.Reproduces")) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("1 of 1 tests judged, 0 unknown: 1 healed"));
   const ShellResult chosen = recapture("compare 2.15.0 " + reports + "/2.15.0/g.te-2.20.2.jsonl --records " + reports +
                                        " --transformer-engine 2.21.0");
   EXPECT_EQ(chosen.code, 4);
