@@ -70,6 +70,10 @@ struct FixtureSource {
 };
 extern const FixtureSource fixture_sources[] __attribute__((weak));
 
+// What a case may do once, before its server forks tests: work that each test would repeat. It must start no thread and
+// not touch CUDA. A case that has nothing to prepare does not define it; without a server it is not called.
+void prepare_to_serve() __attribute__((weak));
+
 // Tells the runner a fact about the running test; `value` may have several lines and is cut at 4 KiB. Without a runner
 // it does nothing.
 void record(const std::string& key, const std::string& value);
@@ -95,6 +99,9 @@ void reproduces_at_rate(int hits, int tries, const char* file, int line);
 
 // False where the case is run with its trigger off, to see that it can also not reproduce.
 bool trigger_on();
+
+// True where the case is run with a wrong value in place of what it expects.
+bool expects_wrong_value();
 
 // False where the case is run with its remedies left out, which it then tells the runner.
 bool remedy();

@@ -152,6 +152,7 @@ void say(int connection, const std::string& line) {
 
 [[noreturn]] void serve(int connection) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (prepare_to_serve != nullptr) prepare_to_serve();
   say(connection, "ready");
   for (;;) {
     const Request request = receive(connection);
@@ -197,6 +198,8 @@ bool recording() { return events >= 0; }
 
 bool trigger_on() { return broken != Break::Trigger; }
 
+bool expects_wrong_value() { return broken == Break::Value; }
+
 bool breaks_remedies() { return broken == Break::Remedy; }
 
 bool remedy() {
@@ -207,7 +210,7 @@ bool remedy() {
 
 void reproduces(const std::string& seen, std::string documented, const std::string& healthy, const char* file,
                 int line) {
-  if (broken == Break::Value) documented = "a value that nothing shows";
+  if (expects_wrong_value()) documented = "a value that nothing shows";
   record(key::seen, seen);
   record(key::documented, documented);
   record(key::healthy, healthy);
@@ -223,7 +226,7 @@ void reproduces(const std::string& seen, std::string documented, const std::stri
 void reproduces_at_rate(int hits, int tries, const char* file, int line) {
   record(key::hits, std::to_string(hits));
   record(key::tries, std::to_string(tries));
-  if (hits == 0 || broken == Break::Value) ADD_FAILURE_AT(file, line) << "Not seen in " << tries << " tries.";
+  if (hits == 0 || expects_wrong_value()) ADD_FAILURE_AT(file, line) << "Not seen in " << tries << " tries.";
 }
 
 }  // namespace recapture

@@ -28,6 +28,7 @@ enum class Kind {
   Control,     // The same calls without the trigger; must hold.
   Reproduces,  // The documented calls; judged three ways.
   Fix,         // A documented remedy; must hold.
+  Operator,    // An operator of PyTorch under capture: its facts say what became of its samples.
 };
 
 // What is broken on purpose, to see that a test can fail.
@@ -61,7 +62,7 @@ std::optional<E> enum_of(const std::array<std::string_view, N>& words, std::stri
 
 inline constexpr std::array<std::string_view, 3> kNatures = {"constraint", "defect", "race"};
 inline constexpr std::array<std::string_view, 3> kFidelities = {"verbatim", "translated", "modelled"};
-inline constexpr std::array<std::string_view, 3> kKinds = {"control", "reproduces", "fix"};
+inline constexpr std::array<std::string_view, 4> kKinds = {"control", "reproduces", "fix", "operator"};
 inline constexpr std::array<std::string_view, 4> kBreaks = {"nothing", "trigger", "value", "remedy"};
 
 inline constexpr std::array<std::string_view, 7> kEffects = {"works", "warns",   "raises", "silently wrong",
@@ -83,8 +84,18 @@ inline std::optional<Kind> kind_of(std::string_view test_name) {
   return std::nullopt;
 }
 
-// The tests that a break concerns.
-inline Kind breakable_kind(Break broken) { return broken == Break::Remedy ? Kind::Fix : Kind::Reproduces; }
+// The case whose tests are operators, each by its own name.
+inline constexpr std::string_view kOperatorsCase = "operators";
+
+// Of a test of this case; nothing if the name begins with no kind.
+inline std::optional<Kind> kind_of(std::string_view case_id, std::string_view test_name) {
+  return case_id == kOperatorsCase ? Kind::Operator : kind_of(test_name);
+}
+
+// Whether a break concerns tests of this kind.
+inline bool is_breakable(Kind kind, Break broken) {
+  return broken == Break::Remedy ? kind == Kind::Fix : kind == Kind::Reproduces || kind == Kind::Operator;
+}
 
 // What a case needs to run: words in any order, such as "gpu python". "host" asks for nothing.
 struct Needs {

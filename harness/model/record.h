@@ -46,7 +46,9 @@ struct CaseInfo {
 // A test's id is its case and its name: "item_in_capture.Reproduces".
 inline std::string case_of(const std::string& test_id) { return test_id.substr(0, test_id.find('.')); }
 inline std::string name_of(const std::string& test_id) { return test_id.substr(test_id.find('.') + 1); }
-inline Kind kind_of_id(const std::string& test_id) { return kind_of(name_of(test_id)).value_or(Kind::Control); }
+inline Kind kind_of_id(const std::string& test_id) {
+  return kind_of(case_of(test_id), name_of(test_id)).value_or(Kind::Control);
+}
 
 // Why a planned test was not started that no binary has.
 inline constexpr const char* kNotBuilt = "not built";

@@ -47,7 +47,7 @@ std::vector<PlannedCase> plan_of(const std::vector<CaseBinary>& all, const std::
     for (const std::string& test : info.tests) {
       const bool is_named = wanted.empty() || wanted.count(info.family) != 0 || wanted.count(info.id) != 0 ||
                             wanted.count(info.id + "." + test) != 0;
-      const bool concerned = broken == Break::Nothing || kind_of(test) == breakable_kind(broken);
+      const bool concerned = broken == Break::Nothing || is_breakable(kind_of_id(info.id + "." + test), broken);
       if (is_named && concerned) planned.tests.push_back(test);
     }
     if (!planned.tests.empty() && index++ % shard.of == shard.index - 1) plan.push_back(planned);

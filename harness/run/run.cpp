@@ -67,6 +67,24 @@ void require_unchanged(const CaseBinary& binary) {
   throw ExitError(Exit::Usage, binary.info.id + ": its binary has changed since the run began");
 }
 
+// So that several workers can share a case with hundreds of tests: two parts for each, since each part has a server of
+// its own to start.
+constexpr size_t kMostTestsInOnePart = 96;
+std::vector<PlannedCase> in_parts(const std::vector<PlannedCase>& plan, size_t jobs) {
+  std::vector<PlannedCase> parts;
+  for (const PlannedCase& planned : plan) {
+    const size_t all = planned.tests.size();
+    const size_t most = all <= kMostTestsInOnePart ? all : all / (2 * jobs) + 1;
+    for (size_t from = 0; from < all; from += most) {
+      parts.push_back({planned.binary, {}});
+      const auto first = planned.tests.begin();
+      parts.back().tests.assign(first + static_cast<std::ptrdiff_t>(from),
+                                first + static_cast<std::ptrdiff_t>(std::min(all, from + most)));
+    }
+  }
+  return parts;
+}
+
 bool runs_alone(const CaseInfo& info) { return nature_of(info.nature) == Nature::Race; }
 
 class Stopwatch {
@@ -131,7 +149,8 @@ class Run {
   std::vector<Record> committed_;        // The newest of each machine.
   std::vector<PlannedCase> queue_;       // What is left of it, in the order in which it runs.
   std::vector<size_t> together_, alone_;
-  std::set<std::string> left_;  // The planned tests that have no line yet.
+  std::set<std::string> left_;       // The planned tests that have no line yet.
+  std::set<std::string> described_;  // The cases that have their line.
   Machine machine_;
   Json environment_;
   Rules rules_;
@@ -244,6 +263,7 @@ void Run::schedule_tests() {
   }
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const PlannedCase& p) { return p.tests.empty(); }),
                queue_.end());
+  queue_ = in_parts(queue_, options_.jobs);
   if (options_.seed) {
     shuffle(queue_, *options_.seed);
   } else if (options_.jobs > 1) {
@@ -435,6 +455,8 @@ void Run::hear(size_t worker, const Json& message) {
   } else if (message.contains("last")) {
     last_ = message.at("last");
   } else if (message.contains("line")) {
+    const std::string case_id = text_at(message.at("line"), "case");
+    if (!case_id.empty() && !described_.insert(case_id).second) return;  // By a worker that has another part of it.
     record_.keep(message.at("line"));
     left_.erase(text_at(message.at("line"), "test"));
   } else if (message.contains("shown")) {

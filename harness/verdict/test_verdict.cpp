@@ -14,6 +14,7 @@
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/model/bounds.h"
+#include "harness/verdict/operators.h"
 
 namespace recapture {
 namespace {
@@ -89,6 +90,7 @@ bool raised(const TestRecord& test) {
 // From the record where it shows it; else what the case declares of its documented outcome.
 std::optional<Effect> effect_in(const Record& record, const TestVerdict& row, const TestRecord& test,
                                 const Rules& rules) {
+  if (row.kind == Kind::Operator && row.result == Result::Holds) return effect_of_operator(operator_results(test));
   switch (row.result) {
     case Result::Healthy:
     case Result::Holds:
@@ -230,7 +232,8 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   const Reading reading = read_test(row.kind, test);
   row.ran = true;
   row.result = reading.result;
-  row.observed = observation_of(reading, test);
+  row.observed = row.kind == Kind::Operator && row.result == Result::Holds ? describe_operator(operator_results(test))
+                                                                           : observation_of(reading, test);
   row.code = test.error();
   row.seconds = test.seconds();
   row.effect = effect_in(record, row, test, rules);

@@ -9,6 +9,7 @@
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
 #include "harness/model/expectations.h"
+#include "harness/verdict/operators.h"
 
 namespace recapture {
 namespace {
@@ -248,9 +249,13 @@ Verdict judge(Kind kind, Result result, const Expectation* expected, const std::
 
 Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const TestRecord& test) {
   const Result result = reading.result;
-  if (kind != breakable_kind(broken)) return Verdict::NotRun;
+  if (!is_breakable(kind, broken)) return Verdict::NotRun;
   if (result == Result::Unavailable) return Verdict::Unavailable;
   if (result == Result::Inapplicable) return Verdict::NotApplicable;
+  if (kind == Kind::Operator) {
+    if (result != Result::Holds) return Verdict::Inconclusive;
+    return sees_break(operator_results(test)) ? Verdict::AsExpected : Verdict::Changed;
+  }
   // A fix that leaves nothing out has not been seen to fail; one that cannot leave it out says so and is inapplicable.
   if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::Inconclusive;
   // With a false value, a rate is what it was, and its test fails on purpose.

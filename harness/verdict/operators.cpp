@@ -1,0 +1,159 @@
+#include "harness/verdict/operators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/base/json.h"
+
+namespace recapture {
+namespace {
+
+using Counts = std::map<std::string, size_t>;
+
+size_t count_at(const Counts& counts, const char* how) {
+  const auto found = counts.find(how);
+  return found == counts.end() ? 0 : found->second;
+}
+
+OperatorVerdict verdict_of(const Counts& counts) {
+  const size_t right = count_at(counts, "right"), undefined = count_at(counts, "undefined");
+  if (count_at(counts, "crashed") > 0) return OperatorVerdict::Crashed;
+  if (count_at(counts, "hung") > 0) return OperatorVerdict::Hung;
+  if (count_at(counts, "wrong") + count_at(counts, "replay") > 0) return OperatorVerdict::Wrong;
+  if (count_at(counts, "refused") > 0) {
+    return right + undefined > 0 ? OperatorVerdict::SomeRefused : OperatorVerdict::Refused;
+  }
+  if (right > 0) return OperatorVerdict::Captured;
+  if (undefined > 0) return OperatorVerdict::Undefined;
+  return count_at(counts, "unavailable") > 0 ? OperatorVerdict::Unavailable : OperatorVerdict::EagerFails;
+}
+
+OperatorFailure failure_in(const Json& json) {
+  OperatorFailure failure;
+  failure.how = text_at(json, "as");
+  failure.type = text_at(json, "type");
+  failure.text = text_at(json, "text");
+  failure.api = text_at(json, "api");
+  failure.code = int_at(json, "code").value_or(0);
+  failure.samples = static_cast<size_t>(std::max(0, int_at(json, "samples").value_or(0)));
+  return failure;
+}
+
+// Nothing if it is not what the fixture tells.
+std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
+  if (!json.is_object() || !json.contains("samples") || !json.at("samples").is_object()) return std::nullopt;
+  OperatorResult result;
+  result.form = form;
+  Counts counts;
+  for (const auto& [type, by_outcome] : json.at("samples").items()) {
+    if (!by_outcome.is_object()) return std::nullopt;
+    result.types.push_back(type);
+    for (const auto& [how, number] : by_outcome.items()) {
+      if (!number.is_number_unsigned()) return std::nullopt;
+      counts[how] += number.get<size_t>();
+    }
+  }
+  result.verdict = verdict_of(counts);
+  result.captured = count_at(counts, "right") + count_at(counts, "undefined");
+  for (const char* how : {"refused", "wrong", "replay", "crashed", "hung"}) result.tried += count_at(counts, how);
+  result.tried += result.captured;
+  if (json.contains("failures") && json.at("failures").is_array()) {
+    for (const Json& failure : json.at("failures")) {
+      if (failure.is_object()) result.failures.push_back(failure_in(failure));
+    }
+  }
+  if (json.contains("decides") && json.at("decides").is_object()) result.decides = json.at("decides");
+  return result;
+}
+
+std::optional<Effect> effect_of(OperatorVerdict verdict) {
+  switch (verdict) {
+    case OperatorVerdict::Captured:
+    case OperatorVerdict::Undefined:
+      return Effect::Works;
+    case OperatorVerdict::SomeRefused:
+    case OperatorVerdict::Refused:
+      return Effect::Raises;
+    case OperatorVerdict::Wrong:
+      return Effect::SilentlyWrong;
+    case OperatorVerdict::Hung:
+      return Effect::Hangs;
+    case OperatorVerdict::Crashed:
+      return Effect::Crashes;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The more it takes to notice, the worse: in the order of the verdicts.
+bool counts_for_operator(OperatorForm form) { return form != OperatorForm::Cold && form != OperatorForm::Instead; }
+
+}  // namespace
+
+const OperatorFailure* OperatorResult::failure(std::string_view how) const {
+  const auto found = std::find_if(failures.begin(), failures.end(), [&](const auto& one) { return one.how == how; });
+  return found == failures.end() ? nullptr : &*found;
+}
+
+std::vector<OperatorResult> operator_results(const TestRecord& test) {
+  std::vector<OperatorResult> results;
+  if (!test.has("facts") || !test.line.at("facts").is_object()) return results;
+  for (size_t i = 0; i < kOperatorForms.size(); ++i) {
+    const std::string text = text_at(test.line.at("facts"), std::string(kOperatorForms.at(i)).c_str());
+    if (text.empty()) continue;
+    const Json json = try_parse_json(text).value_or(Json());
+    if (auto result = result_in(static_cast<OperatorForm>(i), json)) results.push_back(std::move(*result));
+  }
+  return results;
+}
+
+std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results) {
+  std::optional<OperatorVerdict> worst;
+  for (const OperatorResult& result : results) {
+    if (!counts_for_operator(result.form) || !effect_of(result.verdict)) continue;
+    worst = std::max(worst.value_or(result.verdict), result.verdict);
+  }
+  return worst ? effect_of(*worst) : std::nullopt;
+}
+
+std::string describe_failure(const OperatorFailure& failure) {
+  if (failure.how == "refused" && failure.code != 0) {
+    return fmt::format("refused by {} ({})", failure.api.empty() ? "CUDA" : failure.api, failure.code);
+  }
+  std::string text = failure.how == "replay" ? "replay fails" : failure.how;
+  if (!failure.type.empty()) text += ": " + failure.type;
+  return failure.text.empty() ? text : text + ": " + failure.text;
+}
+
+std::string describe_operator(const std::vector<OperatorResult>& results) {
+  std::string text;
+  for (const OperatorResult& result : results) {
+    const bool is_fine = result.verdict == OperatorVerdict::Captured || result.verdict == OperatorVerdict::Undefined;
+    if (!counts_for_operator(result.form) || is_fine) continue;
+    const bool is_refused =
+        result.verdict == OperatorVerdict::Refused || result.verdict == OperatorVerdict::SomeRefused;
+    const OperatorFailure* failure = is_refused                ? result.failure("refused")
+                                     : result.failures.empty() ? nullptr
+                                                               : &result.failures.front();
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} {}", to_string(result.form),
+                        failure == nullptr ? std::string(to_string(result.verdict)) : describe_failure(*failure));
+    if (result.verdict == OperatorVerdict::SomeRefused) text += " on some samples";
+  }
+  if (text.empty()) text = results.empty() ? "nothing tried" : "captured";
+  return text;
+}
+
+bool sees_break(const std::vector<OperatorResult>& results) {
+  bool captured = false;
+  for (const OperatorResult& result : results) {
+    if (!counts_for_operator(result.form)) continue;
+    if (result.verdict == OperatorVerdict::Wrong) return true;
+    captured = captured || result.verdict == OperatorVerdict::Captured;
+  }
+  return !captured;  // What is refused, or computes nothing that shows, cannot be seen to be broken.
+}
+
+}  // namespace recapture

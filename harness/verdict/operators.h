@@ -1,0 +1,82 @@
+// What the record of an operator's test comes to: of each form how many samples were captured, and why the others were
+// not. The facts are those that fixtures/python/operators.h tells.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/model/record.h"
+
+namespace recapture {
+
+enum class OperatorForm {
+  Forward,
+  Backward,  // Forward and backward in one capture.
+  InPlace,   // The variant that ends in "_".
+  Out,       // Into out=.
+  Cold,      // The process's first call, on one sample.
+  Instead,   // What cases/operators/instead.toml has in place of the operator, on the operator's samples.
+};
+inline constexpr std::array<std::string_view, 6> kOperatorForms = {"forward", "backward", "inplace",
+                                                                   "out",     "cold",     "instead"};
+inline std::string_view to_string(OperatorForm form) { return kOperatorForms.at(static_cast<size_t>(form)); }
+
+// Of a form. Samples that eager cannot compute do not count.
+enum class OperatorVerdict {
+  Captured,     // Every sample, and its replays gave eager's values.
+  Undefined,    // Captured; eager gives other values each time, so there is nothing to compare.
+  SomeRefused,  // It depends on the sample.
+  Refused,      // Every sample.
+  Wrong,        // A sample was captured, and a replay failed or gave other values.
+  Hung,         // A sample did not come back.
+  Crashed,      // A sample ended its process.
+  EagerFails,   // No sample can be computed without a capture.
+  Unavailable,  // A library that it calls is left out of the pack.
+};
+inline constexpr std::array<std::string_view, 9> kOperatorVerdicts = {
+    "captured",    "nothing to compare", "depends on the sample", "refused", "wrong", "hangs", "crashes",
+    "eager fails", "unavailable"};
+inline std::string_view to_string(OperatorVerdict verdict) {
+  return kOperatorVerdicts.at(static_cast<size_t>(verdict));
+}
+
+// What samples of a form failed with.
+struct OperatorFailure {
+  std::string how;         // "refused", "wrong", "replay" (it failed), "eager", "crashed", "hung", "unavailable".
+  std::string type, text;  // Of the Python exception, and the first line of its message.
+  std::string api;         // The driver call that broke the capture, if the recorder saw one.
+  int code = 0;            // CUDA's error number; 0 where PyTorch refused.
+  size_t samples = 0;
+};
+
+struct OperatorResult {
+  OperatorForm form = OperatorForm::Forward;
+  OperatorVerdict verdict = OperatorVerdict::EagerFails;
+  size_t captured = 0, tried = 0;         // Samples, of all types.
+  std::vector<std::string> types;         // float32, float16.
+  std::vector<OperatorFailure> failures;  // The most frequent first.
+  Json decides = Json::object();          // By argument: its kinds where the capture went well, and where not.
+
+  const OperatorFailure* failure(std::string_view how) const;
+};
+
+// In the order of the enumeration; those that the test tried.
+std::vector<OperatorResult> operator_results(const TestRecord& test);
+
+// What the worst form does to a program that captures it; nothing if no form was tried. Neither the first call nor what
+// is captured instead counts.
+std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results);
+
+// "refused by cuStreamSynchronize (900)", "refused: RuntimeError: Cannot copy …".
+std::string describe_failure(const OperatorFailure& failure);
+
+// In one line: "captured", "forward refused by cuStreamSynchronize (900); out …".
+std::string describe_operator(const std::vector<OperatorResult>& results);
+
+// Whether a run that left out the capture or expected a wrong value has seen it.
+bool sees_break(const std::vector<OperatorResult>& results);
+
+}  // namespace recapture
