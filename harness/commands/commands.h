@@ -43,6 +43,7 @@ Verb compare_verb(CLI::App& app, const std::string& root);
 Verb gate_verb(CLI::App& app, const std::string& root);
 Verb bisect_verb(CLI::App& app, const std::string& root);
 Verb history_verb(CLI::App& app, const std::string& root);
+Verb operators_verb(CLI::App& app, const std::string& root);
 Verb page_verb(CLI::App& app, const std::string& root);
 Verb triage_verb(CLI::App& app, const std::string& root);
 Verb help_verb(CLI::App& app);

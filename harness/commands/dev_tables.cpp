@@ -9,6 +9,7 @@
 #include "harness/lint/documents.h"
 #include "harness/model/release.h"
 #include "harness/report/markdown.h"
+#include "harness/report/operators.h"
 #include "harness/report/tables.h"
 #include "harness/timeline/bisect.h"
 #include "harness/verdict/select.h"
@@ -30,6 +31,13 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
+  if (options.which == "operators" || options.which == "operators.json") {
+    const timeline::OperatorTable table = timeline::operator_table(places.root, folder);
+    print("{}", options.which == "operators"
+                    ? report::render_markdown(table)
+                    : report::render_json(table).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    return Exit::AsExpected;
+  }
   if (options.which == "machines") {
     std::vector<Record> records = newest_records(folder).records;
     if (records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
@@ -64,8 +72,9 @@ Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
           "which", options->which,
           "rules: the verdict tables; cli: all verbs with their options; machines: the newest verdicts on each; "
           "failures: the releases that have each; calls: the error code of each refused call; documents: "
-          "claims that do not hold (default: rules)")
-      ->check(CLI::IsMember({"rules", "cli", "machines", "failures", "calls", "documents"}));
+          "claims that do not hold; operators, operators.json: which can be captured (default: rules)")
+      ->check(CLI::IsMember(
+          {"rules", "cli", "machines", "failures", "calls", "documents", "operators", "operators.json"}));
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   return {command, [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); }};
 }

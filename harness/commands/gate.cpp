@@ -36,11 +36,19 @@ std::optional<compare::Comparison> comparison_so_far(const run::Layout& places, 
   }
 }
 
+// What an upgrade must be judged by. The operators are, where a run has them; nobody has to run them unless the policy
+// names them.
+std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std::string> scope) {
+  const std::string operators(kOperatorsCase);
+  if (std::find(policy.scope.begin(), policy.scope.end(), operators) == policy.scope.end()) scope.erase(operators);
+  return scope;
+}
+
 // The cases in scope of which a side lacks a result that it could have; nothing: all that there are.
 std::optional<std::set<std::string>> missing(const std::optional<compare::Comparison>& so_far,
                                              const compare::Policy& policy, const compare::CompareContext& background) {
   if (!so_far && policy.scope.empty()) return std::nullopt;
-  const std::set<std::string> scope = cases_in_scope(policy.scope, background.catalogue);
+  const std::set<std::string> scope = cases_to_judge(policy, cases_in_scope(policy.scope, background.catalogue));
   if (!so_far) return scope;
   std::set<std::string> known, lacking;
   for (const compare::ComparedTest& test : so_far->tests) {
@@ -88,7 +96,7 @@ Exit gate(const run::Layout& places, CompareOptions options) {
   if (policy.scope.empty()) {  // Records have cases, too, that are not in the catalogue.
     for (const compare::ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
-  compare::add_never_run(scope, background.catalogue, all);
+  compare::add_never_run(cases_to_judge(policy, scope), background.catalogue, all);
   const std::string today = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   const compare::Decision decision = compare::decide(policy, all, scope, background.catalogue, today);
   for (const std::string& test : decision.blocking) scope.insert(case_of(test));

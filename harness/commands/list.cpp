@@ -18,16 +18,21 @@ struct Options {
 };
 
 void print_lines(const Catalogue& cases, const Options& options) {
-  size_t tests = 0;
+  size_t tests = 0, operators = 0;
   for (const CatalogueCase& one : cases) {
     print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, to_string(one.nature), one.title);
-    tests += one.tests.size();
+    if (one.id == kOperatorsCase) {
+      operators = one.tests.size();
+    } else {
+      tests += one.tests.size();
+    }
     if (!options.tests) continue;
     for (const CatalogueTest& test : one.tests) {
       print("{:<13}{}.{}{}{}\n", "", one.id, test.name, test.fix.empty() ? "" : ": ", test.fix);
     }
   }
   print("{}, {}", plural(cases.size(), "case"), plural(tests, "test"));
+  if (operators > 0) print(", {}", plural(operators, "operator"));
   if (options.built) {
     print(", built for {}{}", is_version(options.release) ? "LibTorch " : "", options.release);
   }

@@ -21,12 +21,14 @@ constexpr std::array<ConsequenceText, kConsequenceCount> kTexts = {{
     {"new errors", "worked before; now raises an error"},
     {"broken handlers", "raised before; now silently wrong, leaks, hangs, crashes, or leaves the process worse"},
     {"stopped holding", "a fix or a control held before; now it does not"},
+    {"no longer captured", "an operator could be captured before; now it cannot"},
     {"error changed", "fails as before, with another error text, type or call"},
     {"damage raises now", "silently wrong, hung or crashed before; now raises or warns"},
     {"recovers", "raises as before, and leaves less damage in the process"},
     {"healed", "failed before; now works"},
     {"holds again", "a fix or a control did not hold before; now it does"},
     {"new fix", "a fix that was not available before; now it holds"},
+    {"now captured", "an operator could not be captured before; now it can"},
     {"the same", "no change"},
     {"unknown", "one side has no result, or the two cannot be compared"},
 }};
@@ -99,10 +101,12 @@ void for_each_probe(const TestRecord& before, const TestRecord& now, const Repor
 }  // namespace
 
 State state_of(const TestVerdict& row, const Record& record) {
+  if (row.kind == Kind::Operator && row.result == Result::Holds && !row.effect) return State::Absent;
   if (row.result == Result::Inapplicable) return State::Absent;
   if (row.result == Result::Crashed) return State::Crashes;
   if (row.result == Result::Hung) return State::Hangs;
-  if (row.result == Result::Healthy || row.result == Result::Holds || row.result == Result::Unseen) return State::Works;
+  const bool holds = row.result == Result::Holds && row.kind != Kind::Operator;
+  if (row.result == Result::Healthy || holds || row.result == Result::Unseen) return State::Works;
   if (row.result == Result::Broken) return is_silently_wrong(row, record) ? State::SilentlyWrong : State::Raises;
   switch (row.effect.value_or(Effect::SilentlyWrong)) {
     case Effect::Works:
@@ -135,13 +139,18 @@ std::optional<Consequence> consequence_from(std::string_view word) {
   return static_cast<Consequence>(found - kTexts.begin());
 }
 
-bool is_regression(Consequence consequence) { return consequence <= Consequence::StoppedHolding; }
+bool is_regression(Consequence consequence) { return consequence <= Consequence::NotCapturable; }
 
 Consequence consequence_of(Kind kind, State before, State now) {
   if (before == State::Absent || now == State::Absent) {
     if (kind != Kind::Fix) return Consequence::Unknown;
     if (before == State::Works) return Consequence::StoppedHolding;
     return now == State::Works ? Consequence::NewFix : Consequence::Same;
+  }
+  if (kind == Kind::Operator && (before == State::Works) != (now == State::Works)) {
+    return now == State::Works ? Consequence::Capturable
+           : is_damage(now)    ? Consequence::NewDamage
+                               : Consequence::NotCapturable;
   }
   const Consequence consequence = kTable.at(static_cast<size_t>(before)).at(static_cast<size_t>(now));
   if (kind == Kind::Reproduces) return consequence;

@@ -26,12 +26,14 @@ enum class Consequence {
   NewErrors,       // It worked; now it raises.
   BrokenHandlers,  // It raised; now it goes on with wrong numbers, leaks, hangs, crashes, or leaves the process worse.
   StoppedHolding,  // A Control or a Fix held; now it does not.
+  NotCapturable,   // An operator could be captured; now it cannot.
   ErrorChanged,    // It fails with another error, or a warning is new.
   DamageRaises,    // It went on with wrong numbers, hung or crashed; now it raises or warns.
   Recovers,        // It raises as before, and leaves less damage in the process.
   Healed,          // It failed; now it works.
   HoldsAgain,      // A Control or a Fix did not hold; now it does.
   NewFix,          // A Fix that the release did not have; now it holds.
+  Capturable,      // An operator could not be captured; now it can.
   Same,
   Unknown,  // One side has no result, or the two cannot be compared.
 };
@@ -42,7 +44,7 @@ std::string_view to_string(Consequence consequence);
 std::string_view meaning(Consequence consequence);
 std::optional<Consequence> consequence_from(std::string_view word);
 
-// The four that break a program which runs today: what `compare` fails for and a gate blocks by default.
+// The five that break a program which runs today: what `compare` fails for and a gate blocks by default.
 bool is_regression(Consequence consequence);
 
 // Where the states are equal the result is Same: the errors themselves are compared elsewhere. Where one of them is

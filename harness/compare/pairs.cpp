@@ -154,7 +154,11 @@ class Comparer {
       const CatalogueCase* described = background_.find(id);
       std::vector<Pair> pairs;
       for (const std::string& test : its) {
-        if (is_of_today(described, test)) pairs.push_back(pair_of(test));
+        if (!is_of_today(described, test)) continue;
+        Pair pair = pair_of(test);
+        // Releases differ in their lists of operators, and runs in whether they tried them.
+        if (pair.compared.consequence == Consequence::Unknown && kind_of_id(test) == Kind::Operator) continue;
+        pairs.push_back(std::move(pair));
       }
       reconcile_within_case(pairs);
       std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
@@ -277,6 +281,9 @@ class Comparer {
       pair.compared.sentence = fmt::format("not applicable in {}: {}", is_first ? from_.name() : to_.name(),
                                            why_absent(is_first ? pair.from : pair.to));
       pair.compared.ran = false;
+    } else if (kind == Kind::Operator) {
+      // Generic words, so that all operators that changed alike are one change.
+      if (consequence != Consequence::Same) tell(pair, consequence, captured_in(before, "was"), captured_in(now, "is"));
     } else if (kind == Kind::Reproduces) {
       if (before == now) {
         compare_errors(pair, now);
@@ -285,6 +292,19 @@ class Comparer {
       }
     } else if (consequence != Consequence::Same) {
       compare_holding(pair, consequence, before, now);
+    }
+  }
+
+  static std::string captured_in(State state, const char* verb) {
+    switch (state) {
+      case State::Works:
+        return fmt::format("{} captured", verb);
+      case State::Raises:
+        return fmt::format("{} refused", verb);
+      case State::SilentlyWrong:
+        return fmt::format("{} captured and wrong", verb);
+      default:
+        return fmt::format("{} not possible without a {}", verb, state == State::Hangs ? "hang" : "crash");
     }
   }
 

@@ -18,7 +18,7 @@ struct Waiver {
 struct Policy {
   // What blocks in scope. New damage blocks in and out of scope, whether or not it is among these.
   std::set<Consequence> block = {Consequence::NewDamage, Consequence::NewErrors, Consequence::BrokenHandlers,
-                                 Consequence::StoppedHolding};
+                                 Consequence::StoppedHolding, Consequence::NotCapturable};
   std::vector<std::string> scope;  // Tags, families and cases; empty: all cases.
   std::vector<Waiver> waivers;
   int unknown = kMostUnknown;  // Percent of the tests in scope that may be unknown.

@@ -1,5 +1,7 @@
 #include "harness/report/latest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -21,6 +23,41 @@ std::string title_of(const OnMachine& machine, const Record& record) {
   return title + (date.empty() ? "" : ", " + date);
 }
 
+std::string render_operator_counts(const std::vector<const TestVerdict*>& rows) {
+  std::vector<std::pair<std::string, size_t>> counts = {{"captured", 0}, {"refused", 0}, {"captured and wrong", 0}};
+  for (const TestVerdict* row : rows) {
+    std::string word(to_string(row->verdict));
+    if (severity_of(row->verdict) == Severity::Pass && row->result == Result::Holds) {
+      const Effect effect = row->effect.value_or(Effect::Warns);
+      word = !row->effect                      ? "eager fails too"
+             : effect == Effect::Works         ? "captured"
+             : effect == Effect::Raises        ? "refused"
+             : effect == Effect::SilentlyWrong ? "captured and wrong"
+                                               : std::string(to_string(effect));
+    } else if (row->verdict == Verdict::NotApplicable) {
+      word = "not in this release";
+    }
+    const auto found = std::find_if(counts.begin(), counts.end(), [&](const auto& one) { return one.first == word; });
+    if (found == counts.end()) {
+      counts.emplace_back(word, 1);
+    } else {
+      ++found->second;
+    }
+  }
+  std::string text;
+  for (const auto& [word, count] : counts) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, word);
+  }
+  return text;
+}
+
+std::string render_operator_counts(const std::vector<Latest>& operators) {
+  std::vector<const TestVerdict*> rows;
+  rows.reserve(operators.size());
+  for (const Latest& latest : operators) rows.push_back(latest.row);
+  return render_operator_counts(rows);
+}
+
 std::vector<OnMachine> latest(const ResultMatrix& board) {
   std::vector<OnMachine> all;
   std::map<std::pair<std::string, Break>, size_t> places;
@@ -35,11 +72,12 @@ std::vector<OnMachine> latest(const ResultMatrix& board) {
     OnMachine& here = all[place->second];
     here.newest = &judged;
     for (const TestVerdict& row : judged.rows) {
-      const auto [known, first] = at[place->second].emplace(row.test, here.rows.size());
+      std::vector<Latest>& rows = row.kind == Kind::Operator ? here.operators : here.rows;
+      const auto [known, first] = at[place->second].emplace(row.test, rows.size());
       if (first) {
-        here.rows.push_back({&judged, &row});
-      } else if (replaces(row, *here.rows[known->second].row)) {
-        here.rows[known->second] = {&judged, &row};
+        rows.push_back({&judged, &row});
+      } else if (replaces(row, *rows[known->second].row)) {
+        rows[known->second] = {&judged, &row};
       }
     }
   }

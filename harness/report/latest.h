@@ -18,9 +18,10 @@ struct Latest {
 struct OnMachine {
   std::string machine;  // "2.11.0, NVIDIA H200"
   Break broken = Break::Nothing;
-  const JudgedRun* newest = nullptr;  // The last record that has any of them.
-  std::vector<Latest> rows;           // In the order of the plans.
-  MachineName name = {};              // Whose text is `machine`.
+  const JudgedRun* newest = nullptr;   // The last record that has any of them.
+  std::vector<Latest> rows;            // In the order of the plans.
+  MachineName name = {};               // Whose text is `machine`.
+  std::vector<Latest> operators = {};  // Those of the operators, which are a table of their own and no tests here.
 };
 
 // "LibTorch 2.11.0, NVIDIA H200"
@@ -28,6 +29,10 @@ std::string title_of(const OnMachine& machine);
 
 // The same with the driver, the CUDA runtime, packed or not, and the date of one of its records.
 std::string title_of(const OnMachine& machine, const Record& record);
+
+// "583 captured, 102 refused": of operators' rows, in one line; empty if there are none.
+std::string render_operator_counts(const std::vector<const TestVerdict*>& rows);
+std::string render_operator_counts(const std::vector<Latest>& operators);
 
 // In the board's order, behind each machine what was broken on purpose there. The choice is ResultMatrix::newest()'s,
 // and where that has nothing of a test, as of what is unavailable or did not run, the last row that says so. Points

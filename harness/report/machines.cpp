@@ -59,6 +59,7 @@ std::string line_of(const OnMachine& machine) {
   for (const auto& [verdict, count] : counts) {
     (is_incomplete(verdict) ? incomplete : complete).push_back(fmt::format("{} {}", count, to_string(verdict)));
   }
+  if (!machine.operators.empty()) complete.push_back("operators: " + render_operator_counts(machine.operators));
   const Record& newest = machine.newest->record;
   if (!newest.is_complete()) incomplete.emplace_back("the newest run was cut short");
   return row_of({escape_markdown(machine.machine), escape_markdown(newest.env("cuda_runtime")),

@@ -60,7 +60,10 @@ std::string machines_text(const std::vector<OnMachine>& all) {
     }
     text += "  ";
     if (one.broken != Break::Nothing) text += fmt::format("{} broken on purpose: ", to_string(one.broken));
-    text += counts(count(one)) + "\n";
+    if (!one.rows.empty()) text += counts(count(one));
+    if (!one.rows.empty() && !one.operators.empty()) text += "; ";
+    if (!one.operators.empty()) text += "operators: " + render_operator_counts(one.operators);
+    text += "\n";
     for (const JudgedRun* judged : records_of(one)) {
       const Record& its = judged->record;
       for (const std::string& note : its.notes) text += fmt::format("  note: {}: {}\n", its.path, note);
@@ -125,6 +128,7 @@ std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::strin
     std::vector<std::string> cases;
     size_t lacking = 0;
     for (const CatalogueCase& its : catalogue) {
+      if (its.id == kOperatorsCase) continue;  // What lacks there is told by `recapture operators`.
       const auto lacks = [&](const CatalogueTest& test) { return planned.count(its.id + "." + test.name) == 0; };
       const auto count = static_cast<size_t>(std::count_if(its.tests.begin(), its.tests.end(), lacks));
       if (count > 0) cases.push_back(its.id);

@@ -8,6 +8,7 @@
 #include "harness/base/escape.h"
 #include "harness/case/events.h"
 #include "harness/model/release.h"
+#include "harness/report/latest.h"
 
 namespace recapture::report {
 
@@ -34,7 +35,12 @@ std::string heading(const Record& record) {
 std::string summary(const std::vector<TestVerdict>& rows) {
   std::map<Verdict, int> counts;
   std::map<std::string, std::vector<std::string>> reasons;
+  std::vector<const TestVerdict*> operators;
   for (const TestVerdict& row : rows) {
+    if (row.kind == Kind::Operator) {
+      operators.push_back(&row);
+      continue;
+    }
     ++counts[row.verdict];
     if (row.verdict == Verdict::Unavailable || row.verdict == Verdict::Missing ||
         row.verdict == Verdict::NotApplicable || row.verdict == Verdict::Insufficient) {
@@ -44,6 +50,8 @@ std::string summary(const std::vector<TestVerdict>& rows) {
   std::string text;
   for (const auto& [verdict, count] : counts)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(verdict));
+  if (!operators.empty())
+    text += fmt::format("{}operators: {}", text.empty() ? "" : "; ", render_operator_counts(operators));
   text += "\n";
   for (const auto& [reason, tests] : reasons) {
     text += fmt::format("  {} ({}: {}{})\n", reason, tests.size(), tests.front(), tests.size() > 1 ? ", …" : "");

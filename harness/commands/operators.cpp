@@ -1,0 +1,76 @@
+// recapture operators: which operators of PyTorch can be captured, from the records.
+#include "harness/report/operators.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "harness/base/escape.h"
+#include "harness/base/output.h"
+#include "harness/commands/commands.h"
+#include "harness/model/suggest.h"
+
+namespace recapture::commands {
+namespace {
+
+struct Options {
+  std::vector<std::string> names;
+  std::string release, records;
+  bool json = false;
+};
+
+Exit operators(const run::Layout& places, const Options& options) {
+  const std::string folder = options.records.empty() ? places.reports() : options.records;
+  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
+  const std::vector<Operator> known = read_operators(places.root);
+  std::set<std::string> wanted;
+  for (const std::string& word : options.names) {
+    for (const Operator* one : named_operators(word, known)) wanted.insert(one->name);
+  }
+  timeline::OperatorTable table = timeline::operator_table(places.root, folder);
+  if (table.releases.empty()) {
+    throw ExitError(Exit::NothingRan, "no record below " + escape_control(folder) +
+                                          " has operators; `recapture run operators` makes one");
+  }
+  if (!options.release.empty()) {
+    const std::string release = resolve_release(options.release, table.releases);
+    if (std::find(table.releases.begin(), table.releases.end(), release) == table.releases.end()) {
+      throw ExitError(Exit::Usage, unknown_name("release on record", options.release, table.releases));
+    }
+    table.releases = {release};
+    for (timeline::OperatorRow& row : table.rows) {
+      row.releases.erase(std::remove_if(row.releases.begin(), row.releases.end(),
+                                        [&](const auto& on) { return on.release != release; }),
+                         row.releases.end());
+    }
+  }
+  if (!wanted.empty()) {
+    table.rows.erase(std::remove_if(table.rows.begin(), table.rows.end(),
+                                    [&](const auto& row) { return wanted.count(row.what.name) == 0; }),
+                     table.rows.end());
+  }
+  if (options.json) {
+    print("{}\n", report::render_json(table).dump(1, ' ', false, Json::error_handler_t::replace));
+  } else if (wanted.empty()) {
+    print("{}", report::render_text(table));
+  } else {
+    for (const timeline::OperatorRow& row : table.rows) print("{}", report::render_text(row));
+  }
+  return Exit::AsExpected;
+}
+
+}  // namespace
+
+Verb operators_verb(CLI::App& app, const std::string& root) {
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("operators", "Tell which operators of PyTorch can be captured");
+  command->add_option("names", options->names,
+                      "Operators, such as F.one_hot or torch.linalg.inv (default: those that cannot be captured)");
+  command->add_option("--release", options->release, "Only this LibTorch release");
+  command->add_option("--records", options->records, "Folder of the records (default: reports/)");
+  command->add_flag("--json", options->json, "Print JSON, as reports/operators.json has it");
+  return {command, [options, &root] { return operators(run::Layout::find(root), *options); }};
+}
+
+}  // namespace recapture::commands

@@ -1,0 +1,129 @@
+#include "harness/model/operators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "harness/base/exit.h"
+#include "harness/base/file.h"
+#include "harness/base/toml.h"
+#include "harness/model/suggest.h"
+
+namespace recapture {
+namespace {
+
+constexpr std::array<std::string_view, 9> kPrefixes = {"torch.nn.functional.",
+                                                       "torch.ops.aten.",
+                                                       "torch.Tensor.",
+                                                       "torch.",
+                                                       "nn.functional.",
+                                                       "functional.",
+                                                       "F.",
+                                                       "Tensor.",
+                                                       "x."};
+
+// Without what says only where it is called.
+std::string bare(std::string name) {
+  if (const size_t paren = name.find('('); paren != std::string::npos) name.erase(paren);
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view prefix : kPrefixes) {
+      if (name.compare(0, prefix.size(), prefix) != 0) continue;
+      name.erase(0, prefix.size());
+      found = true;
+      break;
+    }
+  }
+  return name;
+}
+
+// The in-place variant is a form of the operator.
+std::string without_underscore(std::string name) {
+  if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
+  return name;
+}
+
+}  // namespace
+
+std::string Operator::test() const {
+  std::string test = name;
+  std::replace(test.begin(), test.end(), '.', '_');
+  return test;
+}
+
+std::vector<Operator> read_operators(const std::string& root) {
+  const std::string path = root + "/cases/operators/operators.tsv";
+  std::istringstream lines(contents_of(path));
+  std::vector<Operator> operators;
+  std::set<std::string> tests;
+  std::string line;
+  for (size_t number = 1; std::getline(lines, line); ++number) {
+    if (number == 1) continue;  // The heading.
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos || tab == 0 || tab + 1 == line.size()) {
+      throw ExitError(Exit::Usage, fmt::format("{}:{}: not an operator, a tab and its call", path, number));
+    }
+    operators.push_back({line.substr(0, tab), line.substr(tab + 1)});
+    if (!tests.insert(operators.back().test()).second) {
+      throw ExitError(Exit::Usage, fmt::format("{}:{}: {} is there twice", path, number, operators.back().name));
+    }
+  }
+  return operators;
+}
+
+std::vector<Instead> read_instead(const std::string& root, const std::vector<Operator>& operators) {
+  const std::string path = root + "/cases/operators/instead.toml";
+  const toml::table file = parse_toml(path);
+  only_keys(file, {"instead"}, path);
+  std::vector<Instead> all;
+  std::set<std::string> names;
+  const toml::array* entries = tables_in(file, "instead", path, "[[instead]]");
+  if (entries == nullptr) return all;
+  for (const toml::node& node : *entries) {
+    const toml::table& entry = *node.as_table();
+    const std::string place = place_of(path, entry);
+    only_keys(entry, {"operator", "call", "advice"}, place);
+    all.push_back(
+        {text_in(entry, "operator", place), text_in(entry, "call", place, false), text_in(entry, "advice", place)});
+    const std::string& name = all.back().name;
+    const auto is_it = [&](const Operator& one) { return one.name == name; };
+    if (std::none_of(operators.begin(), operators.end(), is_it)) {
+      throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
+    }
+    if (!names.insert(name).second) throw ExitError(Exit::Usage, fmt::format("{}: {} is there twice", place, name));
+  }
+  return all;
+}
+
+std::vector<const Operator*> named_operators(const std::string& word, const std::vector<Operator>& operators) {
+  std::vector<const Operator*> found;
+  const auto take = [&](const auto& is_meant) {
+    for (const Operator& one : operators) {
+      if (found.size() < operators.size() && is_meant(one)) found.push_back(&one);
+    }
+    return !found.empty();
+  };
+  const std::string wanted = bare(word);
+  if (take([&](const Operator& one) { return one.name == word || one.test() == word; })) return found;
+  if (take([&](const Operator& one) { return bare(one.name) == wanted || bare(one.call) == wanted; })) return found;
+  const std::string plain = without_underscore(wanted);
+  if (take([&](const Operator& one) {
+        return without_underscore(bare(one.call)) == plain || bare(one.name) == plain;
+      })) {
+    return found;
+  }
+  std::vector<std::string> known;
+  std::set<std::string> seen;
+  for (const Operator& one : operators) {
+    for (const std::string& name : {bare(one.name), one.name}) {
+      if (seen.insert(name).second) known.push_back(name);
+    }
+  }
+  throw ExitError(Exit::Usage, unknown_name("operator", wanted, known));
+}
+
+}  // namespace recapture

@@ -1,0 +1,232 @@
+#include "harness/report/operators.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "harness/base/escape.h"
+#include "harness/report/markdown_kit.h"
+
+namespace recapture::report {
+namespace {
+
+using timeline::OperatorOnRelease;
+using timeline::OperatorRow;
+using timeline::OperatorTable;
+
+constexpr size_t kFewKinds = 3;  // Of an argument, in a line of text.
+
+std::string word_of(const OperatorOnRelease& on) {
+  if (on.absent) return "not in this release";
+  const auto worst = on.worst();
+  if (!worst) return on.results.empty() ? "not tried" : "eager fails too";
+  return std::string(to_string(*worst));
+}
+
+bool is_captured(const OperatorOnRelease& on) {
+  const auto worst = on.worst();
+  return worst && (*worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined);
+}
+
+// What the worst form of an operator fails with; nullptr if it fails with nothing.
+const OperatorFailure* cause_of(const OperatorOnRelease& on) {
+  const auto worst = on.worst();
+  for (const OperatorResult& result : on.results) {
+    const bool counts = result.form != OperatorForm::Cold && result.form != OperatorForm::Instead;
+    if (!worst || !counts || result.verdict != *worst) continue;
+    for (const char* how : {"refused", "wrong", "replay", "crashed", "hung"}) {
+      if (const OperatorFailure* failure = result.failure(how)) return failure;
+    }
+  }
+  return nullptr;
+}
+
+// "2.6.0", "2.6.0 and 2.11.0", "2.6.0 to 2.15.0": of releases that follow each other on record.
+std::string range_of(const std::vector<std::string>& releases) {
+  if (releases.size() < 3) return fmt::format("{}", fmt::join(releases, " and "));
+  return releases.front() + " to " + releases.back();
+}
+
+// "refused in 2.6.0 to 2.15.0", by runs of releases with the same word.
+std::string course_of(const OperatorRow& row) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> runs;
+  for (const OperatorOnRelease& on : row.releases) {
+    const std::string word = word_of(on);
+    if (runs.empty() || runs.back().first != word) runs.push_back({word, {}});
+    runs.back().second.push_back(on.release);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [word, releases] : runs) {
+    const bool is_all = runs.size() == 1 && releases.size() > 1;
+    parts.push_back(fmt::format("{} in {}{}", word, is_all ? "all releases on record, " : "", range_of(releases)));
+  }
+  return parts.empty() ? "not on record" : fmt::format("{}", fmt::join(parts, "; "));
+}
+
+bool is_advice_shown(const OperatorOnRelease& on) {
+  const OperatorResult* instead = on.find(OperatorForm::Instead);
+  return instead != nullptr && instead->verdict == OperatorVerdict::Captured;
+}
+
+std::string kinds_of(const Json& kinds) {
+  std::vector<std::string> texts;
+  for (const Json& kind : kinds) {
+    if (kind.is_string() && texts.size() < kFewKinds) texts.push_back(escape_control(kind.get<std::string>()));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string form_line(const OperatorResult& result) {
+  std::string line = fmt::format("  {:<9} {:<22} {} of {} samples", to_string(result.form), to_string(result.verdict),
+                                 result.captured, result.tried);
+  for (const OperatorFailure& failure : result.failures) {
+    const bool says_more = failure.how != "eager" || result.verdict == OperatorVerdict::EagerFails;
+    if (says_more) line += fmt::format("; {}", escape_control(describe_failure(failure)));
+    if (says_more) break;
+  }
+  line += "\n";
+  for (const auto& [argument, kinds] : result.decides.items()) {
+    if (!kinds.is_object()) continue;
+    line += fmt::format("  {:<9} {} decides: {} can be captured, {} not\n", "", escape_control(argument),
+                        kinds_of(kinds.value("right", Json::array())), kinds_of(kinds.value("not", Json::array())));
+  }
+  return line;
+}
+
+// What to do, of an operator that is not captured there; "" where nothing is known.
+std::string advice_of(const OperatorRow& row, const OperatorOnRelease& on) {
+  if (row.instead.name.empty()) return "";
+  if (row.instead.call.empty() || is_advice_shown(on)) return row.instead.advice;
+  return "";
+}
+
+const OperatorOnRelease* newest(const OperatorRow& row) {
+  const auto found =
+      std::find_if(row.releases.rbegin(), row.releases.rend(), [](const OperatorOnRelease& on) { return !on.absent; });
+  return found == row.releases.rend() ? nullptr : &*found;
+}
+
+std::string head_of_row(const OperatorRow& row) {
+  const std::string variant = row.what.call.size() >= row.what.name.size() ? "" : " (" + row.what.name + ")";
+  std::string text = row.what.call + variant + ": " + course_of(row);
+  const OperatorOnRelease* on = newest(row);
+  if (on == nullptr || is_captured(*on)) return text;
+  if (const OperatorFailure* cause = cause_of(*on)) text += " (" + escape_control(describe_failure(*cause)) + ")";
+  if (const std::string advice = advice_of(row, *on); !advice.empty()) text += "; " + advice;
+  return text;
+}
+
+Json json_of(const OperatorFailure& failure) {
+  Json json = {{"as", failure.how}, {"samples", failure.samples}};
+  if (!failure.type.empty()) json["type"] = failure.type;
+  if (!failure.text.empty()) json["text"] = failure.text;
+  if (!failure.api.empty()) json["api"] = failure.api;
+  if (failure.code != 0) json["code"] = failure.code;
+  return json;
+}
+
+Json json_of(const OperatorResult& result) {
+  Json json = {{"verdict", to_string(result.verdict)},
+               {"captured", result.captured},
+               {"tried", result.tried},
+               {"types", result.types}};
+  for (const OperatorFailure& failure : result.failures) json["failures"].push_back(json_of(failure));
+  if (!result.decides.empty()) json["decides"] = result.decides;
+  return json;
+}
+
+}  // namespace
+
+std::string render_text(const OperatorRow& row) {
+  std::string text = head_of_row(row) + "\n";
+  const OperatorOnRelease* on = newest(row);
+  if (on == nullptr) return text;
+  for (const OperatorResult& result : on->results) text += form_line(result);
+  if (!row.instead.call.empty() && on->find(OperatorForm::Instead) != nullptr) {
+    text += fmt::format("  {} {} in {}: {}\n", "instead", is_advice_shown(*on) ? "works" : "does not work", on->release,
+                        row.instead.call);
+  }
+  return text + fmt::format("  record    {}\n", on->record);
+}
+
+std::string render_text(const OperatorTable& table) {
+  std::string text;
+  std::map<std::string, std::map<std::string, size_t>> counts;  // By release, by word.
+  for (const OperatorRow& row : table.rows) {
+    bool is_fine = true;
+    for (const OperatorOnRelease& on : row.releases) {
+      ++counts[on.release][word_of(on)];
+      is_fine = is_fine && (on.absent || is_captured(on));
+    }
+    if (!is_fine) text += head_of_row(row) + "\n";
+  }
+  for (const std::string& release : table.releases) {
+    std::vector<std::string> parts;
+    for (const auto& [word, count] : counts[release]) parts.push_back(fmt::format("{} {}", count, word));
+    text += fmt::format("{}: {}\n", release, fmt::join(parts, ", "));
+  }
+  return text;
+}
+
+Json render_json(const OperatorTable& table) {
+  Json operators = Json::object();
+  for (const OperatorRow& row : table.rows) {
+    Json releases = Json::object();
+    for (const OperatorOnRelease& on : row.releases) {
+      Json here = {{"record", on.record}, {"verdict", word_of(on)}};
+      for (const OperatorResult& result : on.results)
+        here["forms"][std::string(to_string(result.form))] = json_of(result);
+      releases[on.release] = here;
+    }
+    Json one = {{"call", row.what.call}, {"releases", releases}};
+    if (!row.instead.name.empty()) {
+      one["instead"] = {{"advice", row.instead.advice}};
+      if (!row.instead.call.empty()) one["instead"]["call"] = row.instead.call;
+    }
+    operators[row.what.name] = one;
+  }
+  return {{"schema", 1}, {"releases", table.releases}, {"operators", operators}};
+}
+
+std::string render_markdown(const OperatorTable& table) {
+  std::string text =
+      "# Which operators of PyTorch can be captured\n\n"
+      "Generated from the records by `recapture dev tables operators > reports/operators.md`.\n"
+      "[operators.json](operators.json) has the same for programs, with every form, and\n"
+      "[docs/reference/operators.md](../docs/reference/operators.md) says what the words mean.\n"
+      "`recapture operators NAME` prints one operator.\n\n";
+  std::vector<std::string> head = {"operator"};
+  head.insert(head.end(), table.releases.begin(), table.releases.end());
+  head.insert(head.end(), {"why", "capture instead"});
+  std::string captured;
+  size_t fine = 0;
+  text += head_of(head);
+  for (const OperatorRow& row : table.rows) {
+    const OperatorOnRelease* on = newest(row);
+    if (on == nullptr) continue;
+    const bool is_fine = std::all_of(row.releases.begin(), row.releases.end(),
+                                     [](const auto& each) { return each.absent || is_captured(each); });
+    if (is_fine) {
+      ++fine;
+      captured += fmt::format("{}`{}`", captured.empty() ? "" : ", ", row.what.name);
+      continue;
+    }
+    std::vector<std::string> cells = {"`" + row.what.name + "`"};
+    for (const std::string& release : table.releases) {
+      const auto found = std::find_if(row.releases.begin(), row.releases.end(),
+                                      [&](const auto& each) { return each.release == release; });
+      cells.push_back(found == row.releases.end() ? "" : word_of(*found));
+    }
+    const OperatorFailure* cause = is_captured(*on) ? nullptr : cause_of(*on);
+    cells.push_back(cause == nullptr ? "" : escape_markdown(describe_failure(*cause)));
+    cells.push_back(escape_markdown(advice_of(row, *on)));
+    text += row_of(cells);
+  }
+  text += fmt::format("\n## Captured in every release on record that has them\n\n{} operators: {}.\n", fine, captured);
+  return text;
+}
+
+}  // namespace recapture::report

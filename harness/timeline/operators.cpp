@@ -1,0 +1,83 @@
+#include "harness/timeline/operators.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "harness/model/release.h"
+#include "harness/verdict/select.h"
+#include "harness/verdict/verdict.h"
+
+namespace recapture::timeline {
+namespace {
+
+bool counts(const Record& record) {
+  return record.broken() == Break::Nothing && record.environment.machine.is_plain() &&
+         is_version(record.env("release"));
+}
+
+}  // namespace
+
+const OperatorResult* OperatorOnRelease::find(OperatorForm form) const {
+  const auto found = std::find_if(results.begin(), results.end(), [&](const auto& one) { return one.form == form; });
+  return found == results.end() ? nullptr : &*found;
+}
+
+std::optional<OperatorVerdict> OperatorOnRelease::worst() const {
+  std::optional<OperatorVerdict> worst;
+  for (const OperatorResult& result : results) {
+    if (result.form == OperatorForm::Cold || result.form == OperatorForm::Instead) continue;
+    const bool is_known =
+        result.verdict != OperatorVerdict::EagerFails && result.verdict != OperatorVerdict::Unavailable;
+    if (is_known) worst = std::max(worst.value_or(result.verdict), result.verdict);
+  }
+  return worst;
+}
+
+OperatorTable operator_table(const std::string& root, const std::string& folder) {
+  const std::vector<Operator> operators = read_operators(root);
+  const std::vector<Instead> all_instead = read_instead(root, operators);
+  RecordFilter filter;
+  filter.cases = {std::string(kOperatorsCase)};
+  std::vector<Record> records = newest_records(folder, filter).records;
+  records.erase(std::remove_if(records.begin(), records.end(), [](const Record& one) { return !counts(one); }),
+                records.end());
+  std::stable_sort(records.begin(), records.end(),
+                   [](const Record& a, const Record& b) { return a.environment.started < b.environment.started; });
+  // The later one replaces the earlier.
+  std::map<std::string, std::map<std::string, const Record*>> newest;  // By release, by test.
+  std::set<std::string> releases;
+  for (const Record& record : records) {
+    for (const TestRecord& test : record.tests) {
+      if (test.case_id() != kOperatorsCase) continue;
+      const Result result = read_test(Kind::Operator, test).result;
+      if (result != Result::Holds && result != Result::Inapplicable) continue;
+      newest[record.env("release")][test.id()] = &record;
+      releases.insert(record.env("release"));
+    }
+  }
+  OperatorTable table;
+  table.releases.assign(releases.begin(), releases.end());
+  std::sort(table.releases.begin(), table.releases.end(), older);
+  for (const Operator& one : operators) {
+    OperatorRow row{one, {}, {}};
+    const auto instead = std::find_if(all_instead.begin(), all_instead.end(),
+                                      [&](const Instead& each) { return each.name == one.name; });
+    if (instead != all_instead.end()) row.instead = *instead;
+    const std::string id = std::string(kOperatorsCase) + "." + one.test();
+    for (const std::string& release : table.releases) {
+      const auto& tests = newest.at(release);
+      const auto found = tests.find(id);
+      if (found == tests.end()) continue;
+      const TestRecord& test = *found->second->find(id);
+      OperatorOnRelease on{release, std::filesystem::path(found->second->path).lexically_relative(folder).string(),
+                           read_test(Kind::Operator, test).result == Result::Inapplicable, operator_results(test)};
+      row.releases.push_back(std::move(on));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace recapture::timeline
