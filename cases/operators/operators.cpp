@@ -1,13 +1,13 @@
-// Which operators of PyTorch can be captured: each with PyTorch's own samples, forward and backward, in place and into
-// out=, and once as the process's first call.
+// Some operators of PyTorch cannot be captured.
 //
-// A test is an operator of OpInfo, by its name with underscores: linalg_inv. What it is about is not what passes: a
-// test passes if its samples were tried, and its line says what became of them. A sample is captured, and replayed with
-// two sets of values in its inputs; what the replays give is compared with eager. A release that refuses to capture an
-// operator does so because the operator waits for the GPU, reads a value of it on the host or allocates what a capture
-// may not. Reads from operators.tsv, a union over releases, and tries what instead.toml has in place of a refused one.
-
-#include "fixtures/python/operators.h"
+// Each test is an operator of PyTorch's own list for tests (OpInfo), named with underscores: linalg_inv. Its samples are
+// captured and replayed with two sets of values in their inputs, and compared with eager: forward, backward, in place, into
+// out=, and once as the first call of a process. A test passes if its samples were tried; its record has what became of
+// them. Most refusals come from an operator that waits for the GPU, reads a value on the host, or copies between the two.
+//
+// operators.tsv has the operators of all releases, instead.toml what to capture in place of those that are refused.
+//
+// Alone:  g++ cases/operators/operators.cpp $(tools/libtorch --flags) -o operators
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -17,10 +17,11 @@ using timeline::OperatorOnRelease;
 using timeline::OperatorRow;
 using timeline::OperatorTable;
 
+constexpr char kAbsent[] = "not in this release";
 constexpr size_t kFewKinds = 3;  // Of an argument, in a line of text.
 
 std::string word_of(const OperatorOnRelease& on) {
-  if (on.absent) return "not in this release";
+  if (on.absent) return kAbsent;
   const auto worst = on.worst();
   if (!worst) return on.results.empty() ? "not tried" : "eager fails too";
   return std::string(to_string(*worst));
@@ -61,7 +62,9 @@ std::string course_of(const OperatorRow& row) {
   std::vector<std::string> parts;
   for (const auto& [word, releases] : runs) {
     const bool is_all = runs.size() == 1 && releases.size() > 1;
-    parts.push_back(fmt::format("{} in {}{}", word, is_all ? "all releases on record, " : "", range_of(releases)));
+    parts.push_back(word == kAbsent ? fmt::format("not in {}", range_of(releases))
+                                    : fmt::format("{} in {}{}", word, is_all ? "all releases on record, " : "",
+                                                  range_of(releases)));
   }
   return parts.empty() ? "not on record" : fmt::format("{}", fmt::join(parts, "; "));
 }

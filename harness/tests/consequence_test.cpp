@@ -20,9 +20,10 @@ constexpr std::array<State, kStateCount> kAll = {State::Works, State::Warns, Sta
                                                  State::Leaks, State::Hangs, State::Crashes, State::Absent};
 
 // One letter for each consequence, in its order: D new damage, E new errors, H broken handlers, S stopped holding,
-// t error changed, r damage raises now, v recovers, + healed, h holds again, f new fix, . the same, ? unknown.
+// N no longer captured, t error changed, r damage raises now, v recovers, + healed, h holds again, f new fix,
+// C now captured, . the same, ? unknown.
 std::string row(Kind kind, State before) {
-  const std::string letters = "DEHStrv+hf.?";
+  const std::string letters = "DEHSNtrv+hfC.?";
   std::string text;
   for (const State now : kAll) text += letters.at(static_cast<size_t>(consequence_of(kind, before, now)));
   return text;
@@ -55,6 +56,16 @@ TEST(Consequence, OfAFix_HoldsOrDoesNot) {
                                                         "h..H....",  // hung
                                                         "h..H....",  // crashed
                                                         "f......."}));
+}
+
+TEST(Consequence, OfAnOperator_IsWhetherItIsCaptured) {
+  const std::vector<std::string> rows = table(Kind::Operator);
+  EXPECT_EQ(rows.at(static_cast<size_t>(State::Works)), ".NNDDDD?");
+  EXPECT_EQ(rows.at(static_cast<size_t>(State::Raises)).front(), 'C');
+  EXPECT_EQ(rows.at(static_cast<size_t>(State::Raises)).at(static_cast<size_t>(State::Raises)), '.');
+  EXPECT_EQ(rows.at(static_cast<size_t>(State::Raises)).at(static_cast<size_t>(State::SilentlyWrong)), 'H');
+  EXPECT_EQ(rows.at(static_cast<size_t>(State::SilentlyWrong)).front(), 'C');
+  EXPECT_EQ(rows.at(static_cast<size_t>(State::Absent)), "????????");
 }
 
 TEST(Consequence, OfAControl_IsThatOfAFixButForWhatIsAbsent) {

@@ -1,0 +1,254 @@
+// Operators under capture: what the facts of a test come to, which operator a word means, and what an upgrade changes.
+#include "harness/model/operators.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "harness/base/exit.h"
+#include "harness/compare/compare.h"
+#include "harness/report/latest.h"
+#include "harness/report/operators.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
+#include "harness/verdict/operators.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using timeline::OperatorRow;
+
+constexpr char kRefused[] =
+    R"({"samples":{"float32":{"refused":8},"float16":{"refused":8}},"failures":[{"as":"refused",)"
+    R"("type":"AcceleratorError","text":"CUDA error: operation not permitted","code":900,"api":"cuStreamSynchronize",)"
+    R"("samples":16}]})";
+constexpr char kRight[] = R"({"samples":{"float32":{"right":11},"float16":{"right":11}}})";
+
+TestRecord line_of(const Json& facts, const std::string& name = "linalg_inv") {
+  return TestRecord{
+      {{"test", "operators." + name}, {"ending", "exited"}, {"code", 0}, {"ended", "passed"}, {"facts", facts}}};
+}
+
+OperatorVerdict verdict_of(const std::string& counts) {
+  return operator_results(line_of({{"forward", R"({"samples":{"float32":)" + counts + "}}"}})).at(0).verdict;
+}
+
+TEST(OperatorResults, CountsOfSamples_MakeOneVerdict) {
+  EXPECT_EQ(verdict_of(R"({"right":3,"eager":2})"), OperatorVerdict::Captured);
+  EXPECT_EQ(verdict_of(R"({"undefined":3})"), OperatorVerdict::Undefined);
+  EXPECT_EQ(verdict_of(R"({"refused":3,"eager":1})"), OperatorVerdict::Refused);
+  EXPECT_EQ(verdict_of(R"({"refused":3,"right":1})"), OperatorVerdict::SomeRefused);
+  EXPECT_EQ(verdict_of(R"({"refused":3,"wrong":1})"), OperatorVerdict::Wrong);
+  EXPECT_EQ(verdict_of(R"({"right":3,"replay":1})"), OperatorVerdict::Wrong);
+  EXPECT_EQ(verdict_of(R"({"right":3,"wrong":1,"hung":1})"), OperatorVerdict::Hung);
+  EXPECT_EQ(verdict_of(R"({"right":3,"hung":1,"crashed":1})"), OperatorVerdict::Crashed);
+  EXPECT_EQ(verdict_of(R"({"eager":3})"), OperatorVerdict::EagerFails);
+  EXPECT_EQ(verdict_of(R"({"eager":3,"unavailable":1})"), OperatorVerdict::Unavailable);
+}
+
+TEST(OperatorResults, SamplesThatEagerCannotCompute_DoNotCount) {
+  const auto results = operator_results(
+      line_of({{"forward", R"({"samples":{"float32":{"right":3,"refused":2,"eager":4,"differs":1}}})"}}));
+  EXPECT_EQ(results.at(0).captured, 3U);
+  EXPECT_EQ(results.at(0).tried, 5U);
+}
+
+TEST(OperatorResults, FactsOfAnotherShape_AreNoResult) {
+  for (const char* text : {"[]", "{", R"({"samples":3})", R"({"samples":{"float32":{"right":-1}}})",
+                           R"({"samples":{"float32":{"right":"3"}}})", R"({"samples":{"float32":[]}})"}) {
+    EXPECT_THAT(operator_results(line_of({{"forward", text}})), IsEmpty()) << text;
+  }
+}
+
+TEST(OperatorResults, FirstCallAndReplacement_DoNotMakeTheEffect) {
+  const auto only_cold = operator_results(line_of({{"cold", kRefused}, {"forward", kRight}, {"instead", kRefused}}));
+  EXPECT_EQ(effect_of_operator(only_cold), Effect::Works);
+  EXPECT_EQ(describe_operator(only_cold), "captured");
+  const auto backward = operator_results(line_of({{"forward", kRight}, {"backward", kRefused}}));
+  EXPECT_EQ(effect_of_operator(backward), Effect::Raises);
+  EXPECT_EQ(describe_operator(backward), "backward refused by cuStreamSynchronize (900)");
+  EXPECT_EQ(effect_of_operator(operator_results(line_of({{"forward", R"({"samples":{"float32":{"eager":1}}})"}}))),
+            std::nullopt);
+}
+
+TEST(OperatorResults, RefusalByPyTorch_HasTypeAndText) {
+  const auto results = operator_results(
+      line_of({{"forward", R"({"samples":{"float32":{"refused":1}},"failures":[{"as":"refused","type":"RuntimeError",)"
+                           R"("text":"Cannot copy between CPU and CUDA tensors","samples":1}]})"}}));
+  EXPECT_EQ(describe_operator(results), "forward refused: RuntimeError: Cannot copy between CPU and CUDA tensors");
+}
+
+Record run_of(const std::string& release, const std::vector<TestRecord>& tests,
+              const std::string& how_broken = "nothing") {
+  Record record;
+  record.path = release + ".jsonl";
+  record.environment = Environment(fake_environment({{"release", release}, {"break", how_broken}}));
+  Json names = Json::array();
+  for (const TestRecord& test : tests) names.push_back(test.name());
+  const Json described = fake_case(names, {{"case", "operators"}, {"family", "operators"}, {"nature", "constraint"}});
+  record.cases["operators"] = CaseInfo::from(described);
+  for (const TestRecord& test : tests) {
+    record.plan.push_back(test.id());
+    record.add(test);
+  }
+  record.end = "complete";
+  return record;
+}
+
+TEST(OperatorsBroken, RunWithoutCaptureOrWithAWrongValue_MustSeeIt) {
+  const auto verdict = [](const std::string& how, const char* forward) {
+    return judge_record(run_of("2.11.0", {line_of({{"forward", forward}})}, how), Rules()).at(0).verdict;
+  };
+  const std::string wrong = R"({"samples":{"float32":{"wrong":3,"undefined":2}}})";
+  for (const char* how : {"trigger", "value"}) {
+    EXPECT_EQ(verdict(how, wrong.c_str()), Verdict::AsExpected);
+    EXPECT_EQ(verdict(how, kRefused), Verdict::AsExpected);
+    EXPECT_EQ(verdict(how, kRight), Verdict::Changed);
+  }
+  EXPECT_EQ(verdict("remedy", wrong.c_str()), Verdict::NotRun);
+}
+
+compare::Comparison compared(const std::vector<TestRecord>& before, const std::vector<TestRecord>& now) {
+  const compare::CompareContext background;
+  compare::Side from{"2.6.0", {}}, to{"2.11.0", {}};
+  from.runs.push_back(compare::judge_without_staleness(run_of("2.6.0", before), background));
+  to.runs.push_back(compare::judge_without_staleness(run_of("2.11.0", now), background));
+  return compare_sides(from, to, background);
+}
+
+TEST(OperatorsCompared, OperatorsThatChangedAlike_AreOneChange) {
+  const auto comparison = compared({line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRight}}, "b"),
+                                    line_of({{"forward", kRefused}}, "c"), line_of({{"forward", kRight}}, "d")},
+                                   {line_of({{"forward", kRefused}}, "a"), line_of({{"forward", kRefused}}, "b"),
+                                    line_of({{"forward", kRight}}, "c"), line_of({{"forward", kRight}}, "d")});
+  ASSERT_EQ(comparison.changes.size(), 2U);
+  EXPECT_EQ(comparison.changes[0].consequence, compare::Consequence::NotCapturable);
+  EXPECT_THAT(comparison.changes[0].tests, ElementsAre("operators.a", "operators.b"));
+  EXPECT_EQ(comparison.changes[0].sentence, "was captured in 2.6.0; in 2.11.0 it is refused");
+  EXPECT_EQ(comparison.changes[1].consequence, compare::Consequence::Capturable);
+  EXPECT_THAT(comparison.changes[1].tests, ElementsAre("operators.c"));
+  EXPECT_EQ(exit_for(comparison), Exit::Changed);
+}
+
+TEST(OperatorsCompared, OperatorThatOneSideDidNotTry_IsNotUnknown) {
+  const auto comparison = compared({line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRight}}, "gone")},
+                                   {line_of({{"forward", kRight}}, "a"),
+                                    TestRecord{{{"test", "operators.gone"},
+                                                {"ending", "exited"},
+                                                {"code", 77},
+                                                {"ended", "skipped"},
+                                                {"inapplicable", "this release has no operator gone"},
+                                                {"skipped", "Not applicable"}}},
+                                    line_of({{"forward", kRight}}, "is_new")});
+  EXPECT_EQ(comparison.unknown(), 0U);
+  EXPECT_EQ(comparison.tests.size(), 1U);
+}
+
+TEST(OperatorCounts, RowsOfARecord_AreOneLine) {
+  const Record record = run_of("2.11.0", {line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRefused}}, "b"),
+                                          line_of({{"forward", R"({"samples":{"float32":{"wrong":1}}})"}}, "c"),
+                                          line_of({{"forward", R"({"samples":{"float32":{"eager":1}}})"}}, "d"),
+                                          TestRecord{{{"test", "operators.e"},
+                                                      {"ending", "exited"},
+                                                      {"code", 77},
+                                                      {"ended", "skipped"},
+                                                      {"inapplicable", "this release has no operator e"},
+                                                      {"skipped", "Not applicable"}}}});
+  const auto rows = judge_record(record, Rules());
+  std::vector<const TestVerdict*> all;
+  for (const TestVerdict& row : rows) all.push_back(&row);
+  EXPECT_EQ(report::render_operator_counts(all),
+            "1 captured, 1 refused, 1 captured and wrong, 1 eager fails too, 1 not in this release");
+}
+
+const std::vector<Operator> kOperators = {{"linalg.inv", "torch.linalg.inv"},
+                                          {"linalg.pinv", "torch.linalg.pinv"},
+                                          {"linalg.pinv.hermitian", "torch.linalg.pinv"},
+                                          {"nn.functional.one_hot", "torch.nn.functional.one_hot"},
+                                          {"index_fill", "torch.index_fill"},
+                                          {"__getitem__", "torch.Tensor.__getitem__"},
+                                          {"uniform", "torch.Tensor.uniform_"}};
+
+std::vector<std::string> named(const std::string& word) {
+  std::vector<std::string> names;
+  for (const Operator* one : named_operators(word, kOperators)) names.push_back(one->name);
+  return names;
+}
+
+TEST(OperatorNames, AnyPrefixThatProgramsWrite_IsTheSameOperator) {
+  for (const char* word : {"torch.linalg.inv", "linalg.inv", "linalg_inv", "torch.linalg.inv(A)"}) {
+    EXPECT_THAT(named(word), ElementsAre("linalg.inv")) << word;
+  }
+  for (const char* word : {"F.one_hot", "one_hot", "torch.nn.functional.one_hot", "nn.functional.one_hot"}) {
+    EXPECT_THAT(named(word), ElementsAre("nn.functional.one_hot")) << word;
+  }
+  EXPECT_THAT(named("Tensor.index_fill_"), ElementsAre("index_fill"));
+  EXPECT_THAT(named("torch.Tensor.uniform_"), ElementsAre("uniform"));
+  EXPECT_THAT(named("uniform"), ElementsAre("uniform"));
+  EXPECT_THAT(named("__getitem__"), ElementsAre("__getitem__"));
+}
+
+TEST(OperatorNames, Call_HasAllOfItsVariants) {
+  EXPECT_THAT(named("torch.linalg.pinv"), ElementsAre("linalg.pinv", "linalg.pinv.hermitian"));
+  EXPECT_THAT(named("linalg.pinv.hermitian"), ElementsAre("linalg.pinv.hermitian"));
+}
+
+TEST(OperatorNames, UnknownWord_ListsNearest) {
+  try {
+    named("F.one_hott");
+    FAIL() << "no exception";
+  } catch (const ExitError& stop) {
+    EXPECT_EQ(stop.code, Exit::Usage);
+    EXPECT_THAT(stop.what(), HasSubstr("one_hot"));
+  }
+}
+
+OperatorRow row_of(const std::vector<std::pair<std::string, Json>>& releases) {
+  OperatorRow row{
+      kOperators[0], {"linalg.inv", "torch.linalg.inv_ex(input).inverse", "Call torch.linalg.inv_ex(A)."}, {}};
+  for (const auto& [release, facts] : releases) {
+    row.releases.push_back({release, release + "/x.jsonl.gz", facts.is_null(),
+                            facts.is_null() ? std::vector<OperatorResult>() : operator_results(line_of(facts))});
+  }
+  return row;
+}
+
+TEST(OperatorText, RefusedOperator_NamesReleasesCauseAndWhatWorks) {
+  const std::string text = report::render_text(row_of({{"2.6.0", {{"forward", kRefused}}},
+                                                       {"2.11.0", {{"forward", kRefused}}},
+                                                       {"2.15.0", {{"forward", kRefused}, {"instead", kRight}}}}));
+  EXPECT_THAT(text, HasSubstr("torch.linalg.inv: refused in all releases on record, 2.6.0 to 2.15.0 "
+                              "(refused by cuStreamSynchronize (900)); Call torch.linalg.inv_ex(A).\n"));
+  EXPECT_THAT(text, HasSubstr("instead works in 2.15.0: torch.linalg.inv_ex(input).inverse\n"));
+}
+
+TEST(OperatorText, ReplacementThatIsRefusedItself_IsNoAdvice) {
+  const std::string text = report::render_text(row_of({{"2.11.0", {{"forward", kRefused}, {"instead", kRefused}}}}));
+  EXPECT_THAT(text, Not(HasSubstr("Call torch.linalg.inv_ex")));
+  EXPECT_THAT(text, HasSubstr("instead does not work in 2.11.0"));
+}
+
+TEST(OperatorText, Course_NamesEachChange) {
+  const std::string text = report::render_text(
+      row_of({{"2.6.0", nullptr}, {"2.11.0", {{"forward", kRefused}}}, {"2.15.0", {{"forward", kRight}}}}));
+  EXPECT_THAT(text, HasSubstr("torch.linalg.inv: not in 2.6.0; refused in 2.11.0; captured in 2.15.0\n"));
+}
+
+TEST(OperatorJson, Table_HasReleasesFormsAndRecord) {
+  const Json json = report::render_json({{row_of({{"2.11.0", {{"forward", kRefused}}}})}, {"2.11.0"}});
+  EXPECT_EQ(json.at("schema"), 1);
+  const Json& here = json.at("operators").at("linalg.inv").at("releases").at("2.11.0");
+  EXPECT_EQ(here.at("record"), "2.11.0/x.jsonl.gz");
+  EXPECT_EQ(here.at("verdict"), "refused");
+  EXPECT_EQ(here.at("forms").at("forward").at("tried"), 16);
+  EXPECT_EQ(here.at("forms").at("forward").at("failures").at(0).at("api"), "cuStreamSynchronize");
+}
+
+}  // namespace
+}  // namespace recapture
