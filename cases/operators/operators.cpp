@@ -9,6 +9,8 @@
 //
 // Alone:  g++ cases/operators/operators.cpp $(tools/libtorch --flags) -o operators
 
+#include "fixtures/python/operators.h"
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

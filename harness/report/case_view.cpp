@@ -218,6 +218,11 @@ std::string results_text(const CaseView& view) {
       text += is_new || is_short ? more : "      the same as " + told->second + "\n";
     }
   }
+  for (const OnMachine& on : view.latest) {
+    if (view.one.id != kOperatorsCase || on.operators.empty()) continue;
+    text += fmt::format("\n{}\n  {}\n", title_of(on, on.operators.back().judged->record),
+                        render_operator_counts(on.operators));
+  }
   return text.empty() ? "\nNo record contains it.\n" : text;
 }
 

@@ -250,7 +250,9 @@ class Page {
     return lists_.add(list);
   }
 
+  // The operators are a table of their own, reports/operators.md; here they are only where two releases differ.
   void add(const CatalogueCase& one) {
+    if (one.id == kOperatorsCase) return;
     Json cites = Json::array();
     for (const Json& source : one.sources) {
       const std::string document = source.at("document"), heading = source.at("heading");
@@ -283,7 +285,7 @@ class Page {
 
   // A case that the catalogue lacks, as its record describes it.
   void add(const CaseInfo& info) {
-    if (cases_.count(info.id) != 0) return;
+    if (cases_.count(info.id) != 0 || info.id == kOperatorsCase) return;
     const size_t number = case_list_.size();
     cases_.emplace(info.id, number);
     case_list_.push_back({{"id", from_outside(info.id)},
@@ -527,6 +529,7 @@ class Page {
     std::vector<std::string> plan;
     Json seen = Json::array();
     for (const TestVerdict& row : judged.rows) {
+      if (row.kind == Kind::Operator) continue;
       plan.push_back(row.test);
       seen.push_back(observation(row, record.find(row.test)));
     }
