@@ -1,9 +1,10 @@
 // Some operators of PyTorch cannot be captured.
 //
-// Each test is an operator of PyTorch's own list for tests (OpInfo), named with underscores: linalg_inv. Its samples are
-// captured and replayed with two sets of values in their inputs, and compared with eager: forward, backward, in place, into
-// out=, and once as the first call of a process. A test passes if its samples were tried; its record has what became of
-// them. Most refusals come from an operator that waits for the GPU, reads a value on the host, or copies between the two.
+// Each test is an operator of PyTorch's own list for tests (OpInfo), named with underscores: linalg_inv. Its samples
+// are captured and replayed with two sets of values in their inputs, and compared with eager: forward, backward, in
+// place, into out=, and once as the first call of a process. A test passes if its samples were tried; its record has
+// what became of them. Most refusals come from an operator that waits for the GPU, reads a value on the host, or copies
+// between the two.
 //
 // operators.tsv has the operators of all releases, instead.toml what to capture in place of those that are refused.
 //

@@ -228,7 +228,10 @@ std::string render_markdown(const OperatorTable& table) {
     cells.push_back(escape_markdown(advice_of(row, *on)));
     text += row_of(cells);
   }
-  text += fmt::format("\n## Captured in every release on record that has them\n\n{} operators: {}.\n", fine, captured);
+  if (fine > 0) {
+    text +=
+        fmt::format("\n## Captured in every release on record that has them\n\n{} operators: {}.\n", fine, captured);
+  }
   return text;
 }
 

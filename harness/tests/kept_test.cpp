@@ -22,6 +22,9 @@ namespace {
 
 const std::string kFile = RECAPTURE_ROOT "/harness/tests/data/kept.tsv.gz";
 
+// Operators have a file of their own that a test holds, reports/operators.json.
+bool is_kept(const std::string& test) { return kind_of_id(test) != Kind::Operator; }
+
 // "verdict TEST RECORD RESULT VERDICT", and of each record "exit show RECORD CODE".
 void add_verdicts(std::vector<std::string>& lines) {
   const Rules rules = rules_of(RECAPTURE_ROOT);
@@ -29,7 +32,12 @@ void add_verdicts(std::vector<std::string>& lines) {
   for (const std::string& path : records_below(RECAPTURE_ROOT "/reports")) {
     const Record record = read_record(path);
     const std::string name = path.substr(reports.size());
-    const std::vector<TestVerdict> rows = judge_record(record, rules);
+    std::vector<TestVerdict> rows = judge_record(record, rules);
+    if (!rows.empty() && std::none_of(rows.begin(), rows.end(), [](const auto& row) { return is_kept(row.test); })) {
+      continue;
+    }
+    rows.erase(std::remove_if(rows.begin(), rows.end(), [](const auto& row) { return !is_kept(row.test); }),
+               rows.end());
     for (const TestVerdict& row : rows) {
       lines.push_back(fmt::format("verdict\t{}\t{}\t{}\t{}", row.test, name,
                                   row.ran ? to_string(row.result) : "not run", to_string(row.verdict)));
@@ -47,7 +55,7 @@ void add_consequences(std::vector<std::string>& lines) {
         const Comparison comparison = compare_sides(from, to, CommittedRecords::get().background);
         const std::string pair = fmt::format("{}\t{}\t{}", machine.name, from.name, to.name);
         for (const ComparedTest& test : comparison.tests) {
-          if (test.consequence == Consequence::Same) continue;
+          if (test.consequence == Consequence::Same || !is_kept(test.test)) continue;
           lines.push_back(fmt::format("pair\t{}\t{}\t{}", test.test, pair, to_string(test.consequence)));
         }
         lines.push_back(fmt::format("exit\tcompare\t{}\t{}", pair, static_cast<int>(exit_for(comparison))));

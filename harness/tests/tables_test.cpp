@@ -10,6 +10,8 @@
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
+#include "harness/timeline/operators.h"
+#include "harness/verdict/select.h"
 
 namespace recapture {
 namespace {
@@ -48,6 +50,45 @@ TEST(TablesVerb, BadArguments_GetOneLineAndTheirExitCode) {
 TEST(ReportsTables, Calls_AreUpToDate) {
   const bool same = contents(kRoot + "/reports/calls.md") == shell(kRecapture + " dev tables calls 2>/dev/null").out;
   EXPECT_TRUE(same) << "run `tools/tables`";
+}
+
+TEST(ReportsTables, Operators_AreUpToDate) {
+  for (const auto& [file, table] : {std::pair("operators.md", "operators"), {"operators.json", "operators.json"}}) {
+    const std::string made = shell(kRecapture + " dev tables " + table + " 2>/dev/null").out;
+    EXPECT_TRUE(contents(kRoot + "/reports/" + file) == made) << file << ": run `tools/tables`";
+    EXPECT_LE(made.size(), 4U << 20) << file;
+  }
+}
+
+// What a case has of an operator and what the table has of it, on each release that has both.
+TEST(ReportsTables, Operators_AgreeWithTheCases) {
+  const std::vector<std::pair<std::string, std::string>> kBoth = {
+      {"nonzero_in_capture.Reproduces", "nonzero"},
+      {"unique_in_capture.Reproduces", "unique"},
+      {"item_in_capture.Reproduces", "item"},
+      {"boolean_index_in_capture.Reproduces", "__getitem__"},
+      {"boolean_index_in_capture.ReproducesByMaskedSelect", "masked_select"},
+      {"repeat_interleave_in_capture.Reproduces", "repeat_interleave"},
+      {"multinomial_in_capture.Reproduces", "multinomial"}};
+  const timeline::OperatorTable table = timeline::operator_table(kRoot, kRoot + "/reports");
+  RecordFilter filter;
+  for (const auto& [test, name] : kBoth) filter.cases.insert(case_of(test));
+  const std::vector<Record> records = newest_records(kRoot + "/reports", filter).records;
+  for (const auto& [test, name] : kBoth) {
+    const auto row = std::find_if(table.rows.begin(), table.rows.end(),
+                                  [&, &wanted = name](const auto& one) { return one.what.name == wanted; });
+    ASSERT_TRUE(row != table.rows.end()) << name;
+    for (const timeline::OperatorOnRelease& on : row->releases) {
+      for (const Record& record : records) {
+        const TestRecord* line = record.find(test);
+        if (line == nullptr || record.env("release") != on.release || record.broken() != Break::Nothing) continue;
+        const Result result = read_test(Kind::Reproduces, *line).result;
+        if (result != Result::Reproduced && result != Result::Healthy) continue;
+        const bool is_refused = on.worst() == OperatorVerdict::Refused || on.worst() == OperatorVerdict::SomeRefused;
+        EXPECT_EQ(is_refused, result == Result::Reproduced) << test << " and " << name << " on " << on.release;
+      }
+    }
+  }
 }
 
 // Records of c.Reproduces, c.FixIt and the table of one call.
