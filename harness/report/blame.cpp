@@ -576,8 +576,10 @@ Json render_json(const blame::Failure& failure) {
   Json victims = Json::array(), capture = Json();
   for (const blame::Call& call : failure.victims) victims.push_back(render_json(call));
   if (const auto thread = failure.capturing()) {
-    const blame::Call* seen = failure.culprit ? &*failure.culprit : &*failure.end;
-    capture = {{"thread", render_json(*thread)}, {"python", render_json(python_frames_of(*seen, *thread))}};
+    // A capture that an exception ended may have neither a culprit nor a failed end.
+    const blame::Call* seen = failure.culprit ? &*failure.culprit : failure.end ? &*failure.end : nullptr;
+    capture = {{"thread", render_json(*thread)},
+               {"python", seen == nullptr ? Json::array() : render_json(python_frames_of(*seen, *thread))}};
   }
   return {{"culprit", failure.culprit ? render_json(*failure.culprit) : Json()},
           {"capture", capture},
