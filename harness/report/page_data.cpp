@@ -509,7 +509,12 @@ class Page {
 
   // Records are large, so they are lent to the comparison.
   Json changed_between(const std::vector<JudgedRun*>& runs, size_t at, size_t end, const std::set<std::string>& asked) {
-    const auto time = [&](size_t run) { return escape_control(runs[run]->record.environment.started); };
+    const auto time = [&](size_t run) {  // As timeOf() of page.js has it.
+      constexpr size_t kDay = 10, kMinutes = 16;
+      std::string text = escape_control(runs[run]->record.environment.started).substr(0, kMinutes);
+      if (text.size() > kDay) text[kDay] = ' ';
+      return text.empty() ? "no date" : text;
+    };
     compare::Side from{time(at + 1), {}}, to{time(at), {}};
     to.runs.push_back(std::move(*runs[at]));
     for (size_t i = at + 1; i < end; ++i) from.runs.push_back(std::move(*runs[i]));
