@@ -5,7 +5,8 @@
 // parameter reads the graph's memory, and accumulates it wrongly; main_grad is right.
 //
 // Modelled: that the mark keeps the alias is a switch of the fixture, set as the pull request says; what LibTorch then
-// makes of .grad is real. Reading main_grad is our own addition. transformer_engine_wgrad runs TransformerEngine's code.
+// makes of .grad is real. Reading main_grad is our own addition. transformer_engine_wgrad runs TransformerEngine's
+// code.
 //
 // Alone:  g++ cases/gradient/delayed_wgrad_stays_aliased.cpp $(tools/libtorch --flags) -o delayed_wgrad_stays_aliased
 

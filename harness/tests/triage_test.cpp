@@ -448,6 +448,26 @@ TEST_F(Triage, LongProgramOfTheCudaRuntime_IsRefused) {
   }
 }
 
+// Whichever release of another project they are of.
+TEST_F(Triage, BundleOfForeignFiles_IsRefused) {
+  for (const auto& [need, words] :
+       {std::pair{"nemo", "it runs files of NeMo's"}, {"transformer_engine", "it runs files of TransformerEngine's"}}) {
+    size_t cases = 0;
+    for (const CatalogueCase& one : read_catalogue(kRoot)) {
+      if (one.needs.find(need) == std::string::npos) continue;
+      ++cases;
+      try {
+        bundle_of(kRoot, one, "Reproduces", {});
+        ADD_FAILURE() << one.id;
+      } catch (const ExitError& stop) {
+        EXPECT_EQ(stop.code, Exit::Usage);
+        EXPECT_THAT(stop.what(), HasSubstr(words));
+      }
+    }
+    EXPECT_GT(cases, 0U) << need;
+  }
+}
+
 // All that any case includes is there, and nothing of GoogleTest or of the runner.
 TEST_F(Triage, BundleOfACase_HasAllThatItIncludes) {
   size_t cases = 0;
@@ -673,7 +693,6 @@ TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
                         {"item_in_capture --records none", 2, "none is no folder"},
                         {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
                         {"nemo_run_nvrtc.Reproduces3_0", 2, "can be no bundle: it runs files of NeMo's"},
-                        {"transformer_engine_wgrad.Reproduces", 2, "it runs files of TransformerEngine's"},
                         {"", 2, "test is required"},
                         {"driver_crash_beside_capture --python words", 2, "is no python3"},
                         {"driver_crash_beside_capture --libtorch empty", 7, "has no torch"}}) {
