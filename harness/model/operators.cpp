@@ -86,15 +86,18 @@ std::vector<Instead> read_instead(const std::string& root, const std::vector<Ope
   for (const toml::node& node : *entries) {
     const toml::table& entry = *node.as_table();
     const std::string place = place_of(path, entry);
-    only_keys(entry, {"operator", "call", "advice"}, place);
-    all.push_back(
-        {text_in(entry, "operator", place), text_in(entry, "call", place, false), text_in(entry, "advice", place)});
-    const std::string& name = all.back().name;
-    const auto is_it = [&](const Operator& one) { return one.name == name; };
-    if (std::none_of(operators.begin(), operators.end(), is_it)) {
-      throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
+    only_keys(entry, {"operator", "operators", "call", "advice"}, place);
+    const std::string call = text_in(entry, "call", place, false), advice = text_in(entry, "advice", place);
+    std::vector<std::string> meant = texts_in(entry, "operators", place);
+    if (meant.empty() || !call.empty()) meant = {text_in(entry, "operator", place)};
+    for (const std::string& name : meant) {
+      const auto is_it = [&](const Operator& one) { return one.name == name; };
+      if (std::none_of(operators.begin(), operators.end(), is_it)) {
+        throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
+      }
+      if (!names.insert(name).second) throw ExitError(Exit::Usage, fmt::format("{}: {} is there twice", place, name));
+      all.push_back({name, call, advice});
     }
-    if (!names.insert(name).second) throw ExitError(Exit::Usage, fmt::format("{}: {} is there twice", place, name));
   }
   return all;
 }

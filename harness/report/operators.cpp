@@ -23,13 +23,24 @@ constexpr size_t kFewKinds = 3;  // Of an argument, in a line of text.
 std::string word_of(const OperatorOnRelease& on) {
   if (on.absent) return kAbsent;
   const auto worst = on.worst();
-  if (!worst) return on.results.empty() ? "not tried" : "eager fails too";
+  if (!worst) return on.results.empty() ? "not for the GPU" : "eager fails too";
   return std::string(to_string(*worst));
 }
 
 bool is_captured(const OperatorOnRelease& on) {
   const auto worst = on.worst();
   return worst && (*worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined);
+}
+
+// The same with the form, where the forward pass is captured: "backward refused".
+std::string phrase_of(const OperatorOnRelease& on) {
+  const auto worst = on.worst();
+  const OperatorResult* forward = on.find(OperatorForm::Forward);
+  if (!worst || forward == nullptr || forward->verdict == *worst) return word_of(on);
+  for (const OperatorResult& result : on.results) {
+    if (result.verdict == *worst) return fmt::format("{} {}", to_string(result.form), to_string(*worst));
+  }
+  return word_of(on);
 }
 
 // What the worst form of an operator fails with; nullptr if it fails with nothing.
@@ -55,7 +66,7 @@ std::string range_of(const std::vector<std::string>& releases) {
 std::string course_of(const OperatorRow& row) {
   std::vector<std::pair<std::string, std::vector<std::string>>> runs;
   for (const OperatorOnRelease& on : row.releases) {
-    const std::string word = word_of(on);
+    const std::string word = phrase_of(on);
     if (runs.empty() || runs.back().first != word) runs.push_back({word, {}});
     runs.back().second.push_back(on.release);
   }
@@ -112,12 +123,21 @@ const OperatorOnRelease* newest(const OperatorRow& row) {
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
+// Without what the message goes on to say.
+std::string cause_text(const OperatorFailure& failure) {
+  std::string text = escape_control(describe_failure(failure));
+  if (const size_t end = text.find(". "); end != std::string::npos) text.erase(end);
+  const std::string refused = "refused by ";
+  if (text.compare(0, refused.size(), refused) == 0) text.erase(0, refused.size());
+  return text;
+}
+
 std::string head_of_row(const OperatorRow& row) {
   const std::string variant = row.what.call.size() >= row.what.name.size() ? "" : " (" + row.what.name + ")";
   std::string text = row.what.call + variant + ": " + course_of(row);
   const OperatorOnRelease* on = newest(row);
   if (on == nullptr || is_captured(*on)) return text;
-  if (const OperatorFailure* cause = cause_of(*on)) text += " (" + escape_control(describe_failure(*cause)) + ")";
+  if (const OperatorFailure* cause = cause_of(*on)) text += " (" + cause_text(*cause) + ")";
   if (const std::string advice = advice_of(row, *on); !advice.empty()) text += "; " + advice;
   return text;
 }
@@ -221,10 +241,10 @@ std::string render_markdown(const OperatorTable& table) {
     for (const std::string& release : table.releases) {
       const auto found = std::find_if(row.releases.begin(), row.releases.end(),
                                       [&](const auto& each) { return each.release == release; });
-      cells.push_back(found == row.releases.end() ? "" : word_of(*found));
+      cells.push_back(found == row.releases.end() ? "" : phrase_of(*found));
     }
     const OperatorFailure* cause = is_captured(*on) ? nullptr : cause_of(*on);
-    cells.push_back(cause == nullptr ? "" : escape_markdown(describe_failure(*cause)));
+    cells.push_back(cause == nullptr ? "" : escape_markdown(cause_text(*cause)));
     cells.push_back(escape_markdown(advice_of(row, *on)));
     text += row_of(cells);
   }
