@@ -33,9 +33,7 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
   if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
   if (options.which == "operators" || options.which == "operators.json") {
     const timeline::OperatorTable table = timeline::operator_table(places.root, folder);
-    print("{}", options.which == "operators"
-                    ? report::render_markdown(table)
-                    : report::render_json(table).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print("{}", options.which == "operators" ? report::render_markdown(table) : report::render_json_lines(table));
     return Exit::AsExpected;
   }
   if (options.which == "machines") {

@@ -51,7 +51,7 @@ Exit operators(const run::Layout& places, const Options& options) {
                      table.rows.end());
   }
   if (options.json) {
-    print("{}\n", report::render_json(table).dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}", report::render_json_lines(table));
   } else if (wanted.empty()) {
     print("{}", report::render_text(table));
   } else {

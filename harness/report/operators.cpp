@@ -214,6 +214,19 @@ Json render_json(const OperatorTable& table) {
   return {{"schema", 1}, {"releases", table.releases}, {"operators", operators}};
 }
 
+std::string render_json_lines(const OperatorTable& table) {
+  const auto text_of = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const Json json = render_json(table);
+  std::string text = fmt::format("{{\"schema\":{},\"releases\":{},\"operators\":{{", text_of(json.at("schema")),
+                                 text_of(json.at("releases")));
+  const char* between = "\n";
+  for (const auto& [name, one] : json.at("operators").items()) {
+    text += between + text_of(name) + ":" + text_of(one);
+    between = ",\n";
+  }
+  return text + "\n}}\n";
+}
+
 std::string render_markdown(const OperatorTable& table) {
   std::string text =
       "# Which operators of PyTorch can be captured\n\n"
