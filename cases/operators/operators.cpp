@@ -29,7 +29,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "Some operators of PyTorch cannot be captured",
-    .sources = {{"capture failures", "Host-Device Sync: Forbidden Operations"}},
+    .sources = {{"PyTorch documentation", "CUDA semantics: Constraints"}},
     .documented = "cudaErrorStreamCaptureUnsupported(900), then cudaErrorStreamCaptureInvalidated(901)",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
