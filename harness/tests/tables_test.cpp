@@ -60,6 +60,22 @@ TEST(ReportsTables, Operators_AreUpToDate) {
   }
 }
 
+TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) {
+  const timeline::OperatorTable table = timeline::operator_table(kRoot, kRoot + "/reports");
+  for (const timeline::OperatorRow& row : table.rows) {
+    for (const timeline::OperatorOnRelease& on : row.releases) {
+      const auto worst = on.worst();
+      if (!worst || *worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined) continue;
+      EXPECT_FALSE(row.instead.name.empty()) << row.what.name << " on " << on.release << " is " << to_string(*worst)
+                                             << ", and instead.toml says nothing of it";
+      if (row.instead.call.empty()) continue;
+      const OperatorResult* instead = on.find(OperatorForm::Instead);
+      EXPECT_TRUE(instead != nullptr && instead->verdict == OperatorVerdict::Captured)
+          << row.what.name << ": its answer is not shown to work on " << on.release;
+    }
+  }
+}
+
 // What a case has of an operator and what the table has of it, on each release that has both.
 TEST(ReportsTables, Operators_AgreeWithTheCases) {
   const std::vector<std::pair<std::string, std::string>> kBoth = {
