@@ -1,8 +1,8 @@
 // In Python, a DataLoader's pinning thread breaks a capture, and with each remedy many captures in a row succeed.
 //
 // The document's program goes through its data with a capture for each of the 50 batches, up to the first that fails:
-// after that the process is no longer the one that the document describes. It is the first capture that fails or, nearly
-// always, none of the process. So a run is one try, whatever the number of its captures. With a remedy none of many
+// after that the process is no longer the one that the document describes. It is one of the first captures that fails,
+// mostly the very first. So a run is one try, whatever the number of its captures. With a remedy none of many
 // captures in a row may fail, in one process: that the remedy can work is shown, and how much of the failure it leaves
 // is not. The bound that each run writes down counts captures and is none. data_loader_started_beside_capture starts
 // sixty processes for each remedy, and bounds what it leaves. Waiting until the loader's queue is full is our own
