@@ -1,10 +1,9 @@
 // A kernel whose first launch is captured is loaded during the capture; would CUDA refuse that?
 //
-// With CUDA_MODULE_LOADING=LAZY, the default since CUDA 12.2, a kernel is loaded at its first launch. A program that
-// loads code itself does what a capture may forbid, so a first launch in a capture could be refused as well. The
-// question is our addition: no report says so, and no release that was tried refuses it. The fixes are what would help
-// if one did. Nothing here has used hypot before. CUDA reads the variable when it starts; each test is a process of its
-// own.
+// With CUDA_MODULE_LOADING=LAZY, the default since CUDA 12.2, a kernel is loaded at its first launch. Whether a capture
+// permits that depends on the driver: those of CUDA 12.2 refuse to load a module in a capture (900; newton#174 and
+// warp#1585 report it), and the newer ones on record load it. The fixes are what helps where one is refused. Nothing
+// here has used hypot before. CUDA reads the variable when it starts; each test is a process of its own.
 //
 // Alone:  g++ cases/coldstart/first_kernel_in_capture.cpp $(tools/libtorch --flags) -o first_kernel_in_capture
 

@@ -84,7 +84,9 @@ Catalogue built_catalogue(const run::Layout& places, std::string& release);
 std::string render_cli(const CLI::App& app);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
-std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::string& release);
+// `cases` are those that are asked for; none is all.
+std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::string& release,
+                                          const std::set<std::string>& cases = {});
 // And its newest prices.
 std::vector<Prices> current_prices(const run::Layout& places, const std::string& release);
 

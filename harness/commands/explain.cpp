@@ -1,13 +1,16 @@
 // recapture explain: which cause a pasted text speaks for, from the catalogue and cases/diagnoses.toml alone.
 #include "harness/explain/explain.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <set>
 
 #include "harness/base/file.h"
 #include "harness/base/output.h"
@@ -28,31 +31,59 @@ struct Options {
   bool json = false;
 };
 
-std::string text_of(const std::string& file) {
-  if (!file.empty() && file != "-") return contents_of(file);
-  std::string text;
-  std::array<char, 65536> buffer{};
+constexpr size_t kChunk = 256 << 10;  // Bytes.
+
+// All that a file has, or standard input where none is named, piece by piece. Throws ExitError.
+void read_all(const std::string& file, const std::function<void(std::string_view)>& take) {
+  const bool is_file = !file.empty() && file != "-";
+  std::error_code none;
+  if (is_file && !std::filesystem::is_regular_file(file, none)) contents_of(file);  // It says why it cannot be read.
+  const int input = is_file ? open(file.c_str(), O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+  if (input < 0) throw ExitError(Exit::Usage, fmt::format("{}: cannot read it: {}", file, std::strerror(errno)));
+  std::string buffer(kChunk, '\0');
   ssize_t got = 0;
-  while ((got = read(STDIN_FILENO, buffer.data(), buffer.size())) > 0)
-    text.append(buffer.data(), static_cast<size_t>(got));
+  while ((got = read(input, buffer.data(), buffer.size())) > 0)
+    take(std::string_view(buffer).substr(0, static_cast<size_t>(got)));
+  const int error = errno;
+  if (is_file) close(input);
   if (run::interrupted()) throw ExitError(Exit::Interrupted, "interrupted");
-  if (got < 0) throw ExitError(Exit::Usage, fmt::format("standard input cannot be read: {}", std::strerror(errno)));
-  return text;
+  if (got < 0) {
+    throw ExitError(Exit::Usage,
+                    fmt::format("{} cannot be read: {}", is_file ? file : "standard input", std::strerror(error)));
+  }
+}
+
+explain::ErrorText read_text(const std::string& file, const std::vector<explain::Cause>& causes) {
+  explain::LogReader reader(explain::cues_of(causes));
+  bool is_empty = true;
+  read_all(file, [&](std::string_view bytes) {
+    is_empty = is_empty && bytes.find_first_not_of(" \t\r\n") == bytes.npos;
+    reader.add(bytes);
+  });
+  if (is_empty) throw ExitError(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
+  return explain::parse_error_text(reader.finish());
+}
+
+// The text's own release serves where none is asked for, if there are records of it.
+std::string release_of(const run::Layout& places, const Options& options, const explain::Explanation& explanation) {
+  if (!options.release.empty()) return known_release(places.root, options.release);
+  const std::string release = explanation.release;
+  return !release.empty() && std::filesystem::is_directory(places.reports() + "/" + release) ? release : "";
 }
 
 Exit explain_text(const run::Layout& places, const Options& options) {
+  if (!options.release.empty()) known_release(places.root, options.release);
   const Catalogue catalogue = read_catalogue(places.root);
   const auto causes = explain::read_causes(places.root, catalogue);
-  const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
-  const std::vector<TestVerdict> rows = current_verdicts(places, release);
-  const std::string text = text_of(options.file);
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    throw ExitError(Exit::Usage, "there is no text; paste the error message or pipe the log into it");
-  }
-  const explain::Explanation explanation =
-      explain::diagnose(explain::parse_error_text(text), causes, catalogue, rows, current_prices(places, release));
+  explain::Explanation explanation = explain::find_causes(read_text(options.file, causes), causes);
+  const std::string release = release_of(places, options, explanation);
+  const std::set<std::string> cases = cases_with_remedies(explanation);
+  const bool has_records = !cases.empty() && !release.empty();
+  add_remedies(explanation, causes, catalogue, cases.empty() ? std::vector<Change>() : read_changes(places.root),
+               has_records ? current_verdicts(places, release, cases) : std::vector<TestVerdict>(),
+               has_records ? current_prices(places, release) : std::vector<Prices>());
   if (options.json) {
-    print("{}\n", report::render_json(explanation).dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", report::render_json(explanation, release).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
     print("{}", report::render_text(explanation, release));
   }
@@ -61,10 +92,14 @@ Exit explain_text(const run::Layout& places, const Options& options) {
 
 }  // namespace
 
-std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::string& release) {
+std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::string& release,
+                                          const std::set<std::string>& cases) {
   std::vector<TestVerdict> rows;
   if (release.empty()) return rows;
-  const ResultMatrix board(newest_records(places.reports(), {release, {}}).records, rules_of(places.root));
+  // Records of a release lie in its folder; to read the first line of all others takes longer than the rest.
+  const std::string folder = places.reports() + "/" + release;
+  if (!std::filesystem::is_directory(folder)) return rows;
+  const ResultMatrix board(newest_records(folder, {release, cases}).records, rules_of(places.root, {}, cases));
   for (const report::OnMachine& one : report::latest(board)) {
     if (one.broken != Break::Nothing || one.newest->record.env("release") != release) continue;
     for (const report::Latest& each : one.rows) {
@@ -89,8 +124,9 @@ Verb explain_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("explain", "Diagnose an error message or a log");
   command->add_option("file", options->file, "A text file (default: standard input)");
-  command->add_option("--release", options->release,
-                      "Show which fixes hold with this LibTorch release and what they cost");
+  command->add_option(
+      "--release", options->release,
+      "Show which fixes work with this LibTorch release and what they cost (default: the one that the text names)");
   command->add_flag("--json", options->json, "Print a JSON object");
   return {command, [options, &root] { return explain_text(run::Layout::find(root), *options); }, Signals::Children};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "harness/base/exit.h"
@@ -42,14 +43,71 @@ void check_hint(const std::string& hint, const std::vector<int>& codes, const st
   }
 }
 
+Scope scope_in(const toml::table& table, const std::string& place) {
+  static const std::map<std::string, Scope> kScopes = {
+      {"", Scope::Capture}, {"capture", Scope::Capture}, {"graph", Scope::Graph}, {"other", Scope::Other}};
+  const std::string name = text_in(table, "scope", place, false);
+  const auto known = kScopes.find(name);
+  if (known == kScopes.end()) {
+    throw ExitError(Exit::Usage, fmt::format("{}: 'scope' is capture, graph or other, not '{}'", place, name));
+  }
+  return known->second;
+}
+
+std::vector<std::shared_ptr<const RE2>> expressions_in(const toml::table& table, const char* key,
+                                                       const std::string& place) {
+  std::vector<std::shared_ptr<const RE2>> all;
+  for (const std::string& text : texts_in(table, key, place)) {
+    RE2::Options options(RE2::Latin1);
+    options.set_log_errors(false);
+    options.set_dot_nl(true);
+    auto expression = std::make_shared<const RE2>(text, options);
+    if (!expression->ok()) {
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' in '{}': {}", place, text, key, expression->error()));
+    }
+    all.push_back(std::move(expression));
+  }
+  return all;
+}
+
+// The first sentence of a text, on one line.
+std::string first_sentence(std::string text) {
+  text = text.substr(0, text.find("\n\n"));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  const size_t end = text.find(". ");
+  return end == std::string::npos ? text : text.substr(0, end + 1);
+}
+
+// A thread upstream says more of a failure than the document that it is an example of.
+std::string link_of(const CatalogueCase& one, const std::map<std::string, std::string>& urls) {
+  std::string link;
+  for (const Json& source : one.sources) {
+    const auto url = urls.find(cited_id(source));
+    if (url == urls.end()) continue;
+    if (source.at("document") == "upstream") return url->second;
+    if (link.empty()) link = url->second;
+  }
+  return link;
+}
+
+const CatalogueCase* case_of(const Catalogue& catalogue, const std::string& id) {
+  const auto found =
+      std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == id; });
+  return found == catalogue.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalogue) {
   const std::string path = root + "/cases/diagnoses.toml";
   const toml::table file = parse_toml(path);
-  only_keys(file, {"cause"}, path);
+  only_keys(file, {"cause", "unnamed"}, path);
   const auto* entries = file["cause"].as_array();
   if (entries == nullptr) throw ExitError(Exit::Usage, path + ": has no [[cause]]");
+  std::map<std::string, std::string> urls;
+  if (std::filesystem::exists(root + "/cases/sources.toml")) {
+    for (const CitedSource& source : read_sources(root)) urls[source.id] = source.url;
+  }
   std::vector<Cause> causes;
   std::set<std::string> ids;
   for (const auto& entry : *entries) {
@@ -57,21 +115,26 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     if (!entry.is_table()) throw ExitError(Exit::Usage, place + ": a cause is a table");
     const toml::table& table = *entry.as_table();
     only_keys(table,
-              {"id", "title", "capture", "other_thread", "victim", "codes", "says", "calls", "names", "hints", "fixes",
-               "useless"},
+              {"id", "title", "scope", "other_thread", "victim", "only_possible", "codes", "says", "calls", "names",
+               "hints", "statements", "symptoms", "also", "fixes", "useless", "why"},
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);
     if (!ids.insert(cause.id).second)
       throw ExitError(Exit::Usage, fmt::format("{}: '{}' is there twice", place, cause.id));
-    const auto its_case =
-        std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == cause.id; });
-    cause.has_case = its_case != catalogue.end();
+    const CatalogueCase* known = case_of(catalogue, cause.id);
+    cause.has_case = known != nullptr;
     cause.title = text_in(table, "title", place, !cause.has_case);
-    if (cause.title.empty()) cause.title = its_case->title;
-    cause.capture = table["capture"].value_or(true);
+    if (cause.title.empty()) cause.title = known->title;
+    cause.why = text_in(table, "why", place, false);
+    if (known != nullptr) {
+      if (cause.why.empty()) cause.why = first_sentence(known->why);
+      cause.link = link_of(*known, urls);
+    }
+    cause.scope = scope_in(table, place);
     cause.other_thread = table["other_thread"].value_or(false);
     cause.victim = table["victim"].value_or(false);
+    cause.only_possible = table["only_possible"].value_or(false);
     if (const auto* codes = table["codes"].as_array()) {
       for (const auto& code : *codes) cause.codes.push_back(code.value_or(0));
     }
@@ -79,14 +142,25 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.calls = texts_in(table, "calls", place);
     cause.names = texts_in(table, "names", place);
     cause.hints = texts_in(table, "hints", place);
+    cause.statements = expressions_in(table, "statements", place);
+    cause.symptoms = expressions_in(table, "symptoms", place);
+    cause.also = texts_in(table, "also", place);
+    for (const std::string& id : cause.also) {
+      if (case_of(catalogue, id) == nullptr) {
+        throw ExitError(Exit::Usage, fmt::format("{}: '{}' in 'also' is no case", place, id));
+      }
+    }
     cause.fixes = texts_in(table, "fixes", place);
     cause.useless = texts_in(table, "useless", place);
     for (const auto* cues : {&cause.says, &cause.calls, &cause.names, &cause.hints}) {
       for (const std::string& cue : *cues) check_parts(cue, place);
     }
     for (const std::string& hint : cause.hints) check_hint(hint, cause.codes, place);
-    if (cause.says.empty() && cause.calls.empty() && cause.names.empty()) {
-      throw ExitError(Exit::Usage, place + ": nothing can speak for it; give it 'says', 'calls' or 'names'");
+    if (cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
+        cause.symptoms.empty()) {
+      throw ExitError(
+          Exit::Usage,
+          place + ": nothing can speak for it; give it 'says', 'calls', 'names', 'statements' or 'symptoms'");
     }
     if (!cause.has_case && cause.fixes.empty()) {
       throw ExitError(Exit::Usage, place + ": no case of that id; a cause without one needs 'fixes'");
@@ -94,6 +168,38 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     causes.push_back(std::move(cause));
   }
   return causes;
+}
+
+std::map<std::string, std::string> read_unnamed(const std::string& root, const Catalogue& catalogue) {
+  const std::string path = root + "/cases/diagnoses.toml";
+  const toml::table file = parse_toml(path);
+  std::map<std::string, std::string> reasons;
+  const auto* entries = tables_in(file, "unnamed", path, "[[unnamed]]");
+  if (entries == nullptr) return reasons;
+  for (const auto& entry : *entries) {
+    const std::string place = place_of(path, entry);
+    only_keys(*entry.as_table(), {"cases", "reason"}, place);
+    const std::string reason = text_in(*entry.as_table(), "reason", place);
+    for (const std::string& id : texts_in(*entry.as_table(), "cases", place)) {
+      if (case_of(catalogue, id) == nullptr) {
+        throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no case", place, id));
+      }
+      reasons[id] = reason;
+    }
+  }
+  return reasons;
+}
+
+std::vector<std::string> cues_of(const std::vector<Cause>& causes) {
+  constexpr size_t kTelling = 20;  // Letters: what is shorter stands in any log.
+  std::vector<std::string> cues;
+  for (const Cause& cause : causes) {
+    for (const std::string& cue : cause.says) {
+      const std::string part = cue.substr(0, cue.find(" + "));
+      if (part.size() >= kTelling) cues.push_back(part);
+    }
+  }
+  return cues;
 }
 
 }  // namespace recapture::explain

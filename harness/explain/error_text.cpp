@@ -24,16 +24,20 @@ const std::vector<Spelling>& spellings() {
     for (const CudaError& error : kCudaErrors) {
       const std::string name = lower_case(error.name);
       all.push_back({error.code, name, false});
-      all.push_back({error.code, "hip" + name.substr(4), false});
       all.push_back({error.code, lower_case(driver_name(error.name)), false});
-      all.push_back({error.code, lower_case(error.text), !is_capture_error(error.code)});
+      // "an illegal memory access was encountered", "device-side assert triggered", "unspecified launch failure"
+      const bool is_telling = is_capture_error(error.code) || error.code == 401 || error.code == 700 ||
+                              error.code == 710 || error.code == 719;
+      all.push_back({error.code, lower_case(error.text), !is_telling});
     }
     // Names of the driver that are not the runtime's in other letters.
     all.push_back({2, "cuda_error_out_of_memory", false});
     all.push_back({2, "cuda out of memory", false});
     all.push_back({700, "cuda_error_illegal_address", false});
+    all.push_back({700, "cuda error: an illegal memory access", false});  // As some write it.
     all.push_back({719, "cuda_error_launch_failed", false});
     all.push_back({901, "operation failed due to a previous error", false});
+    all.push_back({901, "cudastreamcapturestatusinvalidated internal assert failed", false});
     all.push_back({901, "invalid capture.", false});  // How LibTorch 1.13 and older report it.
     return all;
   }();
@@ -55,15 +59,22 @@ void cut_advice(std::string& line) {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// "error 901", "error code: 900", "failure! 35", "(code 901", "returning 900 (", "cudaError_t = 901": a number that is
-// said to be an error.
+// Numbers that a line says to be an error of CUDA's: "CUDA error 905", "CUDA_ERROR_UNKNOWN (code: 901)", "cudaError_t =
+// 901", "(code 901, ERROR_STREAM_CAPTURE_INVALIDATED)", "cuGraphLaunch failed. CUresult=700", "HIP 900". Not "ERROR
+// 02-14 10:14:21" of a logger, nor "make: Error 2" or "[Errno 2] nvcc".
 void find_numbers(const std::string& line, std::vector<std::pair<size_t, int>>& found) {
   static const RE2 kNumber(
-      "(?:error(?:_t)?|failure|failed|errno|status|returned|returning|err|code|result)[ :=!#(]*(?:code)?[ :=!#(]*"
-      "([0-9]{1,3})(?:[^0-9.]|$)",
+      R"((?:\bcuda(?: (?:runtime|driver))?(?: api)?[ _-]?(?:error|failure|failed|status|result)(?:_t)?(?: code)?)"
+      R"(|\b(?:cuda_error_|cudaerror)[a-z_]+|\bcuresult|\bcu(?:da)?[a-z0-9_]{4,40}(?:\([^()]*\))? (?:failed|returned)(?: with)?)"
+      R"()[ :=!#(]{1,4}(?:(?:code|error|status)[ :=!#(]{1,4})?([0-9]{1,3})(?:[^0-9.:a-z-]|[.:][^0-9]|[.:]?$))"
+      R"(|\breturning ([0-9]{1,3}) (?:\(cuda_error_|from cu))"
+      R"(|\bcode[ :=]{1,2}([0-9]{1,3}), error_|\bcuda (90[0-9]|910)\b)",
       RE2::Latin1);
   for (const Match& match : all_matches(line, kNumber)) {
-    found.emplace_back(match[1].data() - line.data(), std::stoi(std::string(match[1])));
+    for (size_t group = 1; group < match.size(); ++group) {
+      if (match[group].empty()) continue;
+      found.emplace_back(match[group].data() - line.data(), std::stoi(std::string(match[group])));
+    }
   }
 }
 
@@ -82,8 +93,7 @@ size_t find_word(const std::string& text, std::string_view word, size_t from = 0
 }
 
 std::vector<int> errors_in(const std::string& line) {
-  const bool of_cuda = line.find("cuda") != std::string::npos || line.find("hip error") != std::string::npos ||
-                       line.find("cu_") != std::string::npos;
+  const bool of_cuda = line.find("cuda") != std::string::npos || line.find("cu_") != std::string::npos;
   std::vector<std::pair<size_t, int>> found;
   for (const Spelling& spelling : spellings()) {
     if (spelling.only_of_cuda && !of_cuda) continue;
@@ -91,9 +101,7 @@ std::vector<int> errors_in(const std::string& line) {
     if (at != std::string::npos) found.emplace_back(at, spelling.code);
   }
   std::vector<std::pair<size_t, int>> numbers;
-  if (of_cuda || line.find("captur") != std::string::npos || line.find("graph") != std::string::npos) {
-    find_numbers(line, numbers);
-  }
+  find_numbers(line, numbers);
   for (const auto& number : numbers) {
     const auto known = [&](const CudaError& error) { return error.code == number.second; };
     if (number.second > 0 && std::any_of(std::begin(kCudaErrors), std::end(kCudaErrors), known))
@@ -127,8 +135,7 @@ int bare_number(const std::string& line, bool in_few_lines) {
 }
 
 bool is_of_cuda(std::string_view lower) {
-  return has_any(lower,
-                 {"cuda error", "hip error", "acceleratorerror", "captur", "cuda failure", "ncclunhandledcudaerror"});
+  return has_any(lower, {"cuda error", "acceleratorerror", "captur", "cuda failure", "ncclunhandledcudaerror"});
 }
 
 bool begins_traceback(std::string_view lower) { return has_any(lower, {"traceback (most recent call last)"}); }
@@ -138,9 +145,10 @@ bool is_chain(std::string_view lower) {
 }
 
 // The last line of a Python traceback. What stands before it in a log ("(EngineCore pid=1140) ERROR 07-15
-// core.py:1231] ") does not count.
+// core.py:1231] ") does not count. "CUDA status Error: a.cu:12" is none.
 bool is_python_exception(const std::string& line) {
-  static const RE2 kException(R"((?:^|[\] ])([A-Za-z_.]*(?:Error|Exception|Interrupt))(?::|$))", RE2::Latin1);
+  static const RE2 kException(R"((?:^|[\] ])([A-Za-z_.]*(?:[A-Za-z_]Error|Exception|Interrupt|[A-Za-z]Exit))(?::|$))",
+                              RE2::Latin1);
   return RE2::PartialMatch(line, kException);
 }
 
@@ -158,7 +166,7 @@ class Exceptions {
     } else if (begins_traceback(lower)) {
       if (!continues_) *this = Exceptions(cause_, failed_);
       continues_ = false;
-    } else if (names_capture_error) {
+    } else if (names_capture_error || has_any(lower, {"capture must end on the same stream it began on"})) {
       if (cause_ == 0 && leads_to(number)) cause_ = line_;
       after_capture_error_ = true;
     } else if (is_python_exception(line)) {
@@ -228,6 +236,194 @@ void leave_out_neighbours(const ErrorText& text, std::vector<char>& counts) {
     }
   }
 }
+
+// HIP's calls and errors are CUDA's by another name.
+std::string with_cuda_names(std::string lower) {
+  if (lower.find("hip") == std::string::npos) return lower;
+  static const RE2 kDriver(R"(\bhip(module|ctx))", RE2::Latin1), kHostMemory(R"(\bhiphostmalloc)", RE2::Latin1),
+      kHostFree(R"(\bhiphostfree)", RE2::Latin1),
+      kRuntime(R"(\bhip( error| 9[01][0-9]\b|error|device|stream|event|graph|malloc|free|mem|host|launch|ipc|func))",
+               RE2::Latin1);
+  lower = replace_all(std::move(lower), kHostMemory, "cudahostalloc");
+  lower = replace_all(std::move(lower), kHostFree, "cudafreehost");
+  lower = replace_all(std::move(lower), kDriver, "cu\\1");
+  return replace_all(std::move(lower), kRuntime, "cuda\\1");
+}
+
+// Release notes and commit messages quote errors that are gone, and people say which message they do not see.
+bool is_of_the_past(const std::string& lower) {
+  static const RE2 kFixed(
+      R"(^\s*(?:[-*+]|\xe2\x80\xa2|[0-9]+[.)])\s.*\b(?:fix|fixed|fixes|resolved|resolves|no longer)\b)", RE2::Latin1),
+      kNotSeen(R"(\b(?:not|never|no longer)\b[* _]{0,4}(?:printed|raised|shown|thrown|seen|reported|emitted|logged))",
+               RE2::Latin1);
+  return RE2::PartialMatch(lower, kFixed) || RE2::PartialMatch(lower, kNotSeen);
+}
+
+// What Dynamo captures is a program, and no stream.
+bool is_of_dynamo(const std::string& lower) {
+  return has_any(lower, {"graph break", "torch._dynamo.exc", "dynamo failed", "fx graph"});
+}
+
+bool speaks_of_graphs(const std::string& lower) {
+  static const RE2 kGraphs(
+      R"(stream captur|graph[_ ]captur|captur\w* (?:a |an |the |of a |of the )?(?:cuda |stream|whole|full|graph|mode))"
+      R"(|cuda[ _-]?graph|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
+      R"(|\b(?:during|inside|in|within|while)(?: \S+){0,4} captur)"
+      R"(|graphlaunch|\breplay\(\)|graph[ _]replay|replay(?:s|ing|ed)?\b.{0,30}\bgraph|captured graph|graphed[ _]callable|reduce-overhead)",
+      RE2::Latin1);
+  return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kGraphs);
+}
+
+bool says_that_a_capture_failed(const std::string& lower) {
+  static const RE2 kFailed(
+      R"(captur\w*(?: \w+){0,3} (?:fail|crash|error|abort|dies|died|invalidat|broken|breaks|deadlock|hang)|stream is capturing)"
+      R"(|capture error|captur\w*.{0,40}\b(?:error|failure)\b)"
+      R"(|(?:fail|failed|fails|failure|unable|cannot|crash\w*|die[sd]?|hang\w*|abort\w*|error)\b.{0,50}\bcaptur)"
+      R"(|(?:break|broke|invalidat|corrupt|kill|violat|refus|forbid|forbidden|illegal)\w*.{0,40}\bcaptur)"
+      R"(|not (?:graph-?)?captur)",
+      RE2::Latin1);
+  return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kFailed);
+}
+
+// "PyTorch version: 2.9.1+cu128", "torch==2.7.1", "torch   2.8.0".
+std::string release_in(const std::string& lower) {
+  static const RE2 kRelease(
+      R"((?:^|[^\w.-])(?:pytorch version:?|(?:lib|py)?torch(?:==|[ =:v]+))\s*v?([0-9]+\.[0-9]+\.[0-9]+))", RE2::Latin1);
+  std::string release;
+  RE2::PartialMatch(lower, kRelease, &release);
+  return release;
+}
+
+bool is_library(const std::string& file) {
+  static const RE2 kLibrary(
+      R"((?:^|[/\\])(?:torch|triton|asyncio|concurrent|multiprocessing)[/\\]|^<(?:frozen|string)|(?:^|[/\\])(?:threading|contextlib|functools|runpy)\.py$)",
+      RE2::Latin1);
+  return RE2::PartialMatch(file, kLibrary);
+}
+
+// What Python writes before each line of an exception group, "    | " or "  +-+---- ", for each level of it.
+void cut_group(std::string& line) {
+  static const RE2 kGroup(R"(^(?: {0,12}\| )+)", RE2::Latin1);
+  RE2::Replace(&line, kGroup, "");
+}
+
+// Python tracebacks, as Python, pytest and IPython write them, whatever a logger writes before each line.
+class Tracebacks {
+ public:
+  explicit Tracebacks(ErrorText& text) : text_(text) {}
+
+  void read(size_t number, const std::string& line, const std::string& lower) {
+    read_line(number, line, lower);
+    last_ = line;
+  }
+
+  // What stands below its exception, as some paste it.
+  void finish() {
+    constexpr size_t kBelow = 5;
+    if (!frames_.empty() && exception_ != 0 && frames_.front().line <= exception_ + kBelow) end(exception_);
+  }
+
+ private:
+  void read_line(size_t number, const std::string& line, const std::string& lower) {
+    static const RE2 kFile(R"re(File "([^"]+)", (?:line \d+|in \w))re", RE2::Latin1),
+        kPytest(R"(^(\S+\.py):\d+: in \w+)", RE2::Latin1), kIPython(R"(^\s*-+> *\d+ (?: *)\S)", RE2::Latin1);
+    re2::StringPiece file;
+    const bool expects_statement = is_open_ && !frames_.empty();
+    if (expects_statement && line.find("<--- HERE") != std::string::npos) {  // Of TorchScript, below its statement.
+      frames_.back().statement = frames_.back().statement_end;
+      is_open_ = false;
+      return;
+    }
+    if (begins_traceback(lower) || is_chain(lower)) {
+      frames_.clear();
+      is_open_ = false;
+    } else if (RE2::PartialMatch(line, kFile, &file)) {
+      prefix_ = static_cast<size_t>(file.data() - line.data()) - std::string_view("File \"").size();
+      if (prefix_ >= 2 && line.compare(prefix_ - 2, 2, "  ") == 0) prefix_ -= 2;
+      begin_frame(number, std::string(file));
+    } else if (RE2::PartialMatch(line, kPytest, &file)) {
+      prefix_ = 0;
+      begin_frame(number, std::string(file));
+    } else if (RE2::PartialMatch(line, kIPython)) {
+      begin_frame(number, "");
+      frames_.back().statement = frames_.back().statement_end = number;
+      is_open_ = false;
+    } else if (const std::string body = line.substr(std::min(prefix_, line.size()));
+               expects_statement && is_statement(body)) {
+      Frame& frame = frames_.back();
+      if (frame.statement == 0) frame.statement = number;
+      frame.statement_end = number;
+    } else if (is_python_exception(line)) {
+      end(number);
+    } else if (frames_.empty() && is_marker(body_of(line)) && is_statement(last_)) {  // Of a frame that was cut off.
+      begin_frame(number - 1, "");
+      frames_.back().statement = frames_.back().statement_end = number - 1;
+      is_open_ = false;
+    } else if (line.find_first_not_of(" \t\r") != std::string::npos && !is_marker(body_of(line))) {
+      is_open_ = false;
+    }
+  }
+
+  void end(size_t exception) {
+    if (!frames_.empty()) text_.tracebacks.push_back({std::move(frames_), exception});
+    frames_.clear();
+    is_open_ = false;
+    exception_ = exception;
+  }
+
+  std::string body_of(const std::string& line) const { return line.substr(std::min(prefix_, line.size())); }
+
+  // "^^^^^" and "~~~^^^" below a statement.
+  static bool is_marker(const std::string& body) {
+    return body.find_first_not_of(" ^~") == std::string::npos && body.find_first_of("^~") != std::string::npos;
+  }
+
+  static bool is_statement(const std::string& body) {
+    constexpr size_t kIndent = 3;  // Four, or less behind what a logger cuts off.
+    const size_t begin = body.find_first_not_of(" >\t");
+    return begin != std::string::npos && begin >= kIndent && !is_marker(body) && body.compare(begin, 2, "E ") != 0;
+  }
+
+  void begin_frame(size_t number, const std::string& file) {
+    frames_.emplace_back();
+    frames_.back().line = number;
+    frames_.back().file = file;
+    frames_.back().is_library = is_library(file);
+    is_open_ = true;
+  }
+
+  ErrorText& text_;
+  std::vector<Frame> frames_;
+  std::string last_;      // The line before.
+  size_t exception_ = 0;  // The last exception.
+  bool is_open_ = false;  // Statements of the last frame may follow.
+  size_t prefix_ = 0;     // What a logger writes before each line.
+};
+
+// The thread that made the refused call, by the driver's log: "[11:52:59.411][2357526][CUDA][E] Returning 900 …".
+class Threads {
+ public:
+  void read(const std::string& lower) {
+    static const RE2 kThread(R"(\[(\d+)\]\[cuda\]\[e\] returning (\d+) )", RE2::Latin1);
+    std::string thread;
+    int code = 0;
+    if (lower.find("[cuda][e]") != std::string::npos && RE2::PartialMatch(lower, kThread, &thread, &code)) {
+      std::string& known = code == 901 ? invalidated_ : refused_;
+      if (known.empty()) known = thread;
+    }
+    if (has_any(lower, {"initiated from another thread"})) is_other_ = true;
+    if (has_any(lower, {"initiated from the calling thread"}) && !is_other_) is_other_ = false;
+  }
+
+  std::optional<bool> is_other() const {
+    if (!refused_.empty() && !invalidated_.empty() && refused_ != invalidated_) return true;
+    return is_other_;
+  }
+
+ private:
+  std::string refused_, invalidated_;
+  std::optional<bool> is_other_;
+};
 
 // Errors are explained by what stands at most so many lines from them: tracebacks are long, logs much longer.
 constexpr size_t kNear = 200;
@@ -301,10 +497,6 @@ void leave_out_victims(const ErrorText& text, std::vector<char>& counts) {
   }
 }
 
-size_t line_at(const ErrorText& text, size_t at) {
-  return static_cast<size_t>(std::upper_bound(text.starts.begin(), text.starts.end(), at) - text.starts.begin());
-}
-
 // Errors of the line itself say whether the call was refused, and otherwise those beside it: the statement stands below
 // its error and the place. 901 is the answer to every call once another one was refused.
 bool is_refused(const ErrorText& text, size_t line) {
@@ -328,17 +520,78 @@ bool is_frame(const std::string& line, std::string_view call) {
   return is_numbered_frame(line) || (begin != std::string::npos && std::string_view(line).substr(begin) == call);
 }
 
-size_t find_parts(const ErrorText& text, const std::string& where, std::string_view cue) {
+// Each part of a cue in lower case.
+std::vector<std::string> parts_of(std::string_view cue) {
   constexpr std::string_view kAnd = " + ";
-  size_t first = 0;
+  std::vector<std::string> parts;
   for (size_t at = 0; at <= cue.size();) {
     const size_t end = std::min(cue.find(kAnd, at), cue.size());
-    const size_t found = find_word(where, lower_case(cue.substr(at, end - at)));
-    if (found == std::string::npos) return 0;
-    if (first == 0) first = line_at(text, found);
+    parts.push_back(lower_case(cue.substr(at, end - at)));
     at = end + kAnd.size();
   }
-  return first;
+  return parts;
+}
+
+size_t find_parts(const ErrorText& text, const std::string& where, std::string_view cue) {
+  constexpr size_t kNotFar = 60;  // Lines between two parts.
+  const std::vector<std::string> parts = parts_of(cue);
+  for (size_t at = 0; (at = find_word(where, parts.front(), at)) != std::string::npos; ++at) {
+    const size_t line = line_at(text, at);
+    if (parts.size() == 1) return line;
+    const size_t first = line > kNotFar ? text.starts[line - 1 - kNotFar] : 0;
+    const size_t last = line + kNotFar < text.starts.size() ? text.starts[line + kNotFar] : where.size();
+    const auto is_near = [&](const std::string& part) { return find_word(where, part, first) < last; };
+    if (std::all_of(parts.begin() + 1, parts.end(), is_near)) return line;
+  }
+  return 0;
+}
+
+// What stands neither in the traceback nor in the stack of a capture error.
+void leave_out_what_is_outside(const ErrorText& text, std::vector<char>& counts) {
+  std::vector<char> inside(text.lines.size(), 0);
+  const auto add = [&](size_t first, size_t last) {  // Lines from 1.
+    for (size_t line = std::max<size_t>(first, 1); line <= std::min(last, inside.size()); ++line) inside[line - 1] = 1;
+  };
+  bool some = false;
+  for (const NamedError& error : text.errors) {
+    if (!is_capture_error(error.code) || error.code == 901) continue;
+    some = true;
+    const auto traceback = std::find_if(text.tracebacks.begin(), text.tracebacks.end(), [&](const Traceback& one) {
+      return one.exception == error.line || (one.exception < error.line && error.line <= one.exception + 3);
+    });
+    if (traceback == text.tracebacks.end()) return;  // An error without a traceback: all that is near may be its cause.
+    add(traceback->frames.front().line, error.line + 2);
+    for (size_t line = error.line + 1; line <= std::min(error.line + kNear, text.lines.size()); ++line) {
+      const std::string_view low = lower_of(text, line - 1);
+      if (is_numbered_frame(text.lines[line - 1]) || has_any(low, {"exception raised from", "[cuda]", "returning 9"})) {
+        add(line, line);
+      }
+    }
+  }
+  if (!some) return;
+  for (size_t line = 0; line < counts.size(); ++line) counts[line] = counts[line] != 0 && inside[line] != 0 ? 1 : 0;
+}
+
+std::string without_messages(std::string text) {
+  static const RE2 kMessages(
+      R"(operation not permitted when stream is capturing|operation failed due to a previous error(?: during capture)?)"
+      R"(|(?:cudaerror|cuda_error_|hiperror|cudastreamcapturestatus)\w*|\w*(?:begin|end)[_ ]?capture\w*)",
+      RE2::Latin1);
+  re2::StringPiece match;
+  for (size_t at = 0; kMessages.Match(text, at, text.size(), RE2::UNANCHORED, &match, 1); ++at) {
+    at = static_cast<size_t>(match.data() - text.data());
+    text.replace(at, match.size(), match.size(), ' ');
+  }
+  return text;
+}
+
+std::string blanked(const ErrorText& text, const std::vector<char>& counts) {
+  std::string left = text.lower;
+  for (size_t line = 0; line < counts.size(); ++line) {
+    const size_t begin = text.starts[line], end = line + 1 < counts.size() ? text.starts[line + 1] : left.size();
+    if (counts[line] == 0) left.replace(begin, end - begin, end - begin, ' ');
+  }
+  return left;
 }
 
 }  // namespace
@@ -355,22 +608,28 @@ bool ErrorText::only_invalidated() const {
          });
 }
 
-ErrorText parse_error_text(std::string_view text) {
-  static const RE2 kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))", RE2::Latin1);
+ErrorText parse_error_text(std::vector<LogLine> lines) {
+  static const RE2 kLog(R"(returning ([0-9]{1,3}) \(cuda_error_[a-z_]+\) from (\w+))", RE2::Latin1),
+      kScript(R"(^[^<].*\.py$)", RE2::Latin1), kHip(R"(\bhip(?:[A-Z]\w+| error)|\bHIP (?:error|9\d\d))", RE2::Latin1);
   ErrorText pasted;
   Exceptions exceptions;
+  Tracebacks tracebacks(pasted);
+  Threads threads;
   std::vector<char> counts;      // Whether a line is evidence.
   std::vector<NamedError> bare;  // Numbers that do not say whose they are.
-  bool of_cuda = false, of_torch = false;
-  constexpr std::ptrdiff_t kFewLines = 5;
-  const bool in_few_lines = std::count(text.begin(), text.end(), '\n') <= kFewLines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, std::min(end - at, kLongestLine));
-    at = end + 1;
+  bool of_cuda = false, of_torch = false, says_failed = false;
+  constexpr size_t kFewLines = 6;
+  const bool in_few_lines = lines.size() <= kFewLines;
+  for (LogLine& one : lines) {
+    cut_group(one.text);
+    pasted.lines.push_back(std::move(one.text));
+    pasted.numbers.push_back(one.number);
+    const std::string& line = pasted.lines.back();
     std::string low = lower_case(line);
     cut_advice(low);
-    pasted.lines.emplace_back(line);
+    pasted.is_hip = pasted.is_hip || RE2::PartialMatch(line, kHip);
+    low = with_cuda_names(std::move(low));
+    if (is_of_the_past(low)) low.clear();
     pasted.starts.push_back(pasted.lower.size());
     pasted.lower.append(low).push_back('\n');
     const size_t number = pasted.lines.size();
@@ -379,7 +638,8 @@ ErrorText parse_error_text(std::string_view text) {
     if (const int number_alone = codes.empty() ? bare_number(low, in_few_lines) : 0) {
       bare.push_back({number_alone, number});
     }
-    of_cuda = of_cuda || has_any(low, {"cuda", "captur", "nccl", ".cu:", ".cu(", ".cuh:", ".cuh("});
+    const bool about_graphs = speaks_of_graphs(low);
+    of_cuda = of_cuda || about_graphs || has_any(low, {"cuda", "nccl", ".cu:", ".cu(", ".cuh:", ".cuh("});
     of_torch = of_torch || has_any(low, {"torch", "gpu"});
     int code = 0;
     re2::StringPiece call;
@@ -389,41 +649,138 @@ ErrorText parse_error_text(std::string_view text) {
         pasted.call_line = number;
       }
     }
-    exceptions.read(number, pasted.lines.back(), low, std::any_of(codes.begin(), codes.end(), is_capture_error));
-    counts.push_back(!codes.empty() || !is_listing(pasted.lines.back(), low) ? 1 : 0);
-    pasted.says_failed =
-        pasted.says_failed ||
-        has_any(low, {"capture fail", "failed to capture", "failed to end stream capture", "capture graph failed",
-                      "capture cuda graph failed", "stream is capturing", "capture error"});
-    pasted.about_captures = pasted.about_captures || has_any(low, {"captur", "cuda graph", "cudagraph", "cuda_graph"});
+    threads.read(low);
+    tracebacks.read(number, line, low);
+    exceptions.read(number, line, low, std::any_of(codes.begin(), codes.end(), is_capture_error));
+    counts.push_back(!codes.empty() || !is_listing(line, low) ? 1 : 0);
+    if (pasted.release.empty()) pasted.release = release_in(low);
+    says_failed = says_failed || says_that_a_capture_failed(low);
+    pasted.about_graphs = pasted.about_graphs || about_graphs;
   }
+  tracebacks.finish();
+  const auto has = [&](const char* word) { return pasted.lower.find(word) != std::string::npos; };
+  const bool of_gpu = of_cuda || of_torch || has("stream") || has("kernel") || has("triton");
+  pasted.about_graphs = pasted.about_graphs || (has("replay") && has("graph")) || (has("captur") && of_gpu);
+  pasted.says_failed = says_failed && pasted.about_graphs;
   if (pasted.errors.empty() && !bare.empty()) {
     // A text on CUDA without another error means CUDA's; a long one on something else means that.
-    if (of_cuda) {
+    if (of_cuda || pasted.says_failed) {
       pasted.errors = bare;
     } else if (of_torch || in_few_lines) {
       pasted.doubtful = bare.front().code;
     }
   }
+  pasted.is_python = !pasted.tracebacks.empty();
+  for (const Traceback& traceback : pasted.tracebacks) {
+    const std::string& file = traceback.frames.front().file;
+    if (pasted.script.empty() && !is_library(file) && file.find("site-packages") == std::string::npos &&
+        file.find("dist-packages") == std::string::npos && RE2::PartialMatch(file, kScript)) {
+      pasted.script = file;
+    }
+  }
+  pasted.in_other_thread = threads.is_other();
   pasted.exception_line = exceptions.cause();
-  if (pasted.errors.empty()) pasted.exception_line = exceptions.failed();
+  if (pasted.errors.empty() && pasted.exception_line == 0) pasted.exception_line = exceptions.failed();
   leave_out_neighbours(pasted, counts);
   leave_out_what_is_far(pasted, counts);
   leave_out_victims(pasted, counts);
-  pasted.near = pasted.lower;
-  for (size_t line = 0; line < counts.size(); ++line) {
-    const size_t begin = pasted.starts[line],
-                 end = line + 1 < counts.size() ? pasted.starts[line + 1] : pasted.near.size();
-    if (!counts[line]) pasted.near.replace(begin, end - begin, end - begin, ' ');
-  }
+  pasted.words = without_messages(pasted.lower);
+  pasted.near = blanked(pasted, counts);
+  leave_out_what_is_outside(pasted, counts);
+  pasted.inside = blanked(pasted, counts);
   return pasted;
+}
+
+ErrorText parse_error_text(std::string_view text) {
+  LogReader reader;
+  reader.add(text);
+  return parse_error_text(reader.finish());
+}
+
+std::vector<ErrorText> unwrapped(const ErrorText& text) {
+  constexpr size_t kNarrowest = 60, kWidest = 250;
+  size_t width = 0;
+  for (const std::string& line : text.lines) width = std::max(width, line.size());
+  std::vector<ErrorText> all;
+  if (width < kNarrowest || width > kWidest) return all;
+  // A terminal breaks a line where it is full, and a mail program before the word that has no room.
+  for (const bool at_words : {false, true}) {
+    std::vector<LogLine> joined;
+    bool goes_on = false, is_changed = false;
+    for (size_t i = 0; i < text.lines.size(); ++i) {
+      const std::string& line = text.lines[i];
+      const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+      if (goes_on) {
+        joined.back().text += at_words ? " " + line.substr(begin) : line;
+        is_changed = true;
+      } else {
+        joined.push_back({text.numbers[i], line});
+      }
+      if (!at_words) {
+        goes_on = line.size() == width;
+      } else {
+        const std::string next = i + 1 < text.lines.size() ? text.lines[i + 1] : "";
+        const size_t word = next.find_first_not_of(' ');
+        goes_on = word != std::string::npos && !line.empty() &&
+                  line.size() + 1 + std::min(next.find(' ', word), next.size()) - word > width;
+      }
+    }
+    if (is_changed) all.push_back(parse_error_text(std::move(joined)));
+  }
+  return all;
+}
+
+const Frame* failing_frame(const ErrorText& text, size_t error) {
+  constexpr size_t kBelow = 3;  // Lines of one message.
+  for (const Traceback& traceback : text.tracebacks) {
+    if (traceback.exception > error || traceback.exception + kBelow < error) continue;
+    const auto shows = [](const Frame& frame) { return frame.statement != 0; };
+    const auto own = std::find_if(traceback.frames.rbegin(), traceback.frames.rend(),
+                                  [&](const Frame& frame) { return shows(frame) && !frame.is_library; });
+    if (own != traceback.frames.rend()) return &*own;
+    const auto last = std::find_if(traceback.frames.rbegin(), traceback.frames.rend(), shows);
+    return last == traceback.frames.rend() ? nullptr : &*last;
+  }
+  return nullptr;
+}
+
+std::vector<size_t> code_lines(const ErrorText& text) {
+  constexpr size_t kShort = 40;  // Lines: of a log, they are no code.
+  static const RE2 kCode(
+      R"(\s*(?:[\w.,\[\] *]+ [+*/-]?= .+|(?:if|elif|while|assert|for|return|print)\b[ (].*|[\w.]+\([^()]*(?:\([^()]*\)[^()]*)*\))\s*(?:#.*)?)",
+      RE2::Latin1);
+  std::vector<size_t> lines;
+  if (text.lines.size() > kShort || !text.tracebacks.empty()) return lines;
+  for (size_t i = 0; i < text.lines.size(); ++i) {
+    const bool is_near = text.near.find_first_not_of(" \n", text.starts[i]) <
+                         (i + 1 < text.starts.size() ? text.starts[i + 1] : text.near.size());
+    if (is_near && RE2::FullMatch(text.lines[i], kCode)) lines.push_back(i + 1);
+  }
+  return lines;
+}
+
+std::string statement_of(const ErrorText& text, const Frame& frame) {
+  std::string statement;
+  for (size_t line = frame.statement; line <= frame.statement_end; ++line) {
+    const std::string& part = text.lines.at(line - 1);
+    if (part.find_first_not_of(" ^~") == std::string::npos) continue;
+    statement += (statement.empty() ? "" : "\n") + part;
+  }
+  return statement;
+}
+
+size_t line_at(const ErrorText& text, size_t at) {
+  return static_cast<size_t>(std::upper_bound(text.starts.begin(), text.starts.end(), at) - text.starts.begin());
 }
 
 size_t find_evidence(const ErrorText& text, std::string_view cue) { return find_parts(text, text.lower, cue); }
 
 size_t find_near(const ErrorText& text, std::string_view cue) { return find_parts(text, text.near, cue); }
 
+size_t find_inside(const ErrorText& text, std::string_view cue) { return find_parts(text, text.inside, cue); }
+
 size_t find_refused(const ErrorText& text, std::string_view call) {
+  if (text.errors.empty() && text.says_failed) return find_near(text, call);  // Words alone.
   const std::string word = lower_case(call);
   // The stack below a 901 that stands alone is that of the call which returned it.
   const size_t last_of_stacks = text.only_invalidated() ? text.first_capture_error() : text.lines.size();

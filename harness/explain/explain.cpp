@@ -12,8 +12,11 @@
 namespace recapture::explain {
 namespace {
 
-constexpr int kSays = 8, kCalledInLog = 7, kCalled = 4, kNamed = 4, kMentioned = 2, kHint = 2, kMore = 1, kCode = 1;
-constexpr int kWrongCode = -2, kHealthyHere = -3;
+constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kSymptom = 5, kCalled = 4, kNamed = 4, kMentioned = 2,
+              kHint = 2, kMore = 1, kCode = 1;
+constexpr int kWrongCode = -2, kOtherThread = 2;
+// A stream that captures already raises it as a capture begins, and little else does.
+const std::vector<int> kIllegalState = {401};
 constexpr int kEnough = 4;        // What the text must weigh for a cause to be called the culprit.
 constexpr size_t kMostShown = 5;  // Causes that are shown, without victims.
 constexpr char kException[] = "exception_in_capture";
@@ -23,7 +26,8 @@ std::string shown(const ErrorText& text, size_t line) {
   std::string words = text.lines.at(line - 1);
   words.erase(0, words.find_first_not_of(" \t"));
   const bool is_cut = words.size() > kLongest;
-  return fmt::format("line {}: {}{}", line, escape_control(words.substr(0, kLongest)), is_cut ? "…" : "");
+  return fmt::format("line {}: {}{}", text.numbers.at(line - 1), escape_control(words.substr(0, kLongest)),
+                     is_cut ? "…" : "");
 }
 
 const CudaError& error_of(int code) {
@@ -52,65 +56,89 @@ class Weigh {
   Weigh(const ErrorText& text, const Cause& cause) : text_(text), cause_(cause) {}
 
   // Text that shows the failure by itself.
-  bool says() {
+  void says() {
     for (const std::string& cue : cause_.says) {
-      const size_t line = find_evidence(text_, cue), first = text_.first_capture_error();
+      const size_t line = find_evidence(text_, cue);
       if (line == 0) continue;
-      if (cause_.victim && first != 0 && first < line) {
+      if (cause_.victim && follows(line)) {
         victim_ = line;
       } else {
         take(line, kSays);
+        said_ = line;
       }
     }
-    if (!cause_.capture && weight_ == 0) {
-      const auto error = std::find_if(text_.errors.begin(), text_.errors.end(),
-                                      [&](const NamedError& named) { return has(cause_.codes, named.code); });
-      if (error != text_.errors.end()) take(error->line, kSays);
+    if (cause_.scope != Scope::Other || weight_ != 0) return;
+    if (const size_t line = line_of_code()) take(line, kSays);
+  }
+
+  // What people write where no error is printed. In a long log such words mean nothing.
+  void symptoms() {
+    constexpr size_t kLong = 64 << 10;
+    if ((!text_.about_graphs && cause_.scope != Scope::Other) || text_.lower.size() > kLong) return;
+    bool found = false;
+    for (const auto& symptom : cause_.symptoms) {
+      re2::StringPiece match;
+      if (!symptom->Match(text_.words, 0, text_.words.size(), RE2::UNANCHORED, &match, 1)) continue;
+      take(line_at(text_, static_cast<size_t>(match.data() - text_.words.data())), found ? kMore : kSymptom);
+      found = true;
     }
-    return weight_ > 0;
+  }
+
+  // An error that may be of a graph or of anything else.
+  void may_be() {
+    if (const size_t line = line_of_code(); line != 0 && weight_ == 0) add(line, kMentioned);
+    names();
   }
 
   // All else, which speaks for it only in a text that shows a capture failure.
-  void rest() {
-    const bool said = weight_ > 0;
+  void rest(const Frame* frame, const std::string& statement, const std::vector<size_t>& quotes) {
+    const int before = weight_;
     const bool in_log = !text_.call.empty() && std::any_of(cause_.calls.begin(), cause_.calls.end(),
                                                            [&](const auto& call) { return is_in_log(call); });
-    bool called = false, named = false;
+    const bool fails =
+        frame != nullptr && std::any_of(cause_.statements.begin(), cause_.statements.end(),
+                                        [&](const auto& one) { return RE2::PartialMatch(statement, *one); });
+    if (fails && !cause_.only_possible) take(frame->statement, kStatement);
+    if (fails && cause_.only_possible) add(frame->statement, kMore);
+    if (const size_t line = cause_.only_possible ? 0 : quoted(quotes)) take(line, kNamed);
+    bool called = false;
     size_t mentioned = 0;
-    const auto refused = [&](const std::string& call) {
-      const size_t line = find_refused(text_, call);
-      if (line == 0 && mentioned == 0) mentioned = find_near(text_, call);
-      return line;
-    };
     if (in_log) take(text_.call_line, kCalledInLog);
     for (const std::string& call : cause_.calls) {
-      const size_t line = in_log || called ? 0 : refused(call);
+      const size_t line = in_log || called ? 0 : refused(call, mentioned);
       if (line != 0) take(line, kCalled);
       called = called || line != 0;
     }
-    for (const std::string& cue : cause_.names) {
-      if (const size_t line = is_call(cue) ? refused(cue) : find_near(text_, cue)) {
-        take(line, named ? kMore : kNamed);
-        named = true;
-      }
-    }
+    const int by_call = weight_;
+    by_call_ = before == 0 && !fails && (in_log || called || mentioned != 0);
+    mentioned = names(mentioned);
+    by_call_ = by_call_ && weight_ == by_call;
     if (mentioned != 0 && !suffices_) add(mentioned, kMentioned);
     int hints = 0;
     for (const std::string& cue : cause_.hints) {
       const size_t line = weight_ > 0 && hints < 2 ? find_near(text_, cue) : 0;
       if (line != 0) add(line, hints++ == 0 ? kHint : kMore);
     }
+    if (weight_ > 0 && text_.in_other_thread) {
+      weight_ += cause_.other_thread == *text_.in_other_thread ? kOtherThread : -kOtherThread;
+    }
     if (weight_ <= 0 || cause_.codes.empty()) return;
     const int code = of_code();
-    weight_ = code == kWrongCode && !said && !in_log ? 0 : weight_ + code;
+    weight_ = code == kWrongCode && said_ == 0 && !in_log ? 0 : weight_ + code;
   }
 
   void exception() { take(text_.exception_line, kSays - 1); }
-  void occurs_nowhere() { weight_ += kHealthyHere; }
+  void doubt() {
+    suffices_ = false;
+    weight_ = std::min(weight_, 1);
+  }
 
   int weight() const { return weight_; }
-  bool is_culprit() const { return suffices_ && weight_ >= kEnough; }
+  bool is_by_call() const { return by_call_; }  // And by nothing else.
+  bool is_culprit() const { return suffices_ && !cause_.only_possible && weight_ >= kEnough; }
   std::string evidence() const { return line_ == 0 ? "" : shown(text_, line_); }
+  // Where the text says it by itself; 0 if it does not.
+  size_t said() const { return said_; }
   // Where it says what follows from an earlier capture error; 0 if it does not.
   size_t victim() const { return victim_; }
 
@@ -128,6 +156,47 @@ class Weigh {
     suffices_ = true;
   }
 
+  bool follows(size_t line) const {
+    const size_t first = text_.first_capture_error(), exception = text_.exception_line;
+    return (first != 0 && first < line) || (exception != 0 && exception < line);
+  }
+
+  size_t line_of_code() const {
+    const auto error = std::find_if(text_.errors.begin(), text_.errors.end(),
+                                    [&](const NamedError& named) { return has(cause_.codes, named.code); });
+    return error == text_.errors.end() ? 0 : error->line;
+  }
+
+  // The line of code that fails so.
+  size_t quoted(const std::vector<size_t>& quotes) const {
+    const auto line = std::find_if(quotes.begin(), quotes.end(), [&](size_t at) {
+      return std::any_of(cause_.statements.begin(), cause_.statements.end(),
+                         [&](const auto& one) { return RE2::PartialMatch(text_.lines.at(at - 1), *one); });
+    });
+    return line == quotes.end() ? 0 : *line;
+  }
+
+  size_t refused(const std::string& call, size_t& mentioned) const {
+    const size_t line = find_refused(text_, call);
+    if (line == 0 && mentioned == 0) mentioned = find_near(text_, call);
+    return line;
+  }
+
+  // Names in the traceback or the stack of the error say more than those beside it.
+  size_t names(size_t mentioned = 0) {
+    bool named = false;
+    for (const std::string& cue : cause_.names) {
+      const size_t line = is_call(cue) ? refused(cue, mentioned) : find_inside(text_, cue);
+      if (line != 0) {
+        take(line, named ? kMore : kNamed);
+        named = true;
+      } else if (mentioned == 0) {
+        mentioned = find_near(text_, cue);
+      }
+    }
+    return mentioned;
+  }
+
   // One name can be the beginning of another, "cuMemAlloc" of "cuMemAlloc_v2".
   bool is_in_log(const std::string& name) const { return text_.call == name || text_.call.rfind(name + "_v", 0) == 0; }
 
@@ -143,19 +212,14 @@ class Weigh {
   const ErrorText& text_;
   const Cause& cause_;
   int weight_ = 0, strongest_ = 0;
+  bool by_call_ = false;
   bool suffices_ = false;  // More than hints and calls in passing speaks for it.
-  size_t line_ = 0, victim_ = 0;
+  size_t line_ = 0, said_ = 0, victim_ = 0;
 };
 
-// Whether the release's records say of every Reproduces of the case that its failure does not occur.
-bool healthy_in(const std::vector<TestVerdict>& rows, const std::string& id) {
-  bool some = false;
-  for (const TestVerdict& row : rows) {
-    if (row.case_id != id || row.kind != Kind::Reproduces) continue;
-    if (row.result != Result::Healthy) return false;
-    some = true;
-  }
-  return some;
+const CatalogueCase* case_of(const Catalogue& catalogue, const std::string& id) {
+  const auto one = std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& c) { return c.id == id; });
+  return one == catalogue.end() ? nullptr : &*one;
 }
 
 // One machine on which a fix does not hold is enough to say that it does not.
@@ -169,19 +233,53 @@ std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::st
   return holds;
 }
 
-void add_remedies(const Cause& cause, const Catalogue& catalogue, const std::vector<TestVerdict>& rows,
-                  const std::vector<Prices>& prices, std::vector<FixAdvice>& remedies) {
+// Releases in which the failure no longer occurs, by the changes that the records show; "" if none is known.
+std::string cure_of(const CatalogueCase& one, const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    if (change.ours || change.is_open_question) continue;
+    for (const Expectation& expectation : change.expectations) {
+      const Where& where = expectation.where;
+      const bool by_release = !where.release.empty() && where.gpu.empty() && where.driver.empty() &&
+                              where.cuda_runtime.empty() && where.nccl.empty();
+      if (expectation.result != Result::Healthy || !by_release || expectation.test != one.id + ".Reproduces") continue;
+      return fmt::format("Use PyTorch {}: there it does not occur ({}).", where.release, change.number);
+    }
+  }
+  return "";
+}
+
+// In C++ or in Python, as the text is: most cases of Python have a sibling that is not.
+std::vector<const CatalogueCase*> cases_of(const Found& found, const Catalogue& catalogue, bool is_python) {
+  std::vector<const CatalogueCase*> cases;
+  if (const CatalogueCase* one = case_of(catalogue, found.id)) cases.push_back(one);
+  if (!is_python) return cases;
+  for (const std::string& id : found.also) {
+    const CatalogueCase* one = case_of(catalogue, id);
+    if (one != nullptr && one->family == "python") cases.insert(cases.begin(), one);
+  }
+  return cases;
+}
+
+void add_remedies_of(const Found& found, const Cause& cause, bool is_python, const Catalogue& catalogue,
+                     const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
+                     const std::vector<Prices>& prices, std::vector<FixAdvice>& remedies) {
+  const auto is_there = [&](const std::string& text) {
+    return std::any_of(remedies.begin(), remedies.end(),
+                       [&](const FixAdvice& one) { return one.cause == cause.id && one.text == text; });
+  };
   for (const std::string& fix : cause.fixes) remedies.push_back({cause.id, fix, std::nullopt, false});
-  for (const CatalogueCase& one : catalogue) {
-    if (one.id != cause.id) continue;
-    for (const CatalogueTest& test : one.tests) {
-      if (test.fix.empty()) continue;
-      const std::string id = one.id + "." + test.name;
+  for (const CatalogueCase* one : cases_of(found, catalogue, is_python)) {
+    for (const CatalogueTest& test : one->tests) {
+      if (test.fix.empty() || is_there(test.fix)) continue;
+      const std::string id = one->id + "." + test.name;
       remedies.push_back({cause.id, test.fix, holds_in(rows, id), false});
       for (const Prices& on : prices) {
         for (const PriceLine* price : prices_of(on, id)) remedies.back().prices.emplace_back(on.env("gpu"), *price);
       }
     }
+  }
+  if (const CatalogueCase* one = case_of(catalogue, cause.id)) {
+    if (const std::string cure = cure_of(*one, changes); !cure.empty()) remedies.push_back({cause.id, cure, {}, false});
   }
   for (const std::string& advice : cause.useless) remedies.push_back({cause.id, advice, false, true});
 }
@@ -195,7 +293,7 @@ void add_victims(const ErrorText& text, bool by_exception, std::vector<Found> fo
     if (number == 904 && !by_exception) continue;
     const auto error = std::find_if(text.errors.begin(), text.errors.end(),
                                     [&](const NamedError& named) { return named.code == number; });
-    if (error != text.errors.end()) causes.push_back({id, why, Role::Victim, shown(text, error->line), 0, false});
+    if (error != text.errors.end()) causes.push_back({id, why, Role::Victim, shown(text, error->line), 0, true});
   }
   std::move(followers.begin(), followers.end(), std::back_inserter(causes));
 }
@@ -207,31 +305,157 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
     }
     return 0;
   };
+  const auto named = [&](int number) {
+    const std::string name(error_of(number).name);
+    return text.is_hip ? fmt::format("HIP error {} (hip{})", number, name.substr(std::string_view("cuda").size()))
+                       : fmt::format("CUDA error {} ({})", number, name);
+  };
+  const int own = code(true), other = code(false);
   switch (explanation.answer) {
-    case Answer::NotOne: {
+    case Answer::NotOne:
       if (!explanation.causes.empty()) return "not a capture failure: " + explanation.causes.front().title;
-      const int other = code(false);
       if (other == 0) return "not a capture failure: nothing in the text says that a capture failed";
-      return fmt::format("not a capture failure: CUDA error {} ({}), {}", other, error_of(other).name,
-                         error_of(other).text);
-    }
+      return fmt::format("not a capture failure: {}, {}", named(other), error_of(other).text);
     case Answer::CaptureFailure:
       return fmt::format("a capture failure, most likely: {}", explanation.causes.front().title);
+    case Answer::GraphFailure:
+      return fmt::format("a failure of a captured graph, most likely: {}", explanation.causes.front().title);
     case Answer::CannotTell:
       break;
   }
-  const int own = code(true);
   if (own == 0 && text.doubtful != 0) {
     return fmt::format(
         "cannot tell: if {} is an error of CUDA's ({}), a capture failed, but nothing in the text says whose it is, or "
         "which call broke the capture; `recapture blame` names the call",
         text.doubtful, error_of(text.doubtful).name);
   }
+  if (own == 0 && other != 0 && !explanation.causes.empty()) {
+    return fmt::format(
+        "cannot tell: {} is of a program with CUDA graphs, and may come from memory that a graph still uses or from "
+        "any kernel",
+        named(other));
+  }
+  if (own == 0 && other != 0) {
+    return fmt::format("cannot tell: {} is no error of captures alone; `recapture blame` names the call", named(other));
+  }
+  if (own == 0 && !explanation.causes.empty()) {
+    return fmt::format("cannot tell: the text has no error of CUDA's; possible is: {}",
+                       explanation.causes.front().title);
+  }
   if (own == 0) return "cannot tell: the text has no error of CUDA's; `recapture blame` names the call";
+  const auto is_statement = [](const Found& one) { return one.role == Role::Possible && one.weight > 0; };
+  const auto statement = std::find_if(explanation.causes.begin(), explanation.causes.end(), is_statement);
+  if (statement != explanation.causes.end() && !statement->evidence.empty()) {
+    return fmt::format(
+        "cannot tell: {} is a capture failure; the text points to {}, and does not say why it was refused", named(own),
+        statement->evidence.substr(0, statement->evidence.find(':')));
+  }
   return fmt::format(
-      "cannot tell: CUDA error {} ({}) is a capture failure, but nothing in the text says which call it "
-      "was; `recapture blame` names it",
-      own, error_of(own).name);
+      "cannot tell: {} is a capture failure, but nothing in the text says which call it was; `recapture blame` names "
+      "it",
+      named(own));
+}
+
+// Errors that may be of a graph: its cause has them as codes.
+bool may_be_of_a_graph(const Cause& cause, const std::vector<Cause>& causes) {
+  return std::any_of(causes.begin(), causes.end(), [&](const Cause& one) {
+    return one.scope == Scope::Graph &&
+           std::any_of(one.codes.begin(), one.codes.end(), [&](int code) { return has(cause.codes, code); });
+  });
+}
+
+Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
+  std::vector<Weigh> weights;
+  bool capture = text.has_capture_error(), other_says = false;
+  size_t said = 0;
+  for (const Cause& cause : causes) {
+    weights.emplace_back(text, cause);
+    Weigh& weigh = weights.back();
+    weigh.says();
+    if (weigh.said() != 0 && (said == 0 || weigh.said() < said)) said = weigh.said();
+    capture = capture || (weigh.weight() > 0 && cause.scope == Scope::Capture);
+    other_says = other_says || (weigh.weight() > 0 && cause.scope != Scope::Capture);
+    weigh.symptoms();
+  }
+  capture = capture || (text.says_failed && !other_says);
+  const auto refused = std::find_if(text.errors.begin(), text.errors.end(), [](const NamedError& error) {
+    return is_capture_error(error.code) && error.code != 901;
+  });
+  const size_t error_line = refused != text.errors.end() ? refused->line : text.only_invalidated() ? 0 : said;
+  const Frame* frame = error_line == 0 ? nullptr : failing_frame(text, error_line);
+  const std::string statement = frame == nullptr ? "" : statement_of(text, *frame);
+  const std::vector<size_t> code = refused == text.errors.end() ? code_lines(text) : std::vector<size_t>();
+
+  Explanation explanation;
+  explanation.is_hip = text.is_hip;
+  explanation.is_python = text.is_python;
+  explanation.release = text.release;
+  explanation.script = text.script;
+  std::vector<Found>&found = explanation.causes, followers;
+  bool by_exception = false;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    const Cause& cause = causes[i];
+    Weigh& weigh = weights[i];
+    if (capture && cause.scope == Scope::Other) continue;
+    if (capture && cause.scope == Scope::Capture) weigh.rest(frame, statement, code);
+    const bool is_doubtful = !capture && text.about_graphs && may_be_of_a_graph(cause, causes);
+    if (is_doubtful && cause.scope == Scope::Graph) weigh.may_be();
+    if (!capture && cause.scope == Scope::Capture && cause.codes == kIllegalState) weigh.may_be();
+    if (is_doubtful && cause.scope == Scope::Other) weigh.doubt();
+    // Words beside another error than a capture's.
+    if (!capture && cause.scope == Scope::Capture && !text.errors.empty()) weigh.doubt();
+    if (capture && cause.id == kException && text.exception_line != 0 && text.exception_line != said) {
+      weigh.exception();
+    }
+    if (weigh.weight() <= 0) {
+      if (weigh.victim() != 0) {
+        followers.push_back({cause.id, cause.title, Role::Victim, shown(text, weigh.victim()), 0, cause.has_case});
+      }
+      continue;
+    }
+    // Which thread made a call is known by the text alone.
+    const auto shares_a_call = [&](const Cause& other) {
+      return !other.other_thread && std::any_of(other.calls.begin(), other.calls.end(), [&](const std::string& call) {
+        return std::find(cause.calls.begin(), cause.calls.end(), call) != cause.calls.end();
+      });
+    };
+    if (cause.other_thread && !text.in_other_thread && weigh.is_by_call() &&
+        std::any_of(causes.begin(), causes.end(), shares_a_call)) {
+      continue;
+    }
+    const bool culprit = weigh.is_culprit();
+    by_exception = by_exception || (cause.id == kException && culprit);
+    found.push_back({cause.id, cause.title, culprit ? Role::Culprit : Role::Possible, weigh.evidence(), weigh.weight(),
+                     cause.has_case, cause.why, cause.link, cause.also});
+  }
+  const auto cause_of = [&](const Found& one) -> const Cause& {
+    return *std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) { return cause.id == one.id; });
+  };
+  // What only follows from another error comes after all that may have raised it.
+  const auto rank = [&](const Found& one) {
+    const Cause& cause = cause_of(one);
+    return std::tuple(one.role == Role::Culprit, !cause.victim || !cause.codes.empty(), one.weight, one.has_case);
+  };
+  std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return rank(a) > rank(b); });
+  const bool some_culprit = !found.empty() && found.front().role == Role::Culprit;
+  if (some_culprit) {
+    std::erase_if(found, [&](const Found& one) { return one.role != Role::Culprit && cause_of(one).only_possible; });
+  }
+  if (found.size() > kMostShown) found.resize(kMostShown);
+
+  if (some_culprit) {
+    const Scope scope = cause_of(found.front()).scope;
+    explanation.answer = scope == Scope::Capture ? Answer::CaptureFailure
+                         : scope == Scope::Graph ? Answer::GraphFailure
+                                                 : Answer::NotOne;
+  } else if (!capture) {
+    const bool known = found.empty() && !text.errors.empty();
+    const bool may_be_one = text.about_graphs || text.doubtful != 0;
+    explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
+  }
+  explanation.summary = summary_of(text, explanation);
+  if (capture) add_victims(text, by_exception, std::move(followers), found);
+  return explanation;
 }
 
 }  // namespace
@@ -240,6 +464,8 @@ std::string_view to_string(Answer answer) {
   switch (answer) {
     case Answer::CaptureFailure:
       return "capture failure";
+    case Answer::GraphFailure:
+      return "graph failure";
     case Answer::NotOne:
       return "not a capture failure";
     case Answer::CannotTell:
@@ -253,65 +479,53 @@ std::string_view to_string(Role role) {
   return kRoles.at(static_cast<size_t>(role));
 }
 
+Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes) {
+  const auto tells = [](const Explanation& one) {
+    return one.answer == Answer::CaptureFailure || one.answer == Answer::GraphFailure;
+  };
+  Explanation explanation = find_in(text, causes);
+  if (tells(explanation) || text.has_capture_error()) return explanation;
+  for (const ErrorText& joined : unwrapped(text)) {
+    Explanation better = find_in(joined, causes);
+    const bool says_more =
+        tells(better) || (better.answer == Answer::CannotTell && explanation.answer == Answer::NotOne);
+    if (says_more) return better;
+  }
+  return explanation;
+}
+
+std::set<std::string> cases_with_remedies(const Explanation& explanation) {
+  std::set<std::string> cases;
+  for (const Found& one : explanation.causes) {
+    if (one.role == Role::Victim) continue;
+    if (one.has_case) cases.insert(one.id);
+    cases.insert(one.also.begin(), one.also.end());
+  }
+  return cases;
+}
+
+void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, const Catalogue& catalogue,
+                  const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
+                  const std::vector<Prices>& prices) {
+  const bool some_culprit = !explanation.causes.empty() && explanation.causes.front().role == Role::Culprit;
+  static const std::vector<TestVerdict> kNoRows;
+  static const std::vector<Prices> kNoPrices;
+  static const std::vector<Change> kNoChanges;
+  for (const Found& one : explanation.causes) {
+    if (one.role == Role::Victim || (some_culprit && one.role != Role::Culprit)) continue;
+    const auto cause =
+        std::find_if(causes.begin(), causes.end(), [&](const Cause& other) { return other.id == one.id; });
+    // Records and changes are of NVIDIA's GPUs.
+    const bool of_nvidia = !explanation.is_hip;
+    add_remedies_of(one, *cause, explanation.is_python, catalogue, of_nvidia ? changes : kNoChanges,
+                    of_nvidia ? rows : kNoRows, of_nvidia ? prices : kNoPrices, explanation.remedies);
+  }
+}
+
 Explanation diagnose(const ErrorText& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
                      const std::vector<TestVerdict>& rows, const std::vector<Prices>& prices) {
-  std::vector<Weigh> weights;
-  bool capture = text.has_capture_error(), other_says = false;
-  for (const Cause& cause : causes) {
-    weights.emplace_back(text, cause);
-    const bool says = weights.back().says();
-    capture = capture || (says && cause.capture);
-    other_says = other_says || (says && !cause.capture);
-  }
-  capture = capture || (text.says_failed && !other_says && text.errors.empty());
-
-  Explanation explanation;
-  std::vector<Found>&found = explanation.causes, followers;
-  bool by_exception = false;
-  for (size_t i = 0; i < causes.size(); ++i) {
-    const Cause& cause = causes[i];
-    Weigh& weigh = weights[i];
-    if (cause.capture != capture) continue;
-    if (capture) weigh.rest();
-    if (cause.id == kException && text.exception_line != 0) weigh.exception();
-    const bool healthy = healthy_in(rows, cause.id);
-    if (healthy && weigh.weight() > 0) weigh.occurs_nowhere();
-    if (weigh.weight() <= 0) {
-      if (weigh.victim() != 0) {
-        followers.push_back({cause.id, cause.title, Role::Victim, shown(text, weigh.victim()), 0, false});
-      }
-      continue;
-    }
-    const bool culprit = weigh.is_culprit();
-    by_exception = by_exception || (cause.id == kException && culprit);
-    found.push_back(
-        {cause.id, cause.title, culprit ? Role::Culprit : Role::Possible, weigh.evidence(), weigh.weight(), healthy});
-  }
-  const auto cause_of = [&](const Found& one) -> const Cause& {
-    return *std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) { return cause.id == one.id; });
-  };
-  // What only follows from another error comes after all that may have raised it.
-  const auto rank = [&](const Found& one) {
-    const Cause& cause = cause_of(one);
-    return std::tuple(one.role == Role::Culprit, !cause.victim || !cause.codes.empty(), one.weight);
-  };
-  std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return rank(a) > rank(b); });
-  if (found.size() > kMostShown) found.resize(kMostShown);
-
-  const bool some_culprit = !found.empty() && found.front().role == Role::Culprit;
-  if (capture) {
-    explanation.answer = some_culprit ? Answer::CaptureFailure : Answer::CannotTell;
-  } else {
-    const bool known = other_says || !text.errors.empty();
-    const bool may_be_one = text.about_captures || text.doubtful != 0;
-    explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
-  }
-  for (const Found& one : found) {
-    if (some_culprit && one.role != Role::Culprit) continue;
-    add_remedies(cause_of(one), catalogue, rows, prices, explanation.remedies);
-  }
-  explanation.summary = summary_of(text, explanation);
-  if (capture) add_victims(text, by_exception, std::move(followers), found);
+  Explanation explanation = find_causes(text, causes);
+  add_remedies(explanation, causes, catalogue, {}, rows, prices);
   return explanation;
 }
 

@@ -2,18 +2,25 @@
 // and the remedies that hold in the user's release.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "harness/explain/causes.h"
 #include "harness/explain/error_text.h"
+#include "harness/model/expectations.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/test_verdict.h"
 
 namespace recapture::explain {
 
-enum class Answer { CaptureFailure, NotOne, CannotTell };
+enum class Answer {
+  CaptureFailure,
+  GraphFailure,  // What was captured does not do what it should.
+  NotOne,
+  CannotTell,
+};
 std::string_view to_string(Answer answer);
 
 enum class Role {
@@ -28,7 +35,9 @@ struct Found {
   Role role = Role::Possible;
   std::string evidence;
   int weight = 0;
-  bool healthy_here = false;  // The records of the release say that it does not occur there.
+  bool has_case = false;
+  std::string why = {}, link = {};     // In a sentence, and where more stands.
+  std::vector<std::string> also = {};  // Cases whose texts read the same.
 };
 
 struct FixAdvice {
@@ -43,10 +52,25 @@ struct Explanation {
   std::string summary;              // One sentence.
   std::vector<Found> causes;        // Best first, victims last.
   std::vector<FixAdvice> remedies;  // Of the culprits, in their order.
+  bool is_hip = false;              // The text is of a GPU that no record is of.
+  bool is_python = false;
+  std::string release = {};  // PyTorch's, where the text names it.
+  std::string script = {};   // The program, where the text names it.
 };
 
+// What the text shows, without remedies.
+Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes);
+
+// Cases whose fixes are the remedies of what was found.
+std::set<std::string> cases_with_remedies(const Explanation& explanation);
+
 // `rows` are the newest results of one release, by test, and `prices` its prices; empty where none is asked for or none
-// is on file.
+// is on file. `changes` say in which releases a failure no longer occurs.
+void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, const Catalogue& catalogue,
+                  const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
+                  const std::vector<Prices>& prices);
+
+// All of it.
 Explanation diagnose(const ErrorText& text, const std::vector<Cause>& causes, const Catalogue& catalogue,
                      const std::vector<TestVerdict>& rows, const std::vector<Prices>& prices = {});
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "harness/case/source_hash.h"
@@ -23,7 +24,7 @@ std::optional<std::string> contents(const fs::path& path) {
 
 }  // namespace
 
-std::map<std::string, TreeCase> cases_in_tree(const std::string& root) {
+std::map<std::string, TreeCase> cases_in_tree(const std::string& root, const std::set<std::string>& only) {
   std::map<std::string, TreeCase> cases;
   if (!fs::is_directory(root + "/cases")) return cases;
   std::map<std::string, std::optional<std::string>> known;  // Most cases share their fixtures.
@@ -33,7 +34,7 @@ std::map<std::string, TreeCase> cases_in_tree(const std::string& root) {
   };
   for (const auto& entry : fs::recursive_directory_iterator(root + "/cases")) {
     const fs::path& path = entry.path();
-    if (path.extension() != ".cpp") continue;
+    if (path.extension() != ".cpp" || (!only.empty() && only.count(path.stem().string()) == 0)) continue;
     const std::string source = contents(path).value_or("");
     cases[path.stem().string()] = {path.parent_path().filename().string(), path.string(), source_hash(source),
                                    code_hash(source, fixture)};

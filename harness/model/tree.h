@@ -1,6 +1,7 @@
 // The cases as the tree has them now, by their sources alone: nothing needs to be built.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 
 namespace recapture {
@@ -12,8 +13,8 @@ struct TreeCase {
   std::string code = {};  // Of all that runs.
 };
 
-// By id. Empty if the tree has no cases.
-std::map<std::string, TreeCase> cases_in_tree(const std::string& root);
+// By id: those of only, or all where it is empty. Empty if the tree has no cases.
+std::map<std::string, TreeCase> cases_in_tree(const std::string& root, const std::set<std::string>& only = {});
 
 // reports/hashes.tsv: records made before source_hash() left out includes and description have hashes of another kind.
 // Gives for each of them source_hash() of the very source that they were made from.

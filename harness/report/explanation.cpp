@@ -1,16 +1,19 @@
 #include "harness/report/explanation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cctype>
+
+#include "harness/base/escape.h"
 
 namespace recapture::report {
 
 std::string render_text(const explain::FixAdvice& remedy, const std::string& release, size_t indent) {
   const std::string holds = remedy.useless  ? "does not help: "
                             : !remedy.holds ? "try: "
-                            : *remedy.holds ? fmt::format("holds in {}: ", release)
-                                            : fmt::format("does not hold in {}: ", release);
+                            : *remedy.holds ? fmt::format("works in {}: ", release)
+                                            : fmt::format("does not work in {}: ", release);
   const std::string space(indent, ' ');
   std::string words = space + holds + remedy.text + "\n";
   for (const auto& [gpu, price] : remedy.prices) {
@@ -19,30 +22,73 @@ std::string render_text(const explain::FixAdvice& remedy, const std::string& rel
   return words;
 }
 
+namespace {
+
+// What is as likely as the first one is shown with all that is known of it, and the others by their names.
+bool is_shown_whole(const explain::Explanation& explanation, const explain::Found& one) {
+  constexpr int kAsLikely = 2;
+  const explain::Found& first = explanation.causes.front();
+  return one.role == first.role && one.weight + kAsLikely > first.weight;
+}
+
+std::string render_remedies(const explain::Explanation& explanation, const std::string& cause,
+                            const std::string& release) {
+  std::string remedies;
+  bool some = false, recorded = false;  // Whether a record says that one of them works, or that it does not.
+  for (const explain::FixAdvice& remedy : explanation.remedies) {
+    if (remedy.cause != cause) continue;
+    some = some || !remedy.useless;
+    recorded = recorded || (!remedy.useless && remedy.holds.has_value());
+    remedies += render_text(remedy, release, 2);
+  }
+  if (!some || recorded || release.empty()) return remedies;
+  return (explanation.is_hip ? "  no record is of HIP; these remedies are of CUDA\n"
+                             : fmt::format("  no record of {} has these remedies\n", release)) +
+         remedies;
+}
+
+}  // namespace
+
 std::string render_text(const explain::Explanation& explanation, const std::string& release) {
   std::string words = explanation.summary + ".\n";
   words[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(words[0])));
+  std::vector<std::string> others;
   for (const explain::Found& one : explanation.causes) {
-    words += fmt::format("\n{}: {}\n  {}\n  {}\n", to_string(one.role), one.id, one.title, one.evidence);
-    if (one.healthy_here) words += fmt::format("  does not occur in {}, by its record\n", release);
-    std::string remedies;
-    bool some = false, recorded = false;  // Whether a record says that one of them holds, or that it does not.
-    for (const explain::FixAdvice& remedy : explanation.remedies) {
-      if (remedy.cause != one.id) continue;
-      some = some || !remedy.useless;
-      recorded = recorded || (!remedy.useless && remedy.holds.has_value());
-      remedies += render_text(remedy, release, 2);
+    if (one.role != explain::Role::Victim && !is_shown_whole(explanation, one)) {
+      others.push_back(one.id);
+      continue;
     }
-    if (some && !recorded && !release.empty()) words += fmt::format("  no record of {} has these remedies\n", release);
-    words += remedies;
+    words += fmt::format("\n{}: {}\n", to_string(one.role), one.id);
+    if (explanation.summary.find(one.title) == std::string::npos) words += fmt::format("  {}\n", one.title);
+    words += fmt::format("  {}\n", one.evidence);
+    if (!one.why.empty()) words += fmt::format("  why: {}\n", one.why);
+    words += render_remedies(explanation, one.id, release);
+    std::vector<std::string> more;
+    if (one.has_case) more.push_back("recapture show " + one.id);
+    if (!one.link.empty()) more.push_back(one.link);
+    if (!more.empty()) words += fmt::format("  more: {}\n", fmt::join(more, ", "));
+    if (!one.also.empty()) words += fmt::format("  the same text: {}\n", fmt::join(one.also, ", "));
+  }
+  if (!others.empty()) words += fmt::format("\nless likely: {}\n", fmt::join(others, ", "));
+  if (explanation.answer == explain::Answer::CannotTell || explanation.answer == explain::Answer::CaptureFailure) {
+    words += fmt::format("\nTo see the call: recapture blame {}\n",
+                         explanation.script.empty() ? "PROGRAM" : "python " + escape_control(explanation.script));
   }
   return words;
 }
 
-Json render_json(const explain::Explanation& explanation) {
+Json render_json(const explain::Explanation& explanation, const std::string& release) {
+  constexpr int kSchema = 1;  // docs/reference/explain-json.md
   Json causes = Json::array(), remedies = Json::array();
   for (const explain::Found& one : explanation.causes) {
-    causes.push_back({{"id", one.id}, {"role", to_string(one.role)}, {"evidence", one.evidence}, {"title", one.title}});
+    causes.push_back({{"id", one.id},
+                      {"role", to_string(one.role)},
+                      {"evidence", one.evidence},
+                      {"title", one.title},
+                      {"why", one.why},
+                      {"link", one.link},
+                      {"has_case", one.has_case},
+                      {"also", one.also}});
   }
   for (const explain::FixAdvice& remedy : explanation.remedies) {
     Json prices = Json::array();
@@ -56,8 +102,11 @@ Json render_json(const explain::Explanation& explanation) {
                         {"cause", remedy.cause},
                         {"useless", remedy.useless}});
   }
-  return {{"answer", to_string(explanation.answer)},
+  return {{"schema", kSchema},
+          {"answer", to_string(explanation.answer)},
           {"summary", explanation.summary},
+          {"platform", explanation.is_hip ? "hip" : "cuda"},
+          {"release", release.empty() ? Json() : Json(release)},
           {"causes", causes},
           {"remedies", remedies}};
 }

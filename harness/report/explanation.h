@@ -11,6 +11,7 @@ namespace recapture::report {
 // A line for the remedy, and one for each of its prices, all of them indented.
 std::string render_text(const explain::FixAdvice& remedy, const std::string& release, size_t indent);
 std::string render_text(const explain::Explanation& explanation, const std::string& release);
-Json render_json(const explain::Explanation& explanation);
+// docs/reference/explain-json.md
+Json render_json(const explain::Explanation& explanation, const std::string& release = "");
 
 }  // namespace recapture::report

@@ -20,9 +20,12 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/regex.h"
+#include "harness/case/cuda_errors.h"
+#include "harness/case/events.h"
 #include "harness/case/pattern.h"
 #include "harness/case/signature.h"
 #include "harness/case/source_hash.h"
+#include "harness/explain/explain.h"
 #include "harness/lint/documents.h"
 #include "harness/lint/expectations.h"
 #include "harness/lint/signatures.h"
@@ -301,6 +304,42 @@ TEST(Cases, StoppingRule_IsKnownByItsName) {
     EXPECT_NE(stopping_of(name, 1), Stopping::Unknown) << entry.path() << ": add '" << name << "' to kStoppingRules";
   }
   EXPECT_GT(rules, 0U);
+}
+
+// What a release itself writes of a case's failure, in its own words or with the driver's log, names that case among
+// the first three or beside one of them. A bare 900 or 901 names no case, nor does an error that is no capture's.
+TEST_F(Reports, MessageOfEachRelease_NamesItsCase) {
+  static const RE2 kOfGraphs(R"((?i)captur|graph|generator|legacy stream)"),
+      kAdvice(R"((?i)search for .*|cuda kernel errors .*)");
+  const Catalogue catalogue = read_catalogue(kRoot);
+  const auto causes = explain::read_causes(kRoot, catalogue);
+  std::set<std::tuple<std::string, std::string>> read;
+  for (const Record& record : *records) {
+    if (record.broken() != Break::Nothing) continue;
+    for (const TestRecord& test : record.tests) {
+      const std::string message = test.text(key::message);
+      const auto one = std::find_if(catalogue.begin(), catalogue.end(),
+                                    [&](const CatalogueCase& each) { return each.id == test.case_id(); });
+      if (message.empty() || one == catalogue.end() || test.text("ended") != "passed" ||
+          kind_of_id(test.id()) != Kind::Reproduces) {
+        continue;
+      }
+      const int error = cuda_error_in("CUDA error: " + message.substr(message.rfind("CUDA error: ", 0) == 0 ? 12 : 0));
+      const bool is_bare = (error == 900 || error == 901) && message.find("Returning ") == message.npos;
+      const bool is_foreign = error != 0 && !is_capture_error(error);
+      if (is_bare || is_foreign || !RE2::PartialMatch(replace_all(message, kAdvice, ""), kOfGraphs)) continue;
+      if (!read.emplace(test.case_id(), replace_all(message, RE2("[0-9]+"), "#")).second) continue;
+      const explain::Explanation explanation = explain::find_causes(explain::parse_error_text(message), causes);
+      bool is_named = false;
+      for (size_t i = 0; i < std::min<size_t>(3, explanation.causes.size()); ++i) {
+        const explain::Found& found = explanation.causes[i];
+        is_named = is_named || found.id == test.case_id() ||
+                   std::find(found.also.begin(), found.also.end(), test.case_id()) != found.also.end();
+      }
+      EXPECT_TRUE(is_named) << record.path << " " << test.id() << ": " << message << "\n" << explanation.summary;
+    }
+  }
+  EXPECT_GT(read.size(), 100U);
 }
 
 TEST_F(Reports, DemandedCall_IsNamed) {

@@ -23,10 +23,10 @@ bool Rules::stale(const Record& record, const std::string& case_id) const {
   return now->second.hash != (old == old_hashes.end() ? then : old->second);
 }
 
-Rules rules_of(const std::string& root, const Requirements& demands) {
+Rules rules_of(const std::string& root, const Requirements& demands, const std::set<std::string>& cases) {
   Rules rules;
   rules.expectations = expectations_of(read_changes(root));
-  rules.tree = cases_in_tree(root);
+  rules.tree = cases_in_tree(root, cases);
   rules.old_hashes = hashes_of_old_records(root);
   if (std::filesystem::exists(catalogue_path(root))) {
     for (const CatalogueCase& one : read_catalogue(root)) {

@@ -35,8 +35,8 @@ struct Rules {
   bool stale(const Record& record, const std::string& case_id) const;
 };
 
-// Reads them from Recapture's own tree.
-Rules rules_of(const std::string& root, const Requirements& demands = {});
+// Reads them from Recapture's own tree; what a case's code is, of those cases alone if there are any.
+Rules rules_of(const std::string& root, const Requirements& demands = {}, const std::set<std::string>& cases = {});
 
 // An older library may lack what the usual one has, so those that a run chose count as well.
 AvailabilityKey availability_key(const Record& record, const std::string& test);
