@@ -178,9 +178,10 @@ TEST_F(History, OutcomeThatChangedWithTheDriver_NamesTheDriver) {
 }
 
 TEST_F(History, ShortRelease_IsTheNewestOfItsLine) {
+  int number = 0;
   for (const char* release : {"2.14.1", "2.15.0", "2.15.1", "2.16.0.dev20100101", "2.16.0.dev20100102"}) {
     Night night;
-    night.day = day(static_cast<int>(std::string(release).back() - '0'));
+    night.day = day(number++);
     night.release = release;
     write(night);
   }

@@ -47,7 +47,7 @@ class Propose : public FakeTree {
   }
   // A whole run of 2.15.0 in which each test, which documents 900, saw that.
   void record_of(const std::map<std::string, std::string>& seen) const {
-    FakeRecord record{fake_environment({}), {fake_test("c.Control")}, {{"documented", "900"}}};
+    FakeRecord record{fake_environment(Json::object()), {fake_test("c.Control")}, {{"documented", "900"}}};
     for (const auto& [name, text] : seen) record.tests.push_back(fake_failure("c." + name, text, "900"));
     record.write(record_path);
   }
