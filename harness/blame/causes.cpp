@@ -170,7 +170,8 @@ class Finder {
     // Lines of a program mention much: they count only where the exception's own text is one that a case prints.
     const explain::ErrorText own = explain::parse_error_text(words);
     const auto prints = [&](const explain::Cause& cause) {
-      return cause.capture && std::any_of(cause.says.begin(), cause.says.end(), [&](const std::string& cue) {
+      return cause.scope == explain::Scope::Capture &&
+             std::any_of(cause.says.begin(), cause.says.end(), [&](const std::string& cue) {
                return explain::find_evidence(own, cue.substr(0, cue.find(" + "))) != 0;
              });
     };
