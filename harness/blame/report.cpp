@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <regex>
 #include <utility>
 
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/base/json.h"
+#include "harness/base/regex.h"
 
 namespace recapture::blame {
 namespace {
@@ -74,12 +74,13 @@ std::string release_beside(const std::string& library) {
   namespace fs = std::filesystem;
   if (library.empty()) return {};
   const fs::path folder = fs::path(library).parent_path().parent_path();
-  static const std::regex kVersion(R"(__version__ *=[^'"\n]*['"]([^'"]+))");
-  std::smatch found;
+  static const RE2 kVersion(R"(__version__ *=[^'"\n]*['"]([^'"]+))", RE2::Latin1);
   try {
     if (const fs::path file = folder / "version.py"; fs::is_regular_file(file)) {
       const std::string text = contents_of(file.string());
-      return std::regex_search(text, found, kVersion) ? found[1].str() : "";
+      std::string version;
+      RE2::PartialMatch(text, kVersion, &version);
+      return version;
     }
     if (const fs::path file = folder / "build-version"; fs::is_regular_file(file)) {
       const std::string text = contents_of(file.string());

@@ -472,7 +472,7 @@ const blame::Knowledge& knowledge() {
 }
 
 // The causes of a call that has broken a capture of its own thread, by the functions on its stack, innermost first.
-std::vector<std::string> causes_of(const std::string& api, int code, const std::vector<Frame>& frames,
+std::vector<std::string> causes_of(const std::string& api, int code, const std::vector<recapture::Frame>& frames,
                                    const blame::Process& process = {}) {
   blame::Failure failure;
   failure.culprit.emplace();
@@ -489,9 +489,10 @@ std::vector<std::string> causes_of(const std::string& api, int code, const std::
 
 // As the records have these stacks.
 TEST(Causes, ImplicitDependencyOnAutogradsThread_IsTheTapeOrDdp) {
-  const std::vector<Frame> stack = {{"", "/t/libc10_cuda.so", 0x21a7b},
-                                    {"torch::autograd::Engine::evaluate_function(…)", "/t/libtorch_cpu.so", 1},
-                                    {"torch::autograd::Engine::thread_main(…)", "/t/libtorch_cpu.so", 2}};
+  const std::vector<recapture::Frame> stack = {
+      {"", "/t/libc10_cuda.so", 0x21a7b},
+      {"torch::autograd::Engine::evaluate_function(…)", "/t/libtorch_cpu.so", 1},
+      {"torch::autograd::Engine::thread_main(…)", "/t/libtorch_cpu.so", 2}};
   EXPECT_THAT(causes_of("cuStreamWaitEvent", 906, stack),
               ::testing::ElementsAre("gradient_tape_on_default_stream", "ddp_on_default_stream"));
   blame::Process rank;
@@ -502,8 +503,8 @@ TEST(Causes, ImplicitDependencyOnAutogradsThread_IsTheTapeOrDdp) {
 }
 
 TEST(Causes, AllocationByPyTorch_IsOfAStreamThatDoesNotCapture) {
-  const std::vector<Frame> stack = {{"", "/t/libc10_cuda.so", 0x2f4ca},
-                                    {"at::detail::empty_cuda(…)", "/t/libtorch_cuda.so", 1}};
+  const std::vector<recapture::Frame> stack = {{"", "/t/libc10_cuda.so", 0x2f4ca},
+                                               {"at::detail::empty_cuda(…)", "/t/libtorch_cuda.so", 1}};
   EXPECT_THAT(causes_of("cuMemAlloc_v2", 900, stack),
               ::testing::ElementsAre("side_stream_without_fork", "allocation_on_uncaptured_stream"));
   EXPECT_THAT(causes_of("cuMemAlloc_v2", 900, {{"dalloc", "/p/program", 1}}),
@@ -512,9 +513,9 @@ TEST(Causes, AllocationByPyTorch_IsOfAStreamThatDoesNotCapture) {
 
 TEST(Causes, OperatorThatWaits_IsNamedByTheOutermost) {
   const auto frame = [](const std::string& name) {
-    return Frame{"at::_ops::" + name + "::call(…)", "/t/libtorch_cpu.so", 1};
+    return recapture::Frame{"at::_ops::" + name + "::call(…)", "/t/libtorch_cpu.so", 1};
   };
-  const Frame interpreter{"_PyEval_EvalFrameDefault", "/u/bin/python3.12", 1};
+  const recapture::Frame interpreter{"_PyEval_EvalFrameDefault", "/u/bin/python3.12", 1};
   EXPECT_THAT(
       causes_of("cuStreamSynchronize", 900, {frame("_local_scalar_dense"), frame("item"), frame("linalg_inv")}).at(0),
       "library_that_synchronises_in_capture");

