@@ -145,11 +145,12 @@ bool is_chain(std::string_view lower) {
 }
 
 // The last line of a Python traceback. What stands before it in a log ("(EngineCore pid=1140) ERROR 07-15
-// core.py:1231] ") does not count. "CUDA status Error: a.cu:12" is none.
+// core.py:1231] ") does not count. "CUDA status Error: a.cu:12" is none, nor is pytest's "a.py:33: RuntimeError".
 bool is_python_exception(const std::string& line) {
   static const RE2 kException(R"((?:^|[\] ])([A-Za-z_.]*(?:[A-Za-z_]Error|Exception|Interrupt|[A-Za-z]Exit))(?::|$))",
-                              RE2::Latin1);
-  return RE2::PartialMatch(line, kException);
+                              RE2::Latin1),
+      kPlace(R"(\S+\.py:\d+: [A-Za-z_.]+\s*)", RE2::Latin1);
+  return RE2::PartialMatch(line, kException) && !RE2::FullMatch(line, kPlace);
 }
 
 // Python exceptions of a text, and which of them a capture error follows from: it was raised while that one was
@@ -354,11 +355,10 @@ class Tracebacks {
       if (frame.statement == 0) frame.statement = number;
       frame.statement_end = number;
     } else if (is_python_exception(line)) {
+      if (frames_.empty() && is_code(last_)) begin_cut_frame(number - 1);
       end(number);
-    } else if (frames_.empty() && is_marker(body_of(line)) && is_statement(last_)) {  // Of a frame that was cut off.
-      begin_frame(number - 1, "");
-      frames_.back().statement = frames_.back().statement_end = number - 1;
-      is_open_ = false;
+    } else if (frames_.empty() && is_marker(body_of(line)) && is_statement(last_)) {
+      begin_cut_frame(number - 1);
     } else if (line.find_first_not_of(" \t\r") != std::string::npos && !is_marker(body_of(line))) {
       is_open_ = false;
     }
@@ -382,6 +382,21 @@ class Tracebacks {
     constexpr size_t kIndent = 3;  // Four, or less behind what a logger cuts off.
     const size_t begin = body.find_first_not_of(" >\t");
     return begin != std::string::npos && begin >= kIndent && !is_marker(body) && body.compare(begin, 2, "E ") != 0;
+  }
+
+  // An indented line, or one that pytest marks, that calls, takes or sets something.
+  static bool is_code(const std::string& line) {
+    static const RE2 kCode(
+        R"((?:>\s*| {4,})(?:[\w.,\[\] *]+ [+*/-]?= \S.*|(?:if|while|assert|for|return|print)\b.*|[\w.]+[(\[].*))",
+        RE2::Latin1);
+    return RE2::FullMatch(line, kCode);
+  }
+
+  // Only its statement was pasted.
+  void begin_cut_frame(size_t statement) {
+    begin_frame(statement, "");
+    frames_.back().statement = frames_.back().statement_end = statement;
+    is_open_ = false;
   }
 
   void begin_frame(size_t number, const std::string& file) {
@@ -659,7 +674,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   }
   tracebacks.finish();
   const auto has = [&](const char* word) { return pasted.lower.find(word) != std::string::npos; };
-  const bool of_gpu = of_cuda || of_torch || has("stream") || has("kernel") || has("triton");
+  const bool of_gpu = of_cuda || of_torch || has("triton") || has("graph");
   pasted.about_graphs = pasted.about_graphs || (has("replay") && has("graph")) || (has("captur") && of_gpu);
   pasted.says_failed = says_failed && pasted.about_graphs;
   if (pasted.errors.empty() && !bare.empty()) {
