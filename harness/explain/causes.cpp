@@ -116,7 +116,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     const toml::table& table = *entry.as_table();
     only_keys(table,
               {"id", "title", "scope", "other_thread", "victim", "only_possible", "codes", "says", "calls", "names",
-               "hints", "statements", "symptoms", "also", "fixes", "useless", "why"},
+               "hints", "statements", "symptoms", "topics", "also", "fixes", "useless", "why"},
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);
@@ -144,6 +144,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.hints = texts_in(table, "hints", place);
     cause.statements = expressions_in(table, "statements", place);
     cause.symptoms = expressions_in(table, "symptoms", place);
+    cause.topics = expressions_in(table, "topics", place);
     cause.also = texts_in(table, "also", place);
     for (const std::string& id : cause.also) {
       if (case_of(catalogue, id) == nullptr) {
@@ -157,10 +158,10 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     }
     for (const std::string& hint : cause.hints) check_hint(hint, cause.codes, place);
     if (cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
-        cause.symptoms.empty()) {
+        cause.symptoms.empty() && cause.topics.empty()) {
       throw ExitError(
           Exit::Usage,
-          place + ": nothing can speak for it; give it 'says', 'calls', 'names', 'statements' or 'symptoms'");
+          place + ": nothing can speak for it; give it 'says', 'calls', 'names', 'statements', 'symptoms' or 'topics'");
     }
     if (!cause.has_case && cause.fixes.empty()) {
       throw ExitError(Exit::Usage, place + ": no case of that id; a cause without one needs 'fixes'");

@@ -270,7 +270,7 @@ bool speaks_of_graphs(const std::string& lower) {
       R"(stream captur|graph[_ ]captur|captur\w* (?:a |an |the |of a |of the )?(?:cuda |stream|whole|full|graph|mode))"
       R"(|cuda[ _-]?graph|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
       R"(|\b(?:during|inside|in|within|while)(?: \S+){0,4} captur)"
-      R"(|graphlaunch|\breplay\(\)|graph[ _]replay|replay(?:s|ing|ed)?\b.{0,30}\bgraph|captured graph|graphed[ _]callable|reduce-overhead)",
+      R"(|captur\w*[ -]invalidat|relaxed mode|capturing (?:thread|stream)|graphlaunch|\breplay\(\)|graph[ _]replay|replay(?:s|ing|ed)?\b.{0,30}\bgraph|captured graph|graphed[ _]callable|reduce-overhead)",
       RE2::Latin1);
   return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kGraphs);
 }
@@ -588,10 +588,15 @@ void leave_out_what_is_outside(const ErrorText& text, std::vector<char>& counts)
 }
 
 std::string without_messages(std::string text) {
-  static const RE2 kMessages(
-      R"(operation not permitted when stream is capturing|operation failed due to a previous error(?: during capture)?)"
-      R"(|(?:cudaerror|cuda_error_|hiperror|cudastreamcapturestatus)\w*|\w*(?:begin|end)[_ ]?capture\w*)",
-      RE2::Latin1);
+  static const RE2 kMessages = [] {
+    std::string messages =
+        R"((?:cudaerror|cuda_error_|hiperror|cudastreamcapturestatus)\w*|\w*(?:begin|end)[_ ]?capture\w*)"
+        R"(|operation failed due to a previous error(?: during capture)?)";
+    for (const CudaError& error : kCudaErrors) {
+      if (is_capture_error(error.code)) messages += "|" + RE2::QuoteMeta(lower_case(error.text));
+    }
+    return RE2(messages, RE2::Latin1);
+  }();
   re2::StringPiece match;
   for (size_t at = 0; kMessages.Match(text, at, text.size(), RE2::UNANCHORED, &match, 1); ++at) {
     at = static_cast<size_t>(match.data() - text.data());
@@ -699,8 +704,8 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
   leave_out_neighbours(pasted, counts);
   leave_out_what_is_far(pasted, counts);
   leave_out_victims(pasted, counts);
-  pasted.words = without_messages(pasted.lower);
   pasted.near = blanked(pasted, counts);
+  pasted.words = without_messages(pasted.lower);
   leave_out_what_is_outside(pasted, counts);
   pasted.inside = blanked(pasted, counts);
   return pasted;

@@ -33,9 +33,9 @@ struct ErrorText {
   std::vector<size_t> numbers;     // Of each, its line in the text.
   std::string lower;               // All of it in lower case, for cues, and where each line begins there. HIP's calls
   std::vector<size_t> starts;      // have CUDA's names.
-  std::string words;               // `lower`, with spaces for CUDA's own messages: what people write.
   // `lower`, with spaces for what stands far from the errors, lists what is installed or did not run.
   std::string near;
+  std::string words;   // `near`, with spaces for CUDA's own messages: what people write.
   std::string inside;  // `near`, with spaces for what is neither in the traceback nor in the stack of a capture error.
   std::vector<NamedError> errors;  // In the text's order, several of one line by their place in it.
   std::vector<Traceback> tracebacks;

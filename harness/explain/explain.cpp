@@ -50,6 +50,21 @@ bool is_call(const std::string& cue) {
   return false;
 }
 
+// Whether the line, with two on either side, says of a capture that it fails, or that it forbids something.
+bool is_denied(const ErrorText& text, size_t line) {
+  static const RE2 kDenial(
+      R"(\b(?:break|broke|fail|invalidat|crash|abort|kill|refus|violat|disallow|forbid|prohibit|illegal|incompatib)"
+      R"(|unsupported|unsafe|not (?:allowed|permitted|supported|support|compatible|graph|captur|valid|legal)|can ?not)"
+      R"(|can.t be|error|reject|corrupt|poison|hang|dead.?lock))",
+      RE2::Latin1),
+      kCapture("captur|graph", RE2::Latin1);
+  constexpr size_t kBeside = 2;  // Lines.
+  const size_t begin = text.starts.at(line <= kBeside ? 0 : line - 1 - kBeside);
+  const size_t end = line + kBeside < text.starts.size() ? text.starts[line + kBeside] : text.words.size();
+  const auto near = std::string_view(text.words).substr(begin, end - begin);
+  return RE2::PartialMatch(near, kDenial) && RE2::PartialMatch(near, kCapture);
+}
+
 // What of the text speaks for a cause, added up.
 class Weigh {
  public:
@@ -82,6 +97,29 @@ class Weigh {
       take(line_at(text_, static_cast<size_t>(match.data() - text_.words.data())), found ? kMore : kSymptom);
       found = true;
     }
+  }
+
+  // What people write about captures: it is the cause where the text says there that it fails or is forbidden. What is
+  // only mentioned is possible, if nothing else is known.
+  void topics() {
+    constexpr size_t kLong = 64 << 10;
+    if (!text_.about_graphs || text_.words.size() > kLong) return;
+    size_t mentioned = 0;
+    for (const auto& topic : cause_.topics) {
+      re2::StringPiece match;
+      for (size_t at = 0; topic->Match(text_.words, at, text_.words.size(), RE2::UNANCHORED, &match, 1);) {
+        const auto found = static_cast<size_t>(match.data() - text_.words.data());
+        const size_t line = line_at(text_, found);
+        if (text_.near[found] != ' ' && is_denied(text_, line)) {
+          take(line, weight_ == 0 ? kSymptom : kMore);
+          return;
+        }
+        if (mentioned == 0) mentioned = line;
+        if (line >= text_.starts.size()) break;
+        at = text_.starts[line];
+      }
+    }
+    if (mentioned != 0 && weight_ == 0 && text_.errors.empty()) add(mentioned, kMore);
   }
 
   // An error that may be of a graph or of anything else.
@@ -376,6 +414,14 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
     capture = capture || (weigh.weight() > 0 && cause.scope == Scope::Capture);
     other_says = other_says || (weigh.weight() > 0 && cause.scope != Scope::Capture);
     weigh.symptoms();
+  }
+  // Words say less than a message that one failure alone prints. What is written of a replay is not on a capture.
+  bool on_replay = false;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    on_replay = on_replay || (causes[i].scope == Scope::Graph && weights[i].weight() > 0);
+  }
+  if (said == 0 && !on_replay) {
+    for (Weigh& weigh : weights) weigh.topics();
   }
   capture = capture || (text.says_failed && !other_says);
   const auto refused = std::find_if(text.errors.begin(), text.errors.end(), [](const NamedError& error) {
