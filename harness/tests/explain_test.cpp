@@ -112,7 +112,7 @@ int expect_answers(const std::string& name) {
 }
 
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
-TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 261); }
+TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 277); }
 
 // harness/tests/data/texts.jsonl: one text of each kind, made up.
 TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl"), 59); }
