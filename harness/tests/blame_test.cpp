@@ -995,7 +995,7 @@ with capture():
   EXPECT_THAT(causes_of("as the loop of ProcessGroupNCCL's", there("None")), HasSubstr("(watchdog_query_in_capture)"));
   EXPECT_THAT(causes_of("mask.nonzero()", there("stream")), HasSubstr("(nonzero_in_capture)"))
       << "on the capturing stream, as autograd's thread";
-  EXPECT_THAT(causes_of("nothing more is known", here), HasSubstr("(stream_synchronize_in_capture)"));
+  EXPECT_THAT(causes_of("nothing more is known", here), HasSubstr("(host_wait_in_capture)"));
 }
 
 TEST_F(Blame, RefusalOfPyTorchs_IsReportedWithItsLine) {
