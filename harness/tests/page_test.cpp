@@ -232,7 +232,9 @@ TEST_F(Page, Tags_ChooseTheCasesOfAGateWithThatScope) {
         }
         chosen.insert(text_of(data, one.at("id")));
       }
-      EXPECT_EQ(chosen, cases_in_scope({folded.get<std::string>()}, catalogue)) << folded;
+      std::set<std::string> expected = cases_in_scope({folded.get<std::string>()}, catalogue);
+      expected.erase(std::string(kOperatorsCase));  // These have a table of their own.
+      EXPECT_EQ(chosen, expected) << folded;
       EXPECT_GT(chosen.size(), 0U);
       EXPECT_LT(chosen.size(), catalogue.size());
     }
