@@ -82,7 +82,8 @@ Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command = add_comparison(app, "compare", "Compare two releases or runs", *options);
   command->footer(
-      "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator is\n"
+      "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator "
+      "is\n"
       "no longer captured, 3 a fix's price changed, 5 only other changes, 6 more than a tenth of the tests unknown.");
   return {command, [options, &root] { return compare_sides(run::Layout::find(root), *options); }};
 }

@@ -71,8 +71,8 @@ Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
           "rules: the verdict tables; cli: all verbs with their options; machines: the newest verdicts on each; "
           "failures: the releases that have each; calls: the error code of each refused call; documents: "
           "claims that do not hold; operators, operators.json: which can be captured (default: rules)")
-      ->check(CLI::IsMember(
-          {"rules", "cli", "machines", "failures", "calls", "documents", "operators", "operators.json"}));
+      ->check(
+          CLI::IsMember({"rules", "cli", "machines", "failures", "calls", "documents", "operators", "operators.json"}));
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   return {command, [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); }};
 }

@@ -138,10 +138,10 @@ Verb run_verb(CLI::App& app, const std::string& root) {
       ->allow_extra_args(false);
   command->add_option("--libtorch", options.libtorch, "Load LibTorch from this site-packages folder");
   for (const OverridableLibrary& library : kOverridableLibraries) {
-    command->add_option(library.option, options.libraries[library.key],
-                        fmt::format("Use this {} instead of {} own, such as {} ({} installs it)", library.name,
-                                    library.is_package() ? "the cases'" : "LibTorch's", library.example,
-                                    library.fetch));
+    command->add_option(
+        library.option, options.libraries[library.key],
+        fmt::format("Use this {} instead of {} own, such as {} ({} installs it)", library.name,
+                    library.is_package() ? "the cases'" : "LibTorch's", library.example, library.fetch));
   }
   command->add_option("--require", typed->require, "gpu, recorder or gpu,recorder: fail (7) if it is missing")
       ->delimiter(',')

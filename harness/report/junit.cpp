@@ -81,10 +81,10 @@ std::string render_junit(const JudgedRun& judged) {
   Junit junit;
   for (const TestVerdict& row : judged.rows) {
     const std::string seen = escape_control(render_observed(row));
-    const bool is_new = junit.add(
-        {row.case_id, row.family + "." + row.case_id, row.name, junit_result(row.verdict),
-         fmt::format("{}: {} {}", to_string(row.verdict), row.ran ? to_string(row.result) : "", seen), seen,
-         row.seconds});
+    const bool is_new =
+        junit.add({row.case_id, row.family + "." + row.case_id, row.name, junit_result(row.verdict),
+                   fmt::format("{}: {} {}", to_string(row.verdict), row.ran ? to_string(row.result) : "", seen), seen,
+                   row.seconds});
     if (!is_new) continue;
     for (const char* key : {"release", "gpu", "driver", "cuda_runtime", "revision"}) {
       junit.add_property(row.case_id, key, judged.record.env(key));

@@ -285,7 +285,8 @@ std::string render_failures(TableInput input) {
     const std::string cases = join(its.cases.size() > kFewCases ? its.cases : its.with_tests);
     changed.emplace_back(its.since, row_of({cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])}));
   }
-  std::stable_sort(changed.begin(), changed.end(), [](const auto& a, const auto& b) { return older(a.first, b.first); });
+  std::stable_sort(changed.begin(), changed.end(),
+                   [](const auto& a, const auto& b) { return older(a.first, b.first); });
   const std::string head = head_of({"failures", "since when, until when", "changed how", "change upstream", "on"});
   std::string text =
       "# Since when, until when\n\n"

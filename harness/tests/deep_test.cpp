@@ -137,8 +137,8 @@ class Deep : public ::testing::Test {
   ShellResult blame(const std::string& program, const std::string& driver = "deep",
                     const std::string& variables = "") const {
     ShellResult said = shell("cd '" + folder + "' && " + environment(driver) + variables +
-                             " '" RECAPTURE_BUILD "/recapture' blame --deep --verbose --log '" + folder + "/log' -- " + program +
-                             " >/dev/null 2>&1");
+                             " '" RECAPTURE_BUILD "/recapture' blame --deep --verbose --log '" + folder + "/log' -- " +
+                             program + " >/dev/null 2>&1");
     said.out = text_of(folder + "/log");
     return said;
   }
