@@ -1,6 +1,6 @@
 // TransformerEngine's own make_graphed_callables() loses the first of two micro-batches, as PyTorch's does, up to 2.18.
 //
-// The report's program with TransformerEngine's function in the place of PyTorch's. Real is all of graph.py of a wheel:
+// The report's program with TransformerEngine's function in place of PyTorch's. Real is all of graph.py of a wheel:
 // what it captures, which slots of Graphed.backward() are parameters, and whether their gradients are cloned before
 // they are returned. From 2.19 on they are. Tests without a release in what they do run 2.18.0, or what `run
 // --transformer-engine` chose; the fix is to take a newer one, here 2.20.2. Modelled is the graph alone, by

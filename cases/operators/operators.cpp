@@ -103,7 +103,7 @@ seen = "ready"
     }
   }
 
-  // CUDA cannot be used in a child of a process that has.
+  // A process whose parent has used CUDA cannot use it.
   static std::string no_gpu_in_child() {
     int ends[2];
     if (pipe(ends) != 0) return "no pipe";
