@@ -51,6 +51,8 @@ const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.co
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
 const releases = data.releases.map(text);
 const consequences = data.consequences.map(([word, meaning, hurts, tone]) => ({word, meaning, hurts, tone}));
+// Those of operators only where there are some.
+const isShown = data.consequences.map(([, , , , ofOperators], n) => !ofOperators || machines.some(one => one.pairs.flat().some(pair => pair && pair.counts[n])));
 const consequenceTag = number => make('span', {class: `tag ${consequences[number].tone}`}, consequences[number].word);
 const dateOf = run => run.started.slice(0, 10) || 'no date';
 const timeOf = run => run.started.replace('T', ' ').slice(0, 16) || 'no date';
@@ -275,7 +277,7 @@ function showCompare() {
   byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
     ' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', text(line)]));
-  byId('figures').replaceChildren(...consequences.map(({word, meaning, tone}, n) => make('button', {type: 'button', 'data-word': word, title: meaning,
+  byId('figures').replaceChildren(...consequences.flatMap(({word, meaning, tone}, n) => !isShown[n] ? [] : make('button', {type: 'button', 'data-word': word, title: meaning,
     class: `figure ${tone}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),
     click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])), make('span', {}, word))));
   if (focused) for (const figure of byId('figures').children) if (figure.dataset.word === focused) figure.focus();
@@ -561,7 +563,7 @@ function lastDay() {
 function verdictCounts(run) {
   const counts = data.verdicts.map(() => 0);
   for (const number of run.seen) ++counts[data.observations[number][1]];
-  return data.verdicts.flatMap((word, n) => counts[n] ? [`${counts[n]} ${word}`] : []).join(', ');
+  return data.verdicts.flatMap((word, n) => counts[n] ? [`${counts[n]} ${word}`] : []).join(', ') || 'operators only';
 }
 
 function changedSince(run) {
@@ -785,7 +787,7 @@ byId('detail').addEventListener('close', () => { if (state.case) choose({case: '
 byId('detail').addEventListener('click', event => { if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left) byId('detail').close(); });
 for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
 
-byId('legend').append(...consequences.map(({word, meaning, tone}) => make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)));
+byId('legend').append(...consequences.filter((_, n) => isShown[n]).map(({word, meaning, tone}) => make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)));
 const {newest, records, broken, unreadable} = data.made;
 byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
   (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') + (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';

@@ -166,8 +166,10 @@ class Page {
     Json all = Json::array();
     for (size_t i = 0; i < compare::kConsequenceCount; ++i) {
       const auto consequence = static_cast<compare::Consequence>(i);
+      const bool of_operators =
+          consequence == compare::Consequence::NotCapturable || consequence == compare::Consequence::Capturable;
       all.push_back({to_string(consequence), compare::meaning(consequence), compare::is_regression(consequence),
-                     color_of(consequence)});
+                     color_of(consequence), of_operators});
     }
     return all;
   }
@@ -239,7 +241,10 @@ class Page {
     const auto [at, is_new] = tests_.emplace(id, test_list_.size());
     if (is_new) {  // A case that says nothing of it.
       const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
-      if (is_new_case) case_list_.push_back({{"id", from_outside(case_of(id))}});
+      if (is_new_case) {
+        case_list_.push_back({{"id", from_outside(case_of(id))}});
+        if (case_of(id) == kOperatorsCase) case_list_.back()["family"] = text(std::string(kOperatorsCase));
+      }
       test_list_.push_back({its->second, from_outside(name_of(id)), text(""), text("")});
     }
     return at->second;
@@ -358,6 +363,9 @@ class Page {
     std::map<std::string, std::vector<std::string>> reasons;
     std::unordered_map<std::string, const compare::ComparedTest*> by_test;
     for (const compare::ComparedTest& one : comparison.tests) {
+      const bool changed =
+          one.consequence != compare::Consequence::Unknown && one.consequence != compare::Consequence::Same;
+      if (case_of(one.test) == kOperatorsCase && !changed) continue;
       ++counts.at(static_cast<size_t>(one.consequence));
       all.push_back(one.test);
       by_test.emplace(one.test, &one);
