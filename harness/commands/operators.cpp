@@ -1,6 +1,8 @@
 // recapture operators: which operators of PyTorch can be captured, from the records.
 #include "harness/report/operators.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -8,8 +10,8 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
-#include "harness/model/suggest.h"
 
 namespace recapture::commands {
 namespace {
@@ -36,7 +38,8 @@ Exit operators(const run::Layout& places, const Options& options) {
   if (!options.release.empty()) {
     const std::string release = resolve_release(options.release, table.releases);
     if (std::find(table.releases.begin(), table.releases.end(), release) == table.releases.end()) {
-      throw ExitError(Exit::Usage, unknown_name("release on record", options.release, table.releases));
+      throw ExitError(Exit::Usage, fmt::format("no operators of {} are on record; there are those of {}",
+                                               escape_control(options.release), join(table.releases, ", ")));
     }
     table.releases = {release};
     for (timeline::OperatorRow& row : table.rows) {

@@ -155,10 +155,9 @@ class Comparer {
       std::vector<Pair> pairs;
       for (const std::string& test : its) {
         if (!is_of_today(described, test)) continue;
-        Pair pair = pair_of(test);
-        // Releases differ in their lists of operators, and runs in whether they tried them.
-        if (pair.compared.consequence == Consequence::Unknown && kind_of_id(test) == Kind::Operator) continue;
-        pairs.push_back(std::move(pair));
+        // Releases differ in their lists of operators, and few runs try them.
+        if (kind_of_id(test) == Kind::Operator && (from_.is_without(test) || to_.is_without(test))) continue;
+        pairs.push_back(pair_of(test));
       }
       reconcile_within_case(pairs);
       std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
@@ -521,6 +520,12 @@ std::string Results::why_not(const std::string& test) const {
   const TestVerdict& row = *found->second;
   return row.ran ? "cannot run in " + name() + ": " + truncated(render_observed(row))
                  : "not run in " + name() + ", whose run is not complete";
+}
+
+bool Results::is_without(const std::string& test) const {
+  if (ran_.count(test) != 0) return false;
+  const auto found = silent_.find(test);
+  return found == silent_.end() || found->second->result == Result::Inapplicable;
 }
 
 void Results::add_tests(std::set<std::string>& tests) const {

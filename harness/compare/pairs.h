@@ -37,6 +37,8 @@ class Results {
   const std::vector<Seen>& of(const std::string& test) const;
   std::string why_not(const std::string& test) const;
   bool tried(const std::string& test) const { return ran_.count(test) + silent_.count(test) > 0; }
+  // The release has no such test, or no run of this side planned it.
+  bool is_without(const std::string& test) const;
   void add_tests(std::set<std::string>& tests) const;
   const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }

@@ -150,6 +150,12 @@ TEST(OperatorsCompared, OperatorThatOneSideDidNotTry_IsNotUnknown) {
   EXPECT_EQ(comparison.tests.size(), 1U);
 }
 
+TEST(OperatorsCompared, OperatorThatGaveNoResult_IsUnknown) {
+  const TestRecord broken{{{"test", "operators.a"}, {"ending", "exited"}, {"code", 1}, {"ended", "failed"}}};
+  EXPECT_EQ(compared({line_of({{"forward", kRight}}, "a")}, {broken}).unknown(), 1U);
+  EXPECT_EQ(compared({broken}, {line_of({{"forward", kRight}}, "a")}).unknown(), 1U);
+}
+
 TEST(OperatorCounts, RowsOfARecord_AreOneLine) {
   const Record record = run_of("2.11.0", {line_of({{"forward", kRight}}, "a"), line_of({{"forward", kRefused}}, "b"),
                                           line_of({{"forward", R"({"samples":{"float32":{"wrong":1}}})"}}, "c"),
