@@ -3,7 +3,7 @@
 //
 // The report's stress test with the releases that it names, 2.3 and 2.6: a pool of 5 and one of 33 threads, many times
 // over, and what share of the requests fails, with its interval of 95 %. The report has 15 of 20 and 83 of 100, and
-// says that the rate is about the same whatever the concurrency. Here fewer fail, and more with 33 than with 5: the
+// says that the rate is about the same at any concurrency. Here fewer fail, and more with 33 than with 5: the
 // model is three small layers, so that a call takes milliseconds and meets fewer others. (With threads that start at a
 // barrier, in nemo_transcribe, more fail, and the rate grows with them as well.) transcribe() is the wheel's own.
 // Beside the requests that fail there are some that return a wrong result and no error, which the report did not look

@@ -102,7 +102,7 @@ TEST_F(NemoTdtDecoderOnGpu, Reproduces2_7) {
   REPRODUCES(decoded(graphs, kLoads), kBroken, kIntact);
 }
 
-// Three CUDA tensors load and four do not, whatever their number beyond.
+// Up to three CUDA tensors load; four and more do not.
 TEST_F(NemoTdtDecoderOnGpu, ReproducesFromFourTensorsOn) {
   if (!load("2.6.0")) return;
   std::string graphs;
