@@ -15,4 +15,7 @@ std::string truncated(const std::string& text, size_t most = 160);
 // The same as a cell of a Markdown table, where it must be neither the cell's end nor HTML.
 std::string escape_markdown(std::string_view text);
 
+// The same as text or an attribute's value of HTML.
+std::string escape_html(std::string_view text);
+
 }  // namespace recapture

@@ -1,4 +1,5 @@
-// recapture page: one HTML file with what changes between releases, the matrix of all results, and their history.
+// recapture page: one HTML file with what changes between releases, the matrix of all results, and their history; or a
+// folder of pages with that one beside a table of failures by release, a page for each failure, and the operators.
 #include "harness/report/page.h"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,6 +21,7 @@
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
 #include "harness/report/page_data.h"
+#include "harness/report/site.h"
 #include "harness/run/layout.h"
 #include "harness/verdict/select.h"
 
@@ -27,7 +30,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string records, output = "page.html";
+  std::string records, output = "page.html", site;
 };
 
 // What cannot be read is named here, on the page, and by the exit code.
@@ -100,8 +103,38 @@ report::PageInput read(const run::Layout& places, const Options& options, Deferr
   return input;
 }
 
+// A folder of ours has an index.html that begins as this one does; in any other folder nothing is replaced.
+void write_site(const std::string& folder, const std::map<std::string, std::string>& pages) {
+  constexpr size_t kFirstBytes = 15;
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    throw ExitError(Exit::Usage, folder + " is no folder; --site takes one");
+  }
+  if (fs::is_directory(folder, error) && !fs::is_empty(folder, error) && !fs::exists(folder + "/index.html", error)) {
+    throw ExitError(Exit::Usage, folder + " has other files in it; --site takes a new folder or one that it has made");
+  }
+  fs::create_directories(folder + "/failures", error);
+  if (error) throw ExitError(Exit::Usage, fmt::format("{}: {}", folder, error.message()));
+  for (const auto& [path, text] : pages) replace_output(folder + "/" + path, text, kFirstBytes, "page");
+}
+
 Exit write(const run::Layout& places, const Options& options) {
   DeferredErrors wrong;
+  if (!options.site.empty()) {
+    report::PageInput input = read(places, options, wrong);
+    const ResultMatrix matrix(input.records, input.rules);
+    const auto failures = timeline::failure_table(matrix, input.background.catalogue);
+    const auto operators = timeline::operator_table(places.root, input.folder);
+    std::string newest;
+    for (const Record& record : input.records) newest = std::max(newest, record.environment.started);
+    auto pages = report::render_site(
+        {places.root, input.folder, input.background.sources, input.background.changes, failures, operators, newest},
+        matrix);
+    pages[report::kUpgradePage] = report::page_of(report::page_data(std::move(input)));
+    write_site(options.site, pages);
+    wrong.tell();
+    return Exit::AsExpected;
+  }
   const std::string page = report::page_of(report::page_data(read(places, options, wrong)));
   std::error_code error;
   if (options.output == "-") {
@@ -124,6 +157,10 @@ Verb page_verb(CLI::App& app, const std::string& root) {
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_option("--output", options->output,
                       "Write to this file (default: page.html here); - is standard output");
+  command
+      ->add_option("--site", options->site,
+                   "Write a folder of static pages instead: failures by release, a page for each, operators")
+      ->excludes("--output");
   return {command, [options, &root] { return write(run::Layout::find(root), *options); }};
 }
 

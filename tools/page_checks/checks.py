@@ -7,6 +7,7 @@ from .comparison import check_compare, check_headlines, check_links, check_tags
 from .reading import check_hostile, check_reading
 from .records import make_big, make_hostile, write_page
 from .results import check_detail, check_history, check_matrix
+from .site import check_site, write_site
 from .times import check_times
 
 PARTS = (check_compare, check_tags, check_headlines, check_links, check_detail, check_matrix, check_history,
@@ -45,9 +46,11 @@ def run_checks(browser, folder, slack):
         page = pages.submit(write_page, folder / "page.html")
         big = pages.submit(write_page, folder / "big.html", make_big)
         hostile = pages.submit(write_page, folder / "hostile.html", make_hostile)
+        site = pages.submit(write_site, folder / "site")
         for part in PARTS:
             check.run(part, page.result()[0])
         check.run(check_hostile, hostile.result()[0])
+        check.run(check_site, site.result())
         check.run(check_times, *big.result(), slack)
     print(f"page: {check.count} checks, {check.failed} failed")
     return check.failed == 0

@@ -1,0 +1,145 @@
+// Which failure shows in which release, and the static pages that say so. tools/page uses them in a browser.
+#include "harness/report/site.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using timeline::failure_table;
+using timeline::FailureOutcome;
+using timeline::FailureTable;
+
+TestRecord test_of(const Json& line) { return TestRecord{line}; }
+
+Record run_of(const std::string& release, const std::vector<Json>& tests, const Json& environment = Json::object(),
+              const std::string& effect = "raises", const std::string& nature = "defect") {
+  Record record;
+  record.path = "reports/" + release + "/g.jsonl";
+  Json all = fake_environment({{"release", release}});
+  all.update(environment);
+  record.environment = Environment(all);
+  Json names = Json::array();
+  for (const Json& test : tests) names.push_back(name_of(test.at("test")));
+  record.cases["c"] = CaseInfo::from(fake_case(names, {{"effect", effect}, {"nature", nature}}));
+  for (const Json& test : tests) {
+    record.plan.push_back(test.at("test"));
+    record.add(test_of(test));
+  }
+  record.end = "complete";
+  return record;
+}
+
+Catalogue catalogue_of(const std::vector<std::string>& tests) {
+  CatalogueCase one;
+  one.id = "c";
+  one.family = "f";
+  one.title = "A title";
+  one.why = "Why.\n\nMore.";
+  one.documented = "D";
+  for (const std::string& test : tests) {
+    one.tests.push_back({test, test.rfind("Fix", 0) == 0 ? Kind::Fix : Kind::Reproduces, std::nullopt, ""});
+  }
+  return {one};
+}
+
+Json seen(const std::string& what, const std::string& test = "Reproduces") { return fake_failure("c." + test, what); }
+
+FailureOutcome outcome_of(const Record& record) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({record}, Rules());
+  const FailureTable table = failure_table(matrix, catalogue);
+  return table.releases.empty() ? FailureOutcome::NotRun : table.rows.at(0).releases.at(0).worst;
+}
+
+TEST(FailureTable, OutcomeOfARun_IsWhatTheProgramMeets) {
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")})), FailureOutcome::Raises);
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {}, "silently wrong")), FailureOutcome::SilentlyWrong);
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {}, "leaks")), FailureOutcome::Leaks);
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("ok")})), FailureOutcome::Works);
+  Json hung = seen("D");
+  hung["ending"] = "deadline";
+  hung.erase("ended");
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {hung})), FailureOutcome::Hangs);
+}
+
+TEST(FailureTable, RunsBrokenOnPurposeOrWithOtherLibraries_DoNotCount) {
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {{"break", "trigger"}})), FailureOutcome::NotRun);
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {{"cuda_runtime_by", "run"}})), FailureOutcome::NotRun);
+  EXPECT_EQ(outcome_of(run_of("cuda13", {seen("D")})), FailureOutcome::NotRun);
+}
+
+TEST(FailureTable, ReleaseWithoutARun_IsNotRun) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther"});
+  const ResultMatrix matrix({run_of("2.6.0", {seen("D")}), run_of("2.11.0", {seen("ok", "ReproducesOther")})}, Rules());
+  const FailureTable table = failure_table(matrix, catalogue);
+  EXPECT_EQ(table.releases, (std::vector<std::string>{"2.11.0", "2.6.0"}));  // The newest first.
+  const auto& releases = table.rows.at(0).releases;
+  EXPECT_EQ(releases.at(0).worst, FailureOutcome::Works);
+  EXPECT_EQ(releases.at(1).worst, FailureOutcome::Raises);
+  EXPECT_EQ(releases.at(1).known, 1U);
+}
+
+TEST(FailureTable, OfSeveralFormsAndMachines_TheWorstCounts) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther", "FixA"});
+  const ResultMatrix matrix({run_of("2.6.0", {seen("ok"), seen("ok", "ReproducesOther")}),
+                             run_of("2.6.0", {seen("D")}, {{"gpu", "H"}})},
+                            Rules());
+  const auto on = failure_table(matrix, catalogue).rows.at(0).releases.at(0);
+  EXPECT_EQ(on.worst, FailureOutcome::Raises);
+  EXPECT_EQ(on.failing, 1U);  // Tests, not runs.
+  EXPECT_EQ(on.known, 2U);
+  EXPECT_EQ(on.forms.size(), 3U);
+}
+
+TEST(FailureTable, UnknownOutcome_IsNeverAPass) {
+  for (const auto outcome : {FailureOutcome::NotSeen, FailureOutcome::Absent, FailureOutcome::Unavailable,
+                             FailureOutcome::NotRun}) {
+    EXPECT_FALSE(is_known(outcome)) << to_string(outcome);
+  }
+  Json unavailable = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"unavailable", "no GPU"}};
+  EXPECT_NE(outcome_of(run_of("2.11.0", {unavailable})), FailureOutcome::Works);
+}
+
+TEST(Site, HostileText_StaysText) {
+  Catalogue catalogue = catalogue_of({"Reproduces"});
+  catalogue[0].title = "<script>alert(1)</script>";
+  Json line = seen("D");
+  line["message"] = "\"><img src=x onerror=alert(1)>";
+  const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
+  const FailureTable failures = failure_table(matrix, catalogue);
+  const timeline::OperatorTable operators;
+  for (const auto& [path, page] :
+       report::render_site({"/nowhere", "reports", {}, {}, failures, operators}, matrix)) {
+    EXPECT_THAT(page, Not(HasSubstr("<script>alert"))) << path;
+    EXPECT_THAT(page, Not(HasSubstr("<img"))) << path;
+  }
+}
+
+TEST(Site, EveryFailure_HasARowAndAPageWithTheErrorAndTheRuns) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  Json line = seen("D");
+  line["message"] = "CUDA error: operation not permitted";
+  const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
+  const FailureTable failures = failure_table(matrix, catalogue);
+  const timeline::OperatorTable operators;
+  const auto pages = report::render_site({"/nowhere", "reports", {}, {}, failures, operators}, matrix);
+  EXPECT_THAT(pages.at("index.html"), HasSubstr(R"(<a href="failures/c.html">A title</a>)"));
+  EXPECT_THAT(pages.at("index.html"), HasSubstr("cuda error: operation not permitted"));  // Searched in lower case.
+  const std::string& page = pages.at("failures/c.html");
+  for (const char* text : {"Why.", "CUDA error: operation not permitted", "raises in 2.11.0", "2.11.0/g.jsonl"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+}
+
+}  // namespace
+}  // namespace recapture
