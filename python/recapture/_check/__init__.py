@@ -1,0 +1,49 @@
+"""Will a CUDA graph of this function compute what eager code computes?"""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Optional, Union
+
+from .findings import Finding, Kind, Line, Report
+
+__all__ = ["check", "fixture_check", "main", "Finding", "Kind", "Line", "NoGpu", "Report"]
+
+
+class NoGpu(RuntimeError):
+    """There is no GPU to capture on."""
+
+
+def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, count: int = 3, warm_up: int = 3,
+          generators: Iterable[Any] = (), backend: Any = None) -> Union[Report, Any]:
+    """Runs `fn` eagerly and as a graph on `count` sets of inputs, and reports where they differ.
+
+    `fn` is a function, a module, or a training step with its optimizer. `make_inputs(i)` gives the i-th inputs: a
+    tensor, a tuple of arguments, a dict of keyword arguments, or a pair of both; `make_inputs` may also be one set,
+    which is varied. `generators` are registered with the graph. Without arguments: a context manager around a
+    program's own captures and replays, whose value is the report.
+    """
+    if backend is None:
+        import torch
+        if not torch.cuda.is_available():
+            raise NoGpu("recapture check: PyTorch sees no GPU, and a graph is captured on one")
+    if fn is None:
+        from .watching import Watch
+        return Watch(backend)
+    if count < 2:
+        raise ValueError(f"count is {count}; what changes from call to call shows in two calls or more")
+    if not callable(fn):
+        raise TypeError(f"recapture check: {fn!r} cannot be called")
+    from .checking import Checking
+    from .cuda import CudaBackend
+    return Checking(fn, make_inputs, count, warm_up, backend or CudaBackend(generators)).check()
+
+
+def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> Report:
+    """`check()` as a test has it: what is found fails the test."""
+    report = check(fn, make_inputs, **options)
+    assert not report.findings, f"\n{report}"
+    return report
+
+
+def main(arguments: Optional[Iterable[str]] = None) -> int:
+    from .command import main as run
+    return run(arguments)

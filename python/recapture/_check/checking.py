@@ -1,0 +1,552 @@
+"""Runs a function eagerly and as a graph, and reports where they differ."""
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+import torch
+
+from . import comparison
+from .cuda import Refused
+from .findings import CASES, Finding, Kind, Line, Report
+from .recording import Call, Recorder, Storage, host_form, line_of, storage_of, tensors_in
+from .state import Saved, State, changed_host_values, lines_that_change
+
+Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
+_MOST = 12  # Findings in a report; what follows from the first ones adds nothing.
+
+
+class Inputs:
+    """The sets of inputs: what make_inputs(i) gives, or one set, varied."""
+
+    def __init__(self, make_inputs: Any) -> None:
+        self.make = make_inputs
+
+    def get(self, number: int) -> Arguments:
+        if self.make is None:
+            return (), {}
+        if callable(self.make):
+            return _as_arguments(self.make(number))
+        return _as_arguments(_varied(self.make, number))
+
+
+def _as_arguments(given: Any) -> Arguments:
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
+        return given
+    if isinstance(given, dict):
+        return (), given
+    if isinstance(given, (list, tuple)):
+        return tuple(given), {}
+    return (given,), {}
+
+
+def _varied(value: Any, number: int) -> Any:
+    """Other values of the same kind: what an index was stays an index."""
+    if isinstance(value, torch.Tensor):
+        if number == 0 or value.numel() == 0:
+            return value.detach().clone().requires_grad_(value.requires_grad)
+        rolled = torch.roll(value.detach().reshape(-1), number).reshape(value.shape)
+        if rolled.is_floating_point():
+            rolled = rolled * (1 + number / 8)
+        return rolled.requires_grad_(value.requires_grad)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_varied(item, number) for item in value)
+    if isinstance(value, dict):
+        return {key: _varied(item, number) for key, item in value.items()}
+    return value
+
+
+def _leaves(value: Any, name: str = "output") -> Iterable[Tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{name}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{name}[{number}]")
+    elif hasattr(value, "__dataclass_fields__"):
+        for field in value.__dataclass_fields__:
+            yield from _leaves(getattr(value, field), f"{name}.{field}")
+
+
+class Run:
+    """What one pass over all inputs left: outputs of each call, and the state after the last."""
+
+    def __init__(self) -> None:
+        self.outputs: List[Dict[str, torch.Tensor]] = []
+        self.state: Dict[str, torch.Tensor] = {}
+        self.generators: List[Any] = []
+        self.seconds = 0.0
+
+
+class Checking:
+    def __init__(self, fn: Callable[..., Any], make_inputs: Any, count: int, warm_up: int, backend: Any) -> None:
+        self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
+        self.report = Report(_name_of(fn))
+        self.storages: Dict[int, Storage] = {}
+        self.recorder: Optional[Recorder] = None
+        self.generator: Any = None
+
+    # The passes.
+
+    def check(self) -> Report:
+        began = time.monotonic()
+        self.backend.synchronize()
+        self.before = Saved(self._state())
+        generator = self.backend.generator_state()
+        try:
+            self._check()
+        finally:
+            self.before.restore()
+            self.backend.set_generator_state(generator)
+        self.report.findings = _arranged(self.report.findings)[:_MOST]
+        self.report.cost["seconds"] = round(time.monotonic() - began, 3)
+        return self.report
+
+    def _check(self) -> None:
+        for _ in range(self.warm_up):
+            arguments = self.inputs.get(0)
+            self.backend.run(lambda: self._call(arguments))
+            del arguments
+        self.backend.reset_peak()
+        self.saved = Saved(self._state())
+        self.generator = self.backend.generator_state()
+        bare = self._run_eagerly(record=False)
+        eager_peak = self.backend.peak()
+        self._restore()
+        eager = self._run_eagerly(record=True)
+        self.noise = max([0.0] + [noise for _, noise, _, _ in self._differences(bare, eager)])
+        del bare
+        calls = list(self.recorder.calls)
+        self.report.compared = {"inputs": self.count, "operators": len(calls[0].operators),
+                                "host values": sum(len(op.host) for op in calls[0].operators)}
+        self.report.findings += comparison.compare_calls(calls)
+        self._find_side_effects()
+        captured = self._capture_and_replay(eager)
+        self.report.cost.update({
+            "eager_seconds": round(eager.seconds, 4),
+            "eager_peak_bytes": eager_peak, "peak_bytes": self.backend.peak()})
+        if captured:
+            self._classify(calls, *captured, eager)
+        self.report.unknown += _LIMITS
+
+    def _state(self) -> State:
+        return State({_name_of(self.fn): self.fn})
+
+    def _call(self, arguments: Arguments) -> Any:
+        return self.fn(*arguments[0], **arguments[1])
+
+    def _restore(self) -> None:
+        self.saved.restore()
+        self.backend.set_generator_state(self.generator)
+        if torch.is_autocast_enabled(self.backend.device):
+            torch.clear_autocast_cache()  # Training enters a region in each step, whatever surrounds this check.
+
+    def _recording(self, **options: Any) -> Recorder:
+        return Recorder(self.backend.on_device, storages=self.storages, **options)
+
+    def _run_eagerly(self, record: bool, **options: Any) -> Run:
+        run = Run()
+        recorder = self._recording(generator_state=self.backend.generator_state, **options) if record else None
+        self.recorder = recorder or self.recorder
+        self.host_changes: List[Dict[str, Tuple[Any, Any]]] = []
+        for number in range(self.count):
+            arguments = self.inputs.get(number)
+            if torch.is_autocast_enabled(self.backend.device):
+                torch.clear_autocast_cache()
+            state = self._state() if record else None
+            if recorder:
+                recorder.begin(tensors_in(list(arguments)), state.tensors.values())
+
+            def call() -> Any:
+                if not recorder:
+                    return self._call(arguments)
+                with recorder:
+                    return self._call(arguments)
+
+            began = time.monotonic()
+            result = self.backend.run(call)
+            run.seconds += time.monotonic() - began
+            run.outputs.append({name: tensor.detach().clone() for name, tensor in
+                                [*_leaves(result), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]})
+            run.generators.append(self.backend.generator_state())
+            del result, arguments, call
+            if state:
+                self.host_changes.append(changed_host_values(state, self._state()))
+        run.state = {name: tensor.detach().clone() for name, tensor in self._state().tensors.items()}
+        return run
+
+    def _capture_and_replay(self, eager: Run) -> Optional[Tuple[Call, Run]]:
+        self.saved.restore()
+        self.backend.set_generator_state(self.generator)
+        self.before.weaken()
+        self.saved.weaken()
+        static = self.static = copy_of(self.inputs.get(0))  # Static inputs live as long as the graph.
+        recorder = self._recording(capturing=self.backend.is_capturing, count_nodes=self.backend.count_nodes)
+        captured = recorder.begin(tensors_in(list(static)), self._state().tensors.values())
+        try:
+            with_recorder = _within(recorder, lambda: self._call(static))
+            result = self.backend.capture(with_recorder)
+        except Refused as refused:
+            self.report.findings.append(self._refused(refused.cause, captured))
+            return None
+        self.captured_state = {name: isinstance(tensor, torch.nn.Parameter)
+                               for name, tensor in self._state().tensors.items()}
+        self.report.findings += comparison.work_outside(captured)
+        run = self._replay(static, result)
+        return captured, run
+
+    def _replay(self, static: Arguments, result: Any, checks: Optional[Callable[[], None]] = None) -> Run:
+        run = Run()
+        self.saved.restore_contents()
+        self.backend.set_generator_state(self.generator)
+        for number in range(self.count):
+            given = self.inputs.get(number)
+            if not _copy_into(static, given):
+                break
+            del given
+            began = time.monotonic()
+            self.backend.replay()
+            run.seconds += time.monotonic() - began
+            run.outputs.append({name: tensor.detach().clone() for name, tensor in
+                                [*_leaves(result), *_leaves(static[0], "input"), *_leaves(static[1], "input")]})
+            run.generators.append(self.backend.generator_state())
+            if checks:
+                checks()
+        run.state = {name: tensor.detach().clone() for name, tensor in self._state().tensors.items()}
+        return run
+
+    # Findings.
+
+    def _refused(self, cause: BaseException, captured: Call) -> Finding:
+        operator = captured.operators[-1].name if captured.operators else ""
+        line = None
+        for frame, _ in traceback.walk_tb(cause.__traceback__):
+            line = line_of(frame) or line
+        text = str(cause).strip().splitlines()
+        message = f"{type(cause).__name__}: {text[0] if text else ''}"
+        return Finding(Kind.REFUSED, "the capture failed; `recapture blame` names the call of CUDA", "runs",
+                       message[:300], f"after {operator}" if operator else "", line, _case_of_refusal(str(cause), line))
+
+    def _find_side_effects(self) -> None:
+        changed: Dict[str, Tuple[Any, Any]] = {}
+        for changes in self.host_changes:
+            for path, (before, after) in changes.items():
+                changed.setdefault(path, (before, after))
+        if not changed:
+            return
+        self._restore()
+        arguments = self.inputs.get(0)
+
+        def probe() -> Any:
+            state = self._state()
+            return tuple((path, host_form(state.host.get(path))) for path in changed)
+
+        found = lines_that_change(lambda: self.backend.run(lambda: self._call(arguments)), probe)
+        seen = set()
+        for line, before, after in found:
+            paths = [(path, a, b) for (path, a), (_, b) in zip(before, after) if a != b]
+            for path, a, b in paths:
+                if path in seen:
+                    continue
+                seen.add(path)
+                self._add_side_effect(line, path, a, b)
+        for path, (a, b) in changed.items():
+            if path not in seen:
+                self._add_side_effect(None, path, a, b)
+
+    def _add_side_effect(self, line: Optional[Line], path: str, before: Any, after: Any) -> None:
+        hooks = line is not None and "hook" in line.function
+        self.report.findings.append(Finding(
+            Kind.SIDE_EFFECT, f"{path} changes in each call of eager code, and a replay runs no Python",
+            f"{before} becomes {after} in the first call", "changes in the capture alone", "", line,
+            "inner_hooks_of_graphed_callable" if hooks else "host_logic_frozen"))
+
+    def _differences(self, eager: Run, graph: Run) -> List[Tuple[str, float, torch.Tensor, torch.Tensor]]:
+        """What two runs left that is not equal, and how far it is apart."""
+        found = []
+        for number, (ours, its) in enumerate(zip(eager.outputs, graph.outputs), 1):
+            found += [(f"{name} of call {number}", comparison.difference(value, its[name]), value, its[name])
+                      for name, value in ours.items() if name in its]
+        if len(eager.outputs) == len(graph.outputs):
+            found += [(f"{name} after the last call", comparison.difference(value, graph.state[name]), value,
+                       graph.state[name]) for name, value in eager.state.items() if name in graph.state]
+        return [difference for difference in found if difference[1] > 0]
+
+    def _classify(self, calls: List[Call], captured: Call, graph: Run, eager: Run) -> None:
+        report, first = self.report, calls[0]
+        parameters = {name for name, is_parameter in self.captured_state.items() if is_parameter}
+        gradients = {name for name in self.captured_state if name.endswith(".grad")}
+        report.compared.update({
+            "outputs": len(eager.outputs[0]), "parameters": len(parameters), "gradients": len(gradients),
+            "tensors": len(set(self.captured_state) - parameters - gradients),
+            "generators": 1 + len(self.saved.generators)})
+        wrong = [(name, a, b) for name, apart, a, b in self._differences(eager, graph)
+                 if apart > max(comparison.tolerance_of(a), 10 * self.noise)]
+        report.differing = [(name, *comparison.sample(a, b)) for name, a, b in wrong]
+        rebound = {(finding.line, finding.operator) for finding in report.findings if finding.kind == Kind.REBOUND}
+        dead = comparison.dead_operands(captured, self.storages)
+        report.findings += [finding for finding in dead if (finding.line, finding.operator) not in rebound]
+        report.findings += self._from_addresses(captured, known=bool(dead))
+        shifted = [number for number, (a, b) in enumerate(zip(eager.generators, graph.generators), 1)
+                   if not _equal_states(a, b)]
+        rewound = self._rewound(calls[1]) if len(calls) > 1 else None
+        if (wrong or shifted) and rewound:
+            report.findings.append(rewound)
+        elif shifted and not report.findings:
+            report.findings.append(Finding(
+                Kind.RANDOM, f"after call {shifted[0]} the generator has drawn another number of values",
+                "as the eager calls", "another offset", "", None, "generator_rewound_in_capture"))
+        if self.noise > 1e-3:
+            report.unknown.append(f"Eager code itself differs from run to run by {self.noise:.1g} of the largest value; "
+                                  "smaller differences of the graph are not reported.")
+        if wrong and not report.findings:
+            report.findings += comparison.compare_with_capture(first, captured)
+        if wrong and not report.findings:
+            report.findings.append(self._locate(wrong))
+
+    def _from_addresses(self, captured: Call, known: bool) -> List[Finding]:
+        found, seen = [], set()
+        self.report.compared["kernels"] = sum(1 for node in self.backend.nodes if node.kind == "kernel")
+        self.report.compared["addresses"] = sum(len(node.words) for node in self.backend.nodes)
+        for node in self.backend.pageable_sources():
+            line, operator = self._launcher(captured, node.number)
+            found.append(Finding(
+                Kind.FREED, "the graph copies from host memory that is not pinned, and nothing keeps that memory",
+                "what the memory holds in the call", f"what lies at {node.host_source:#x} at the replay", operator,
+                line, "pageable_source_freed_before_replay" if operator else "pointer_array_from_host_array",
+                f"{node.kind} node {node.number}"))
+        if known:
+            return found
+        for node, address in self.backend.freed_addresses():
+            if node.number in seen:
+                continue
+            seen.add(node.number)
+            line, operator = self._launcher(captured, node.number)
+            found.append(Finding(
+                Kind.FREED, f"a parameter of the {node.kind} points into memory that has been freed",
+                "memory that is alive", f"{address:#x}, in a block that the allocator may give away", operator, line,
+                "workspace_grown_after_capture", f"{node.kind} node {node.number}"))
+        return found
+
+    def _launcher(self, captured: Call, number: int) -> Tuple[Optional[Line], str]:
+        """The operator of a node and its line; of a node that no operator launched, the line that a traced capture shows."""
+        for operator in captured.operators:
+            if operator.nodes[0] <= number < operator.nodes[1]:
+                return operator.line, operator.name
+        for line, before, after in self._node_lines():
+            if before <= number < after:
+                return line, ""
+        return None, ""
+
+    def _node_lines(self) -> List[Tuple[Optional[Line], int, int]]:
+        """Captures again, line by line: which nodes each line adds."""
+        self.saved.restore()
+        static = copy_of(self.inputs.get(0))
+        lines: List[Tuple[Optional[Line], int, int]] = []
+
+        def call() -> None:
+            lines.extend(lines_that_change(lambda: self._call(static), self.backend.count_nodes))
+
+        try:
+            self.backend.capture(call)
+        except Refused:
+            return []
+        return lines
+
+    def _rewound(self, call: Call) -> Optional[Finding]:
+        """A random operator before which the generator was set to what it had been."""
+        states = [op for op in call.operators if op.random and op.generator is not None]
+        begin = [op.generator for op in [next((o for o in c.operators if o.random and o.generator is not None), None)
+                                         for c in self.recorder.calls] if op is not None]
+        again = len(begin) > 1 and all(_equal_states(begin[0], other) for other in begin[1:])
+        within = next((b for a, b in zip(states, states[1:]) if _equal_states(a.generator, b.generator)), None)
+        operator = within or (states[0] if again and states else None)
+        if not operator:
+            return None
+        line = self._line_that_rewinds() or operator.line
+        return Finding(Kind.RANDOM, "the generator is set back in each call of eager code, and by no replay",
+                       "draws the same numbers in each call", "goes on in the sequence with each replay",
+                       operator.name, line, "generator_rewound_in_capture")
+
+    def _line_that_rewinds(self) -> Optional[Line]:
+        self._restore()
+        arguments = self.inputs.get(0)
+        self.backend.run(lambda: self._call(arguments))
+        # Only what goes back is of interest: drawing goes on.
+        changes = lines_that_change(lambda: self.backend.run(lambda: self._call(arguments)),
+                                    lambda: bytes(self.backend.generator_state().tolist()))
+        offsets = [(line, _offset(before), _offset(after)) for line, before, after in changes]
+        return next((line for line, before, after in offsets if after < before), None)
+
+    def _locate(self, wrong: List[Tuple[str, torch.Tensor, torch.Tensor]]) -> Finding:
+        """Runs both once more with a checksum behind each operator."""
+        name, a, b = wrong[0]
+        eager_value, graph_value = comparison.sample(a, b)
+        unknown = Finding(Kind.WRONG_VALUE, f"{name} differs, and no operator could be singled out", eager_value,
+                          graph_value)
+        self._restore()
+        self._run_eagerly(record=True, fingerprint=fingerprint)
+        calls = self.recorder.calls
+        self.saved.restore()
+        self.backend.set_generator_state(self.generator)
+        static = copy_of(self.inputs.get(0))
+        recorder = self._recording(fingerprint=fingerprint)
+        captured = recorder.begin(tensors_in(list(static)), self._state().tensors.values())
+        try:
+            result = self.backend.capture(_within(recorder, lambda: self._call(static)))
+        except Refused:
+            return unknown
+        replayed: List[List[List[Any]]] = []
+
+        def keep() -> None:
+            replayed.append([[check.clone() for _, _, check in op.checks] for op in captured.operators])
+
+        self._replay(static, result, keep)
+        for number, (call, seen) in enumerate(zip(calls, replayed), 1):
+            found = comparison.first_difference(call, captured, seen, self.noise)
+            if found:
+                return self._located(calls, captured, number, *found)
+        return unknown
+
+    def _located(self, calls: List[Call], captured: Call, number: int, index: int, label: str, ours: Any,
+                 its: Any) -> Finding:
+        operator = captured.operators[index]
+        eager_text, graph_text = f"{ours[0].item():.6g}", f"{its[0].item():.6g}"
+        operand = next((o for o in operator.operands if o.argument == label and not o.written), None)
+        if operand and operand.origin[0] in ("outside", "fresh"):
+            line = self._line_that_writes(operand.storage) or operator.line
+            return Finding(
+                Kind.OUTSIDE, f"in call {number} the operand {label} of {operator.name} has been written by work that is "
+                "neither an operator nor in the graph", f"sum {eager_text}", f"sum {graph_text}", operator.name, line,
+                "library_work_outside_graph")
+        if operator.random:
+            return Finding(Kind.RANDOM, f"in call {number} it draws other numbers", f"sum {eager_text}",
+                           f"sum {graph_text}", operator.name, operator.line, "generator_rewound_in_capture")
+        return Finding(Kind.WRONG_VALUE, f"in call {number} its {label} is the first value that differs",
+                       f"sum {eager_text}", f"sum {graph_text}", operator.name, operator.line, None)
+
+    def _line_that_writes(self, key: int) -> Optional[Line]:
+        """The line of eager code behind which a tensor of the function's state has other contents."""
+        self._restore()
+        tensor = next((t for t in self._state().tensors.values()
+                       if storage_of(t) is not None and storage_of(t)._cdata == key), None)
+        if tensor is None:
+            return None
+        arguments = self.inputs.get(1 if self.count > 1 else 0)
+
+        def probe() -> Any:
+            self.backend.synchronize()
+            return tuple(fingerprint(tensor).tolist())
+
+        changes = lines_that_change(lambda: self.backend.run(lambda: self._call(arguments)), probe)
+        return changes[0][0] if changes else None
+
+
+_LIMITS = [
+    "Values of other inputs, and branches that none of these took.",
+    "What the program does with an output: each replay overwrites that of the one before.",
+    "What depends on timing: other threads, other streams, host memory that is written while a replay reads it.",
+]
+
+_REFUSALS = (  # What an exception's text has, and the case that documents it.
+    ("attempt to increase offset for a cuda generator", "unregistered_generator"),
+    ("pageable", "pageable_copy_in_capture"),
+)
+_REFUSED_CALLS = (
+    (".item()", "item_in_capture"), (".tolist()", "item_in_capture"), (".cpu()", "cpu_copy_in_capture"),
+    ("nonzero", "nonzero_in_capture"),
+)
+
+
+def _case_of_refusal(text: str, line: Optional[Line]) -> Optional[str]:
+    for part, case in _REFUSALS:
+        if part in text.lower():
+            return case
+    for part, case in _REFUSED_CALLS:
+        if line and part in line.text:
+            return case
+    return CASES[Kind.REFUSED]
+
+
+def _within(recorder: Recorder, call: Callable[[], Any]) -> Callable[[], Any]:
+    def recorded() -> Any:
+        with recorder:
+            return call()
+
+    return recorded
+
+
+def copy_of(arguments: Arguments) -> Arguments:
+    """The static inputs."""
+    def copied(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            kept = value.detach().clone(memory_format=torch.preserve_format)
+            if value.device.type == "cpu" and torch.cuda.is_initialized() and value.is_pinned():
+                kept = kept.pin_memory()
+            return kept.requires_grad_(value.requires_grad)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(copied(item) for item in value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(copied(item) for item in value)
+        if isinstance(value, dict):
+            return type(value)((key, copied(item)) for key, item in value.items())
+        return value
+
+    return copied(arguments[0]), copied(arguments[1])
+
+
+def _copy_into(static: Arguments, given: Arguments) -> bool:
+    targets, sources = list(tensors_in(list(static))), list(tensors_in(list(given)))
+    if [t.shape for t in targets] != [t.shape for t in sources]:
+        return False
+    with torch.no_grad():
+        for target, source in zip(targets, sources):
+            target.copy_(source)
+    return True
+
+
+def fingerprint(tensor: torch.Tensor) -> Any:
+    """Two numbers that sum up a tensor: its sum and its norm."""
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return None
+    values = tensor.detach()
+    if values.is_complex():
+        values = torch.view_as_real(values)
+    values = values.to(torch.float64)
+    if not values.numel():
+        return None
+    return torch.stack([values.sum(), values.pow(2).sum().sqrt()])
+
+
+def _equal_states(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b))
+
+
+def _offset(state: bytes) -> int:
+    """A CUDA generator's state is its seed and its offset."""
+    return int.from_bytes(state[8:16], "little", signed=True) if len(state) == 16 else 0
+
+
+def _name_of(fn: Any) -> str:
+    if isinstance(fn, torch.nn.Module):
+        return type(fn).__name__
+    name = getattr(fn, "__name__", None) or getattr(getattr(fn, "func", None), "__name__", None) or type(fn).__name__
+    return str(name)
+
+
+_RANK = {kind: rank for rank, kind in enumerate((
+    Kind.REFUSED, Kind.HOST_VALUE, Kind.CONTROL_FLOW, Kind.REBOUND, Kind.FREED, Kind.OUTSIDE, Kind.RANDOM,
+    Kind.OVERWRITTEN, Kind.UNORDERED, Kind.SIDE_EFFECT, Kind.WRONG_VALUE))}
+
+
+def _arranged(findings: List[Finding]) -> List[Finding]:
+    seen, kept = set(), []
+    for finding in sorted(findings, key=lambda f: _RANK[f.kind]):
+        key = (finding.kind, finding.line, finding.operator, finding.what)
+        if key not in seen:
+            seen.add(key)
+            kept.append(finding)
+    return kept

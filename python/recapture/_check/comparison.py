@@ -1,0 +1,266 @@
+"""Compares recordings of calls, and values: what differs, and what kind of failure that is."""
+from __future__ import annotations
+
+import difflib
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+import torch
+
+from .findings import Finding, Kind, Line
+from .recording import Call, Operand, Operator, Storage, host_form
+
+_OPTIMIZERS = ("aten._foreach_", "aten._fused_")
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, (float, str)) else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(_short(value) for value in values)
+
+
+def where(line: Optional[Line]) -> str:
+    return f"{line.file.rsplit('/', 1)[-1]}:{line.number}" if line else "an unknown line"
+
+
+def _in_optimizer(operator: Operator) -> bool:
+    inside = operator.line.inside if operator.line else ""
+    text = operator.line.text if operator.line else ""
+    return operator.name.startswith(_OPTIMIZERS) or "optim" in inside or ".step(" in text
+
+
+def compare_calls(calls: List[Call]) -> List[Finding]:
+    """What differs between calls of eager code, and is therefore frozen in a graph: that of the first call."""
+    first, others = calls[0], calls[1:]
+    lengths = [len(call.operators) for call in calls]
+    ends: Dict[int, int] = {}  # Where each call parts from the first one.
+    findings: List[Finding] = []
+    for number, call in enumerate(others, 1):
+        finding, end = _parting(first, call, number)
+        ends[number] = end
+        if finding and not any(finding.line == other.line for other in findings):
+            findings.append(finding)
+    seen = set()
+    for index in range(max(lengths[1:] or [0])):
+        present = [(0, first)] + [(n, c) for n, c in enumerate(others, 1) if index < ends[n]]
+        if len(present) < 2 or index >= len(first.operators):
+            break
+        operators = [call.operators[index] for _, call in present]
+        for finding in _host_values(operators):
+            key = (finding.kind, finding.line, finding.operator)
+            if key not in seen:
+                seen.add(key)
+                findings.append(finding)
+        for finding, origins in _rebound(operators):
+            if origins not in seen:  # Where it is read first; later readers follow from that.
+                seen.add(origins)
+                findings.append(finding)
+    return findings
+
+
+def _parting(first: Call, call: Call, number: int) -> Tuple[Optional[Finding], int]:
+    for index, (a, b) in enumerate(zip(first.operators, call.operators)):
+        shapes_a = [(operand.shape, operand.dtype) for operand in a.operands]
+        shapes_b = [(operand.shape, operand.dtype) for operand in b.operands]
+        if a.name != b.name or len(a.operands) != len(b.operands):
+            return Finding(
+                Kind.CONTROL_FLOW, f"call {number + 1} takes another way than the first one from here on",
+                f"{b.name} at {where(b.line)} in call {number + 1}", f"{a.name} in every replay", a.name,
+                a.line, "host_logic_frozen"), index
+        if shapes_a != shapes_b:
+            return Finding(
+                Kind.CONTROL_FLOW, f"call {number + 1} has operands of another shape or type than the first one",
+                _listed(shape for shape, _ in shapes_b) + f" in call {number + 1}",
+                _listed(shape for shape, _ in shapes_a) + " in every replay", a.name, a.line,
+                "host_logic_frozen"), index
+    if len(first.operators) != len(call.operators):
+        index = min(len(first.operators), len(call.operators))
+        longer = first if len(first.operators) > index else call
+        extra = longer.operators[index]
+        in_graph = longer is first
+        return Finding(
+            Kind.CONTROL_FLOW, f"call {number + 1} has {'fewer' if in_graph else 'more'} operators than the first one",
+            f"{'no' if in_graph else ''} {extra.name} in call {number + 1}".strip(),
+            f"{extra.name} in every replay" if in_graph else f"{extra.name} in no replay", extra.name, extra.line,
+            "host_logic_frozen"), index
+    return None, len(first.operators)
+
+
+def _host_values(operators: List[Operator]) -> Iterable[Finding]:
+    first = operators[0]
+    for position, (name, value) in enumerate(first.host):
+        values = [op.host[position][1] if position < len(op.host) else None for op in operators]
+        if len({host_form(v) if not isinstance(v, list) else str(v) for v in values}) > 1:
+            case = "optimizer_step_in_graph" if _in_optimizer(first) else "host_scalar_baked_in"
+            yield Finding(Kind.HOST_VALUE, f"the argument {name} is a number of the host's and changes from call to call",
+                          _listed(values), f"{_short(value)} in every replay", first.name, first.line, case)
+
+
+def _rebound(operators: List[Operator]) -> Iterable[Tuple[Finding, Any]]:
+    first = operators[0]
+    for position, operand in enumerate(first.operands):
+        origins = [op.operands[position].origin for op in operators]
+        outside = [origin for origin in origins if origin[0] == "outside"]
+        if outside and len(set(origins)) > 1 and operand.on_device:
+            finding = Finding(
+                Kind.REBOUND, f"the operand {operand.argument} was not made by this call and is another tensor in each",
+                f"{len(set(origins))} tensors in {len(origins)} calls", "that of the capture in every replay", first.name,
+                first.line, "input_rebound")
+            yield finding, tuple(origins)
+
+
+def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:
+    """What the capture did otherwise than the eager call with the same inputs."""
+    names = [[op.name for op in call.operators] for call in (eager, captured)]
+    if names[0] == names[1]:
+        return [*_reads_older(eager, captured, 0, 0, len(eager.operators)),
+                *_host_values_of_capture(eager, captured)]
+    blocks = difflib.SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
+    for block in blocks:
+        older = _reads_older(eager, captured, block.a, block.b, block.size)
+        if older:
+            return older
+    first = blocks[0] if blocks[0].a == 0 and blocks[0].b == 0 else None
+    at = first.size if first else 0
+    ours = eager.operators[at] if at < len(eager.operators) else None
+    its = captured.operators[at] if at < len(captured.operators) else None
+    chosen = its or ours
+    return [Finding(Kind.CONTROL_FLOW, "the capture takes another way than eager code with the same inputs",
+                    f"{ours.name} at {where(ours.line)}" if ours else "no further operator",
+                    f"{its.name} in every replay" if its else "no further operator",
+                    chosen.name, chosen.line, "host_logic_frozen")]
+
+
+def _host_values_of_capture(eager: Call, captured: Call) -> List[Finding]:
+    for a, b in zip(eager.operators, captured.operators):
+        for (name, ours), (_, its) in zip(a.host, b.host):
+            if isinstance(ours, (bool, int, float)) and host_form(ours) != host_form(its):
+                return [Finding(Kind.HOST_VALUE, f"the argument {name} is another one in the capture than in eager code",
+                                _short(ours), f"{_short(its)} in every replay", b.name, b.line,
+                                "optimizer_step_in_graph" if _in_optimizer(b) else "host_scalar_baked_in")]
+    return []
+
+
+def _reads_older(eager: Call, captured: Call, at_a: int, at_b: int, size: int) -> List[Finding]:
+    """An operand that eager code computes and the capture found ready-made."""
+    for offset in range(size):
+        a, b = eager.operators[at_a + offset], captured.operators[at_b + offset]
+        for ours, its in zip(a.operands, b.operands):
+            if ours.origin[0] == "made" and its.origin[0] == "outside" and its.on_device:
+                maker = eager.operators[ours.origin[1]]
+                cast = "_to_copy" in maker.name
+                return [Finding(
+                    Kind.REBOUND, f"the operand {its.argument} is computed by each eager call, and the capture found one "
+                    "that was made before",
+                    f"the result of {maker.name} at {where(maker.line)}, in each call",
+                    "the tensor from before the capture in every replay", b.name, b.line,
+                    "autocast_cache_across_capture" if cast else "input_rebound")]
+    return []
+
+
+def dead_operands(call: Call, storages: Dict[int, Storage],
+                  is_graph_memory: Callable[[Storage], bool] = lambda _: False) -> List[Finding]:
+    """What the captured operators read or write and has been freed since, memory of the graph's own aside."""
+    findings, seen = [], set()
+    for operator in call.operators:
+        for operand in operator.operands:
+            storage = storages[operand.storage]
+            if operand.origin[0] not in ("outside", "input") or not storage.dead or operand.storage in seen:
+                continue
+            if not operand.on_device and not (storage.pinned and "copy" in operator.name):
+                continue
+            if is_graph_memory(storage):
+                continue
+            seen.add(operand.storage)
+            findings.append(_dead(operator, operand, storage))
+    return findings
+
+
+def _dead(operator: Operator, operand: Operand, storage: Storage) -> Finding:
+    case = ("pinned_block_recycled_under_graph" if not operand.on_device else
+            "workspace_grown_after_capture" if operand.written else "input_freed_after_capture")
+    verb = "writes" if operand.written else "reads"
+    return Finding(Kind.FREED, f"the operand {operand.argument} was freed after the capture, and every replay {verb} its memory",
+                   f"a tensor of {storage.size} bytes that is alive", f"{storage.size} bytes at {storage.address:#x}, "
+                   "which belong to others", operator.name, operator.line, case)
+
+
+def work_outside(call: Call) -> List[Finding]:
+    """Operators of a capture whose stream did not capture."""
+    findings, seen = [], set()
+    for operator in call.operators:
+        if operator.on_device and not operator.captured and not _is_view(operator) and operator.line not in seen:
+            seen.add(operator.line)
+            findings.append(Finding(
+                Kind.OUTSIDE, "it ran on a stream that was not captured: once, beside the capture",
+                "runs in each call", "in no replay", operator.name, operator.line, "library_work_outside_graph"))
+    return findings
+
+
+def _is_view(operator: Operator) -> bool:
+    if any(operand.written for operand in operator.operands) or not operator.results:
+        return False
+    read = {operand.storage for operand in operator.operands}
+    return all(result.storage in read for result in operator.results) or "empty" in operator.name
+
+
+# Values.
+
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2,
+              torch.complex64: 1e-4, torch.complex128: 1e-9}
+
+
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """How far two tensors are apart, in parts of the largest value; 0 if equal, infinite if they cannot be compared."""
+    a, b = a.detach(), b.detach()
+    if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout:
+        return float("inf")
+    if a.numel() == 0 or a.layout != torch.strided or torch.equal(a, b):
+        return 0.0
+    if not (a.is_floating_point() or a.is_complex()):
+        return float("inf")
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    a, b = a.to(wide), b.to(wide)
+    unequal_nan = (torch.isnan(a) != torch.isnan(b)).any()
+    if bool(unequal_nan):
+        return float("inf")
+    infinite = torch.isinf(a) | torch.isinf(b)
+    if bool((infinite & (a != b)).any()):
+        return float("inf")
+    apart = torch.where(infinite | torch.isnan(a), torch.zeros_like(a), a - b).abs().max()
+    size = torch.where(infinite | torch.isnan(a), torch.zeros_like(a), a).abs().max()
+    return float(apart / size) if float(size) else float(apart)
+
+
+def tolerance_of(tensor: torch.Tensor) -> float:
+    return _TOLERANCE.get(tensor.dtype, 0.0)
+
+
+def sample(a: torch.Tensor, b: torch.Tensor) -> Tuple[str, str]:
+    """The values where two tensors are farthest apart, with their place."""
+    if a.shape != b.shape:
+        return str(tuple(a.shape)), str(tuple(b.shape))
+    a, b = a.detach().cpu(), b.detach().cpu()
+    if a.numel() == 0:
+        return "", ""
+    if a.dtype == torch.bool:
+        a, b = a.int(), b.int()
+    apart = (a.double() - b.double()).abs() if not a.is_complex() else (a - b).abs()
+    index = int(torch.nan_to_num(apart, nan=float("inf")).argmax())
+    place = f"[{index}]" if a.numel() > 1 else ""
+    return f"{a.reshape(-1)[index].item():.6g}{place}", f"{b.reshape(-1)[index].item():.6g}{place}"
+
+
+def first_difference(eager: Call, captured: Call, replayed: List[List[Any]], noise: float) -> Optional[Tuple[int, str, Any, Any]]:
+    """The first operator whose checksums differ: its number, which tensor, and both checksums."""
+    for index, (ours, its) in enumerate(zip(eager.operators, captured.operators)):
+        if ours.name != its.name:
+            return None
+        for (name, _, a), b in zip(ours.checks, replayed[index]):
+            if a is None or b is None:
+                continue
+            if difference(a, b) > max(1e-6, 10 * noise):
+                return index, name, a, b
+    return None

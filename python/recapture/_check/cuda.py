@@ -1,0 +1,263 @@
+"""Captures with torch.cuda.graph, and reads a graph's nodes through the driver."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import gc
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+import torch
+
+
+class Refused(Exception):
+    """The capture failed; `cause` is what the function or the end of the capture raised."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@dataclasses.dataclass
+class Node:
+    """A node of a graph, with the words of its parameters that may be addresses."""
+
+    number: int
+    kind: str
+    words: List[int]
+    host_source: int = 0  # Of a copy: its source, where that may be the host's memory.
+
+
+class _KernelParams(ctypes.Structure):
+    _fields_ = [("func", ctypes.c_void_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3),
+                ("shared", ctypes.c_uint), ("params", ctypes.POINTER(ctypes.c_void_p)),
+                ("extra", ctypes.POINTER(ctypes.c_void_p)), ("kern", ctypes.c_void_p), ("ctx", ctypes.c_void_p)]
+
+
+class _Copy(ctypes.Structure):  # CUDA_MEMCPY3D
+    _fields_ = [("src_x", ctypes.c_size_t), ("src_y", ctypes.c_size_t), ("src_z", ctypes.c_size_t),
+                ("src_lod", ctypes.c_size_t), ("src_type", ctypes.c_int), ("src_host", ctypes.c_void_p),
+                ("src_device", ctypes.c_uint64), ("src_array", ctypes.c_void_p), ("reserved0", ctypes.c_void_p),
+                ("src_pitch", ctypes.c_size_t), ("src_height", ctypes.c_size_t),
+                ("dst_x", ctypes.c_size_t), ("dst_y", ctypes.c_size_t), ("dst_z", ctypes.c_size_t),
+                ("dst_lod", ctypes.c_size_t), ("dst_type", ctypes.c_int), ("dst_host", ctypes.c_void_p),
+                ("dst_device", ctypes.c_uint64), ("dst_array", ctypes.c_void_p), ("reserved1", ctypes.c_void_p),
+                ("dst_pitch", ctypes.c_size_t), ("dst_height", ctypes.c_size_t),
+                ("width", ctypes.c_size_t), ("height", ctypes.c_size_t), ("depth", ctypes.c_size_t)]
+
+
+class _Fill(ctypes.Structure):  # CUDA_MEMSET_NODE_PARAMS
+    _fields_ = [("dst", ctypes.c_uint64), ("pitch", ctypes.c_size_t), ("value", ctypes.c_uint),
+                ("element", ctypes.c_uint), ("width", ctypes.c_size_t), ("height", ctypes.c_size_t)]
+
+
+_KINDS = {0: "kernel", 1: "copy", 2: "fill", 3: "host function", 4: "graph", 5: "empty", 10: "allocation", 11: "free"}
+_HOST_MEMORY = 1  # CU_MEMORYTYPE_HOST
+
+
+class Driver:
+    """The calls of libcuda that read a graph while it is captured."""
+
+    def __init__(self) -> None:
+        self.lib = ctypes.CDLL("libcuda.so.1")
+        self.capture_info = self.lib.cuStreamGetCaptureInfo_v2
+        self.param_info = getattr(self.lib, "cuFuncGetParamInfo", None)  # CUDA 12.4
+        self.kernel_param_info = getattr(self.lib, "cuKernelGetParamInfo", None)
+
+    def graph_of(self, stream: torch.cuda.Stream) -> int:
+        """The graph that a stream captures into; 0 if it does not capture."""
+        status, graph = ctypes.c_int(0), ctypes.c_void_p(0)
+        error = self.capture_info(ctypes.c_void_p(stream.cuda_stream), ctypes.byref(status), None, ctypes.byref(graph),
+                                  None, None)
+        return (graph.value or 0) if error == 0 and status.value == 1 else 0
+
+    def count_nodes(self, graph: int) -> int:
+        number = ctypes.c_size_t(0)
+        if not graph or self.lib.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(number)):
+            return 0
+        return number.value
+
+    def nodes(self, graph: int) -> List[Node]:
+        number = ctypes.c_size_t(self.count_nodes(graph))
+        if not number.value:
+            return []
+        handles = (ctypes.c_void_p * number.value)()
+        if self.lib.cuGraphGetNodes(ctypes.c_void_p(graph), handles, ctypes.byref(number)):
+            return []
+        found = []
+        for index, handle in enumerate(handles):
+            kind = ctypes.c_int(0)
+            self.lib.cuGraphNodeGetType(ctypes.c_void_p(handle), ctypes.byref(kind))
+            node = Node(index, _KINDS.get(kind.value, f"node of type {kind.value}"), [])
+            if kind.value == 0:
+                node.words = self._kernel_words(handle)
+            elif kind.value == 1:
+                copy = _Copy()
+                if not self.lib.cuGraphMemcpyNodeGetParams(ctypes.c_void_p(handle), ctypes.byref(copy)):
+                    source = copy.src_host if copy.src_type == _HOST_MEMORY else copy.src_device
+                    target = copy.dst_host if copy.dst_type == _HOST_MEMORY else copy.dst_device
+                    node.words = [word for word in (source, target) if word]
+                    node.host_source = source or 0
+            elif kind.value == 2:
+                fill = _Fill()
+                if not self.lib.cuGraphMemsetNodeGetParams(ctypes.c_void_p(handle), ctypes.byref(fill)):
+                    node.words = [fill.dst]
+            found.append(node)
+        return found
+
+    def _kernel_words(self, handle: int) -> List[int]:
+        params = _KernelParams()
+        if self.lib.cuGraphKernelNodeGetParams_v2(ctypes.c_void_p(handle), ctypes.byref(params)):
+            return []
+        words: List[int] = []
+        if params.params:
+            ask, function = ((self.kernel_param_info, params.kern) if params.kern and self.kernel_param_info else
+                             (self.param_info, params.func))
+            if not ask or not function:
+                return []
+            for index in range(4096):
+                offset, size = ctypes.c_size_t(0), ctypes.c_size_t(0)
+                if ask(ctypes.c_void_p(function), ctypes.c_size_t(index), ctypes.byref(offset), ctypes.byref(size)):
+                    break
+                address = params.params[index]
+                if address and size.value >= 8:
+                    content = ctypes.string_at(address, size.value)
+                    words += [int.from_bytes(content[at:at + 8], "little") for at in range(0, size.value - 7, 8)]
+        elif params.extra:  # CU_LAUNCH_PARAM_BUFFER_POINTER 1, CU_LAUNCH_PARAM_BUFFER_SIZE 2
+            given: Dict[int, int] = {}
+            for index in range(0, 6, 2):
+                key = params.extra[index]
+                if not key:
+                    break
+                given[key] = params.extra[index + 1] or 0
+            if 1 in given and 2 in given:
+                size = ctypes.c_size_t.from_address(given[2]).value
+                content = ctypes.string_at(given[1], size)
+                words = [int.from_bytes(content[at:at + 8], "little") for at in range(0, size - 7, 8)]
+        return words
+
+    def is_pageable(self, address: int) -> bool:
+        """Whether CUDA does not know an address: neither the GPU's nor pinned."""
+        kind = ctypes.c_uint(0)
+        error = self.lib.cuPointerGetAttribute(ctypes.byref(kind), ctypes.c_int(2), ctypes.c_uint64(address))
+        return error != 0 or kind.value == 0
+
+
+def freed_ranges(pool: Optional[Tuple[int, int]]) -> List[Tuple[int, int]]:
+    """Blocks that the caching allocator has and no tensor, those of the graph's own pool aside."""
+    ranges = []
+    for segment in torch.cuda.memory_snapshot():
+        if pool is not None and tuple(segment.get("segment_pool_id", ())) == tuple(pool):
+            continue
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if not block["state"].startswith("active"):
+                ranges.append((address, address + block["size"]))
+            address += block["size"]
+    return ranges
+
+
+class CudaBackend:
+    """Runs and captures as a program does that follows PyTorch's documentation."""
+
+    device = "cuda"
+
+    def __init__(self, generators: Iterable[torch.Generator] = ()) -> None:
+        self.stream = torch.cuda.Stream()
+        self.registered = list(generators)
+        self.graph: Optional[torch.cuda.CUDAGraph] = None
+        self.nodes: List[Node] = []
+        try:
+            self.driver: Optional[Driver] = Driver()
+        except (OSError, AttributeError):
+            self.driver = None
+        self._captured: int = 0
+
+    def on_device(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cuda
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Eager code, on the stream that captures later."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            result = call()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        torch.cuda.synchronize()
+        return result
+
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
+    def count_nodes(self) -> int:
+        return self.driver.count_nodes(self._captured) if self.driver and self._captured else 0
+
+    def capture(self, call: Callable[[], Any]) -> Any:
+        self.graph = torch.cuda.CUDAGraph()
+        for generator in self.registered:
+            register = getattr(self.graph, "register_generator_state", None)
+            if register:  # Gone from 2.14 on, where a generator registers at its first use.
+                register(generator)
+        self.nodes = []
+        try:
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self._captured = self.driver.graph_of(self.stream) if self.driver else 0
+                result = call()
+                if self.driver:
+                    self.nodes = self.driver.nodes(self._captured)
+        except Exception as error:
+            self._recover()
+            raise Refused(_root(error)) from error
+        finally:
+            self._captured = 0
+        torch.cuda.synchronize()
+        return result
+
+    def _recover(self) -> None:
+        """Up to 2.12 the generator is unusable after a failed capture, until one succeeds."""
+        self.graph = None
+        gc.collect()
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.synchronize()
+        with contextlib.suppress(RuntimeError):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                torch.zeros(1, device="cuda")
+
+    def replay(self) -> None:
+        assert self.graph is not None
+        self.graph.replay()
+        torch.cuda.synchronize()
+
+    def generator_state(self) -> Any:
+        return torch.cuda.get_rng_state()
+
+    def set_generator_state(self, state: Any) -> None:
+        torch.cuda.set_rng_state(state)
+
+    def freed_addresses(self) -> List[Tuple[Node, int]]:
+        """Each node with an address that lies in memory which no tensor has."""
+        if not self.graph:
+            return []
+        ranges = freed_ranges(self.graph.pool())
+        return [(node, word) for node in self.nodes for word in node.words
+                if any(begin <= word < end for begin, end in ranges)]
+
+    def pageable_sources(self) -> List[Node]:
+        return [node for node in self.nodes
+                if node.host_source and self.driver and self.driver.is_pageable(node.host_source)]
+
+    def peak(self) -> int:
+        return torch.cuda.max_memory_allocated()
+
+    def reset_peak(self) -> None:
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _root(error: BaseException) -> BaseException:
+    """What was raised first: leaving torch.cuda.graph raises 901 on top of it."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error

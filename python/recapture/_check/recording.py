@@ -1,0 +1,321 @@
+"""What a function asks PyTorch to do: its operators with host arguments, storages, stream and line."""
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+from types import FrameType
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .findings import Line
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+STDLIB = sysconfig.get_paths()["stdlib"]
+_places: Dict[str, int] = {}
+SKIPPED, LIBRARY, OWN = 0, 1, 2
+
+
+def place_of(file: str) -> int:
+    """Whether a source file is PyTorch's or ours, another library's, or the program's own."""
+    place = _places.get(file)
+    if place is None:
+        path = os.path.abspath(file)
+        if path.startswith((_HERE + os.sep, _TORCH + os.sep)) or file.startswith("<"):
+            place = SKIPPED
+        elif "site-packages" in path or "dist-packages" in path or path.startswith(STDLIB + os.sep):
+            place = LIBRARY
+        else:
+            place = OWN
+        _places[file] = place
+    return place
+
+
+def line_of(frame: Optional[FrameType]) -> Optional[Line]:
+    """The innermost own line; without one, the innermost outside PyTorch."""
+    inner = None
+    while frame:
+        place = place_of(frame.f_code.co_filename)
+        if place != SKIPPED and inner is None:
+            inner = frame
+        if place == OWN:
+            break
+        frame = frame.f_back
+    chosen = frame or inner
+    if not chosen:
+        return None
+    inside = "" if inner is chosen or inner is None else f"{_short(inner.f_code.co_filename)}:{inner.f_lineno}"
+    file, number = chosen.f_code.co_filename, chosen.f_lineno
+    return Line(file, number, chosen.f_code.co_name, linecache.getline(file, number).strip(), inside)
+
+
+def _short(file: str) -> str:
+    for folder in ("site-packages", "dist-packages"):
+        if folder in file:
+            return file.split(folder + os.sep, 1)[1]
+    return os.path.basename(file)
+
+
+@dataclasses.dataclass
+class Storage:
+    """A storage that an operator touched. The weak reference keeps its identity, not its memory."""
+
+    weak: StorageWeakRef
+    address: int
+    size: int
+    device: str
+    pinned: bool = False
+
+    @property
+    def dead(self) -> bool:
+        return self.weak.expired()
+
+
+# Where an operand comes from: ("input", n), ("made", operator, n) in this call, ("fresh", n) first seen in this call
+# without an operator that made it, or ("outside", storage).
+Origin = Tuple[Any, ...]
+
+
+@dataclasses.dataclass
+class Operand:
+    argument: str
+    storage: int
+    origin: Origin
+    shape: Tuple[int, ...]
+    dtype: str
+    written: bool
+    on_device: bool
+
+
+@dataclasses.dataclass
+class Operator:
+    name: str
+    line: Optional[Line]
+    host: List[Tuple[str, Any]]
+    operands: List[Operand]
+    results: List[Operand]
+    random: bool = False
+    on_device: bool = False
+    captured: bool = True  # Whether its stream was capturing; of interest in a capture alone.
+    nodes: Tuple[int, int] = (0, 0)  # Its nodes of the graph, by their numbers.
+    checks: List[Any] = dataclasses.field(default_factory=list)
+    generator: Any = None  # State of the default generator before it.
+
+
+@dataclasses.dataclass
+class Call:
+    """One call of the function."""
+
+    operators: List[Operator] = dataclasses.field(default_factory=list)
+    inputs: Dict[int, int] = dataclasses.field(default_factory=dict)  # Storage to number.
+    made: Dict[int, Tuple[int, int]] = dataclasses.field(default_factory=dict)
+    fresh: Dict[int, int] = dataclasses.field(default_factory=dict)
+    known: Dict[int, bool] = dataclasses.field(default_factory=dict)  # Reachable from the function before the call.
+
+
+_schemas: Dict[Any, Tuple[List[Tuple[str, bool]], bool]] = {}
+
+
+def _schema_of(func: Any) -> Tuple[List[Tuple[str, bool]], bool]:
+    """Names of the arguments and which are written; whether the operator is random."""
+    found = _schemas.get(func)
+    if found is None:
+        arguments = [(a.name, bool(a.alias_info and a.alias_info.is_write)) for a in func._schema.arguments]
+        random = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        found = _schemas[func] = (arguments, random)
+    return found
+
+
+def tensors_in(value: Any) -> Iterable[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def storage_of(tensor: torch.Tensor) -> Optional[Any]:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # Sparse tensors and other wrappers have none.
+        return None
+
+
+def host_form(value: Any) -> Any:
+    """A host argument as it is compared."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(host_form(item) for item in value)
+    if isinstance(value, (bool, int, str, type(None))):
+        return value
+    if isinstance(value, torch.Generator):
+        return "generator"
+    return str(value)
+
+
+_COPIES = ("aten._to_copy.default", "aten.copy_.default", "aten._foreach_copy_.default")
+_MADE_FROM_HOST = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
+
+
+class Recorder(TorchDispatchMode):
+    """Notes every operator. It keeps no tensor alive.
+
+    `on_device` tells memory that a graph reads from the host's; `capturing` says whether the current stream captures;
+    `count_nodes` is how many nodes the graph has so far; `fingerprint` gives a tensor that sums up another one.
+    """
+
+    def __init__(self, on_device: Callable[[torch.Tensor], bool],
+                 capturing: Optional[Callable[[], bool]] = None,
+                 count_nodes: Optional[Callable[[], int]] = None,
+                 fingerprint: Optional[Callable[[torch.Tensor], Any]] = None,
+                 generator_state: Optional[Callable[[], Any]] = None,
+                 storages: Optional[Dict[int, Storage]] = None) -> None:
+        super().__init__()
+        self.on_device, self.capturing, self.count_nodes = on_device, capturing, count_nodes
+        self.fingerprint, self.generator_state = fingerprint, generator_state
+        self.storages: Dict[int, Storage] = {} if storages is None else storages
+        self.calls: List[Call] = []
+        self.thread = threading.get_ident()
+        self.after: Optional[Callable[[Operator, Any], None]] = None
+
+    def begin(self, inputs: Iterable[torch.Tensor], known: Iterable[torch.Tensor] = ()) -> Call:
+        call = Call()
+        for number, tensor in enumerate(inputs):
+            found = self.note(tensor)
+            if found is not None:
+                call.inputs.setdefault(found, number)
+        for tensor in known:
+            found = self.note(tensor)
+            if found is not None:
+                call.known[found] = True
+        self.calls.append(call)
+        return call
+
+    def note(self, tensor: torch.Tensor) -> Optional[int]:
+        storage = storage_of(tensor)
+        if storage is None:
+            return None
+        key = storage._cdata
+        if key not in self.storages:
+            try:
+                address, size = storage.data_ptr(), storage.nbytes()
+            except RuntimeError:
+                address = size = 0
+            pinned = tensor.device.type == "cpu" and torch.cuda.is_initialized() and tensor.is_pinned()
+            self.storages[key] = Storage(StorageWeakRef(storage), address, size, tensor.device.type, pinned)
+        return key
+
+    def line(self) -> Optional[Line]:
+        frame = sys._getframe(2)
+        found = line_of(frame)
+        if found is None and threading.get_ident() != self.thread:  # Autograd's thread runs for the line that waits.
+            found = line_of(sys._current_frames().get(self.thread))
+        return found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.calls:
+            return func(*args, **kwargs)
+        call = self.calls[-1]
+        arguments, random = _schema_of(func)
+        op = Operator(str(func), self.line(), [], [], [], random)
+        named = list(zip(arguments, args))
+        if kwargs:
+            of = dict(arguments)
+            named += [((name, of.get(name, False)), value) for name, value in kwargs.items()]
+        given = []
+        for (name, written), value in named:
+            found = list(tensors_in(value))
+            if found:
+                for number, tensor in enumerate(found):
+                    label = name if len(found) == 1 else f"{name}[{number}]"
+                    given.append((label, written, tensor))
+            else:
+                op.host.append((name, value))
+        op.on_device = any(self.on_device(tensor) for _, _, tensor in given)
+        for label, written, tensor in given:
+            operand = self._operand(call, label, written, tensor)
+            if operand:
+                op.operands.append(operand)
+                self._note_host_tensor(op, operand, tensor)
+        if self.fingerprint:
+            op.checks += [(o.argument, o.origin, self.fingerprint(t)) for o, (_, _, t) in zip(op.operands, given)
+                          if not o.written and o.on_device]
+        if self.capturing and op.on_device:
+            op.captured = self.capturing()
+        if random and self.generator_state:
+            op.generator = self.generator_state()
+        before = self.count_nodes() if self.count_nodes else 0
+        result = func(*args, **kwargs)
+        if self.count_nodes:
+            op.nodes = (before, self.count_nodes())
+        touched = {operand.storage for operand in op.operands}
+        for number, tensor in enumerate(tensors_in(result)):
+            on_device = self.on_device(tensor)
+            op.on_device = op.on_device or on_device
+            key = self.note(tensor)
+            if key is None:
+                continue
+            if key not in touched and key not in call.inputs and key not in call.known:
+                call.made.setdefault(key, (len(call.operators), number))
+            op.results.append(Operand(str(number), key, self._origin(call, key), tuple(tensor.shape),
+                                      str(tensor.dtype), False, on_device))
+            if self.fingerprint and on_device:
+                op.checks.append((f"result {number}", (), self.fingerprint(tensor)))
+        if self.fingerprint:
+            op.checks += [(label, (), self.fingerprint(tensor)) for label, written, tensor in given
+                          if written and self.on_device(tensor)]
+        call.operators.append(op)
+        if self.after:
+            self.after(op, given)
+        return result
+
+    def _origin(self, call: Call, key: int) -> Origin:
+        if key in call.inputs:
+            return ("input", call.inputs[key])
+        if key in call.made:
+            return ("made", *call.made[key])
+        if key in call.fresh:
+            return ("fresh", call.fresh[key])
+        return ("outside", key)
+
+    def _operand(self, call: Call, label: str, written: bool, tensor: torch.Tensor) -> Optional[Operand]:
+        seen_before = None
+        storage = storage_of(tensor)
+        if storage is not None:
+            seen_before = storage._cdata in self.storages
+        key = self.note(tensor)
+        if key is None:
+            return None
+        if not seen_before:
+            call.fresh[key] = len(call.fresh)
+        return Operand(label, key, self._origin(call, key), tuple(tensor.shape), str(tensor.dtype), written,
+                       self.on_device(tensor))
+
+    def _note_host_tensor(self, op: Operator, operand: Operand, tensor: torch.Tensor) -> None:
+        """What a kernel takes from a tensor of the host's is an argument of its launch."""
+        if operand.on_device or operand.written or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            return
+        if op.name in _COPIES and operand.origin[0] in ("input", "outside"):
+            return  # A copy reads the host's memory at the replay.
+        to_device = any(name == "device" and str(value).startswith("cuda") for name, value in op.host)
+        if not (op.on_device or to_device or op.name in _MADE_FROM_HOST):
+            return
+        if operand.origin[0] == "made" and self._made_on_device(operand.origin):
+            return
+        if tensor.numel() <= 8:
+            op.host.append((operand.argument, tensor.detach().tolist()))
+
+    def _made_on_device(self, origin: Origin) -> bool:
+        return self.calls[-1].operators[origin[1]].on_device

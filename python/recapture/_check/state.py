@@ -1,0 +1,317 @@
+"""What a function keeps between its calls: tensors, numbers, containers, generators; saved, restored and compared."""
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import random
+import sys
+import types
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from .findings import Line
+from .recording import LIBRARY, OWN, SKIPPED, STDLIB, line_of, place_of, storage_of
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_LIMIT = 200_000  # Objects; a function that reaches more of them is judged by these.
+_MISSING = object()
+
+
+def _place_of_class(cls: type) -> int:
+    module = sys.modules.get(cls.__module__)
+    if cls.__module__ == "__main__":
+        return OWN
+    file = getattr(module, "__file__", None)
+    if not file:
+        return SKIPPED
+    if cls.__module__.split(".")[0] == "torch":
+        return LIBRARY
+    return place_of(file)
+
+
+def _is_stdlib(cls: type) -> bool:
+    root = cls.__module__.split(".")[0]
+    if root in ("builtins", "__main__"):
+        return root == "builtins"
+    file = getattr(sys.modules.get(root), "__file__", None)
+    if not file:
+        return True
+    return os.path.abspath(file).startswith(STDLIB + os.sep) and "-packages" not in file
+
+
+def _globals_of(code: types.CodeType) -> List[str]:
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names += _globals_of(constant)
+    return names
+
+
+def _unused(path: str, taken: Dict[str, Any]) -> str:
+    """Two functions may have a name each that are spelt alike."""
+    number, name = 1, path
+    while name in taken:
+        number += 1
+        name = f"{path}#{number}"
+    return name
+
+
+class State:
+    """All that can be reached from some roots, by names such as model.0.weight."""
+
+    def __init__(self, roots: Dict[str, Any]) -> None:
+        self.tensors: Dict[str, torch.Tensor] = {}
+        self.host: Dict[str, Any] = {}  # Numbers, strings and lengths of containers that the program itself keeps.
+        self.generators: Dict[str, torch.Generator] = {}
+        self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
+        self._seen: Dict[int, Any] = {}  # Keeps what it has seen, so that no id is used twice.
+        self._queue: collections.deque = collections.deque()
+        for name, root in roots.items():
+            self._queue.append((name, root, True))
+        while self._queue and len(self._seen) < _LIMIT:
+            self._visit(*self._queue.popleft())
+        self._seen.clear()
+        self._queue.clear()
+
+    # Walking.
+
+    def _visit(self, path: str, value: Any, own: bool) -> None:
+        if isinstance(value, _SCALARS):
+            if own:
+                self.host[_unused(path, self.host)] = value
+            return
+        if id(value) in self._seen or isinstance(value, (types.ModuleType, type)):
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, torch.Tensor):
+            self._visit_tensor(path, value)
+        elif isinstance(value, torch.Generator):
+            self.generators[_unused(path, self.generators)] = value
+        elif isinstance(value, types.FunctionType):
+            self._visit_function(path, value)
+        elif isinstance(value, types.MethodType):
+            self._queue.append((path.rsplit(".", 1)[0] if "." in path else path, value.__self__, own))
+            self._queue.append((path, value.__func__, own))
+        elif isinstance(value, functools.partial):
+            self._queue.extend([(path, value.func, own), (f"{path}.args", value.args, own),
+                                (f"{path}.keywords", value.keywords, own)])
+        elif isinstance(value, dict):
+            self._visit_dict(path, value, own)
+        elif isinstance(value, (list, collections.deque, tuple)):
+            self._visit_sequence(path, value, own)
+        elif isinstance(value, (set, frozenset)):
+            if own:
+                self.host[f"len({path})"] = len(value)
+        elif hasattr(value, "__dict__") and not _is_stdlib(type(value)):
+            self._visit_object(path, value, own)
+        wrapped = getattr(value, "__wrapped__", None) if isinstance(value, types.FunctionType) else None
+        if wrapped is not None:
+            self._queue.append((path, wrapped, own))
+
+    def _visit_tensor(self, path: str, value: torch.Tensor) -> None:
+        path = _unused(path, self.tensors)
+        self.tensors[path] = value
+        if value.is_leaf and value.requires_grad:
+            self.held.append(("attribute", value, "grad", value.grad))
+            if value.grad is not None:
+                self._queue.append((f"{path}.grad", value.grad, True))
+
+    def _visit_function(self, path: str, value: types.FunctionType) -> None:
+        own = place_of(value.__code__.co_filename) == OWN
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                continue
+            self.held.append(("attribute", cell, "cell_contents", content))
+            self._queue.append((name, content, own))
+        for default in (value.__defaults__ or ()):
+            if not isinstance(default, _SCALARS):
+                self._queue.append((path, default, False))
+        if not own:
+            return
+        for name in dict.fromkeys(_globals_of(value.__code__)):
+            if name in value.__globals__ and not name.startswith("__"):
+                content = value.__globals__[name]
+                self.held.append(("item", value.__globals__, name, content))
+                self._queue.append((name, content, True))
+
+    def _visit_dict(self, path: str, value: Dict[Any, Any], own: bool) -> None:
+        copy = dict(value)
+        self.held.append(("dict", value, None, copy))
+        if own:
+            self.host[f"len({path})"] = len(value)
+        for key, item in copy.items():
+            self._queue.append((f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[…]", item, own))
+
+    def _visit_sequence(self, path: str, value: Any, own: bool) -> None:
+        if not isinstance(value, tuple):
+            self.held.append(("list", value, None, list(value)))
+            if own:
+                self.host[f"len({path})"] = len(value)
+        for number, item in enumerate(value):
+            self._queue.append((f"{path}[{number}]", item, own))
+
+    def _visit_object(self, path: str, value: Any, own: bool) -> None:
+        attributes = value.__dict__
+        copy = dict(attributes)
+        self.held.append(("dict", attributes, None, copy))
+        mine = own and _place_of_class(type(value)) == OWN
+        module = isinstance(value, torch.nn.Module)
+        for name, item in copy.items():
+            if module and name in ("_parameters", "_buffers", "_modules"):
+                self._visit_members(path, item)
+            else:
+                # The hooks are the program's own, whoever keeps them.
+                private = module and name.startswith("_") and name not in type(value).__dict__
+                self._queue.append((f"{path}.{name}", item, mine and not private))
+        if isinstance(value, torch.optim.Optimizer):
+            self._seen.setdefault(id(value.state), value.state)
+            self._visit_dict(f"{path}.state", value.state, False)
+        forward = getattr(type(value), "forward" if module else "__call__", None)
+        if isinstance(forward, types.FunctionType):
+            self._queue.append((f"{path}.{forward.__name__}", forward, True))
+
+    def _visit_members(self, path: str, members: Dict[str, Any]) -> None:
+        copy = dict(members)
+        self.held.append(("dict", members, None, copy))
+        for name, item in copy.items():
+            if item is not None:
+                self._queue.append((f"{path}.{name}", item, True))
+
+
+class _Weak:
+    """A tensor that a Saved does not keep alive, with the name of its contents."""
+
+    def __init__(self, tensor: torch.Tensor, path: str) -> None:
+        self.ref, self.path, self.grad = weakref.ref(tensor), path, tensor.requires_grad
+        self.kind = type(tensor)
+
+
+class Saved:
+    """Contents of a State's tensors, and what its containers and names held."""
+
+    def __init__(self, state: State) -> None:
+        self.tensors: Dict[str, Any] = dict(state.tensors)
+        self.held = list(state.held)
+        self.contents = {path: tensor.detach().clone() for path, tensor in state.tensors.items()
+                         if storage_of(tensor) is not None}
+        self.generators = [(generator, generator.get_state()) for generator in state.generators.values()]
+        self.random = random.getstate()
+        numpy = sys.modules.get("numpy")
+        self.numpy = numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None
+
+    def weaken(self) -> None:
+        """Keeps no tensor alive from now on, so that what a program drops dies. A dead one is restored as a copy."""
+        paths = {id(tensor): path for path, tensor in self.tensors.items()}
+
+        def weak(value: Any) -> Any:
+            known = isinstance(value, torch.Tensor) and id(value) in paths and paths[id(value)] in self.contents
+            return _Weak(value, paths[id(value)]) if known else value
+
+        held = []
+        for how, where, name, value in self.held:
+            if how == "dict":
+                value = {key: weak(item) for key, item in value.items()}
+            elif how == "list":
+                value = [weak(item) for item in value]
+            else:
+                value = weak(value)
+            # The place itself may be a tensor, whose gradient is restored.
+            held.append((how, weakref.ref(where) if isinstance(where, torch.Tensor) else where, name, value))
+        self.held = held
+        self.tensors = {path: weak(tensor) for path, tensor in self.tensors.items()}
+
+    def _strong(self, value: Any) -> Any:
+        if not isinstance(value, _Weak):
+            return value
+        tensor = value.ref()
+        if tensor is None:
+            tensor = self.contents[value.path].clone()
+            tensor = torch.nn.Parameter(tensor, value.grad) if issubclass(value.kind, torch.nn.Parameter) else \
+                tensor.requires_grad_(value.grad)
+            value.ref = weakref.ref(tensor)
+        return tensor
+
+    def restore_contents(self) -> None:
+        with torch.no_grad():
+            for path, content in self.contents.items():
+                kept = self.tensors[path]
+                tensor = kept.ref() if isinstance(kept, _Weak) else kept
+                if tensor is not None and tensor.shape == content.shape:
+                    tensor.detach().copy_(content)
+        for generator, state in self.generators:
+            generator.set_state(state)
+
+    def restore(self) -> None:
+        for how, where, name, value in self.held:
+            if isinstance(where, weakref.ref):
+                where = where()
+                if where is None:
+                    continue
+            if how == "attribute":
+                setattr(where, name, self._strong(value))
+            elif how == "item":
+                value = self._strong(value)
+                if where.get(name, _MISSING) is not value:
+                    where[name] = value
+            elif how == "dict":
+                value = {key: self._strong(item) for key, item in value.items()}
+                if len(where) != len(value) or any(where.get(k, _MISSING) is not v for k, v in value.items()):
+                    where.clear()
+                    where.update(value)
+            else:
+                value = [self._strong(item) for item in value]
+                if len(where) != len(value) or any(a is not b for a, b in zip(where, value)):
+                    where.clear()
+                    where.extend(value)
+        self.restore_contents()
+        random.setstate(self.random)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)
+
+
+def changed_host_values(before: State, after: State) -> Dict[str, Tuple[Any, Any]]:
+    """Numbers, strings and lengths that are other ones now."""
+    changed = {}
+    for path, value in before.host.items():
+        now = after.host.get(path, _MISSING)
+        if now is not _MISSING and not (now is value or now == value or (now != now and value != value)):
+            changed[path] = (value, now)
+    return changed
+
+
+def lines_that_change(call: Callable[[], Any], probe: Callable[[], Any]) -> List[Tuple[Optional[Line], Any, Any]]:
+    """Runs `call` line by line: after which own lines `probe()` gives another value."""
+    changes: List[Tuple[Optional[Line], Any, Any]] = []
+    last: List[Optional[Line]] = [None]
+    value = [probe()]
+
+    def look() -> None:
+        now = probe()
+        if now != value[0]:
+            changes.append((last[0], value[0], now))
+            value[0] = now
+
+    def local(frame: types.FrameType, event: str, argument: Any) -> Any:
+        look()
+        last[0] = line_of(frame.f_back if event == "return" else frame) or last[0]
+        return local
+
+    def enter(frame: types.FrameType, event: str, argument: Any) -> Any:
+        look()
+        if place_of(frame.f_code.co_filename) != OWN:
+            return None
+        return local
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    look()
+    return changes

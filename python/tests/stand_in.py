@@ -1,0 +1,166 @@
+"""A stand-in for CUDA graphs on the host: what the dispatcher saw in a capture, run again with the host values of then.
+
+A replay runs the operators of the capture with their host arguments, on the storages of then, and writes into the
+results of then. What is not an operator does not run. Memory of the capture's own stays alive; a storage from outside
+does not, and a dead one reads as foreign values. 0-dim tensors are the host's, all others the device's, and so are those
+that a test names.
+"""
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from recapture._check import recording
+from recapture._check.cuda import Refused
+
+recording._places[__file__] = recording.SKIPPED  # Its lines are no program's.
+
+FOREIGN = 12345.0
+_HOST_READS = ("aten._local_scalar_dense.default", "aten.nonzero.default", "aten.equal.default")
+
+
+class _Outside:
+    """A tensor from outside the capture; its storage may die."""
+
+    def __init__(self, tensor):
+        self.weak = StorageWeakRef(tensor.untyped_storage())
+        self.like = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+
+    def tensor(self):
+        dtype, offset, shape, stride = self.like
+        if self.weak.expired():
+            return torch.full(shape, FOREIGN).to(dtype)
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.weak.cdata)
+        return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+
+
+class _Frozen(TorchDispatchMode):
+    def __init__(self, side, on_device):
+        super().__init__()
+        self.steps, self.own, self.side, self.on_device = [], {}, side, on_device
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if str(func) in _HOST_READS and any(t.dim() for t in _tensors((args, kwargs))):
+            raise RuntimeError("operation not permitted when stream is capturing")
+        if self.side.on:  # Another stream's work runs at once, and is in no graph.
+            return func(*args, **kwargs)
+        packed = self._pack(args), self._pack(kwargs)
+        result = func(*args, **kwargs)
+        for tensor in _tensors(result):
+            if tensor.untyped_storage()._cdata not in self._outside_of(args, kwargs):
+                self.own.setdefault(tensor.untyped_storage()._cdata, tensor.untyped_storage())
+        self.steps.append((func, packed, result if func._schema.returns and not self._is_view(args, kwargs, result)
+                           else None))
+        return result
+
+    def _outside_of(self, args, kwargs):
+        return {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
+
+    def _is_view(self, args, kwargs, result):
+        given = self._outside_of(args, kwargs)
+        return all(t.untyped_storage()._cdata in given for t in _tensors(result))
+
+    def _pack(self, value):
+        if isinstance(value, torch.Tensor):
+            if not self.on_device(value):
+                return value.detach().clone() if value.untyped_storage()._cdata not in self.own else value
+            return value if value.untyped_storage()._cdata in self.own else _Outside(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._pack(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self._pack(item) for key, item in value.items()}
+        return value
+
+
+def _unpack(value):
+    if isinstance(value, _Outside):
+        return value.tensor()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_unpack(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _unpack(item) for key, item in value.items()}
+    return value
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+class SideStream:
+    """`with side:` is work on a stream that does not capture."""
+
+    on = False
+
+    def __enter__(self):
+        self.on = True
+
+    def __exit__(self, *_):
+        self.on = False
+
+
+class StandIn:
+    """The backend of check() for the host."""
+
+    device = "cpu"
+
+    def __init__(self, on_device=()):
+        self.side, self.nodes, self.frozen, self.open = SideStream(), [], None, False
+        self.storages = {tensor.untyped_storage()._cdata for tensor in on_device}
+
+    def on_device(self, tensor):
+        return tensor.dim() > 0 or tensor.untyped_storage()._cdata in self.storages
+
+    def synchronize(self):
+        pass
+
+    def run(self, call):
+        return call()
+
+    def is_capturing(self):
+        return self.open and not self.side.on
+
+    def count_nodes(self):
+        return len(self.frozen.steps) if self.open else 0
+
+    def capture(self, call):
+        self.frozen, self.open = _Frozen(self.side, self.on_device), True
+        try:
+            with self.frozen:
+                return call()
+        except Exception as error:
+            raise Refused(error) from error
+        finally:
+            self.open = False
+
+    def replay(self):
+        with torch.no_grad():
+            for func, (args, kwargs), result in self.frozen.steps:
+                made = func(*_unpack(args), **_unpack(kwargs))
+                if result is not None:
+                    for target, source in zip(_tensors(result), _tensors(made)):
+                        target.detach().copy_(source)
+
+    def generator_state(self):
+        return torch.get_rng_state()
+
+    def set_generator_state(self, state):
+        torch.set_rng_state(state)
+
+    def freed_addresses(self):
+        return []
+
+    def pageable_sources(self):
+        return []
+
+    def peak(self):
+        return 0
+
+    def reset_peak(self):
+        pass

@@ -1,0 +1,326 @@
+"""check() on the host: a stand-in replays what the dispatcher saw."""
+import json
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import recapture  # noqa: E402
+from recapture._check import Kind, fixture_check  # noqa: E402
+from recapture._check.checking import Inputs  # noqa: E402
+from stand_in import StandIn  # noqa: E402
+
+HERE = __file__
+torch.set_num_threads(1)
+
+
+def line_with(mark):
+    return next(n for n, line in enumerate(open(HERE).read().splitlines(), 1) if line.endswith(f"# {mark}"))
+
+
+def filled(i):
+    return torch.full((4,), 1.0 + i)
+
+
+def check(fn, make_inputs=filled, backend=None, **options):
+    return recapture.check(fn, make_inputs, backend=backend or StandIn(), **options)
+
+
+def first(report):
+    assert report.findings, str(report)
+    finding = report.findings[0]
+    return finding.kind, finding.line and finding.line.number
+
+
+# What is frozen.
+
+def test_number_that_changes_is_a_frozen_host_value():
+    def scaled(x, factor):
+        return x * factor  # scaled
+
+    report = check(scaled, lambda i: (filled(i), (2.0, 3.0, 4.0)[i]))
+    assert first(report) == (Kind.HOST_VALUE, line_with("scaled"))
+    assert report.findings[0].eager == "2.0, 3.0, 4.0" and report.findings[0].graph.startswith("2.0")
+    assert [what for what, _, _ in report.differing] == ["output of call 2", "output of call 3"]
+
+
+def test_number_that_stays_is_none():
+    assert not check(lambda x, factor: x * factor, lambda i: (filled(i), 2.0)).findings
+
+
+def test_zero_dim_tensor_of_the_host_is_a_host_value():
+    count = torch.zeros(())
+
+    def averaged(x):
+        count.add_(1)
+        return x / count  # averaged
+
+    assert first(check(averaged)) == (Kind.HOST_VALUE, line_with("averaged"))
+
+
+def test_learning_rate_of_an_optimizer_names_its_case():
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()  # rate
+
+    def inputs(i):
+        optimizer.param_groups[0]["lr"] = 0.1 / (1 + i)
+        return filled(i)
+
+    report = check(step, inputs)
+    assert first(report) == (Kind.HOST_VALUE, line_with("rate"))
+    assert report.findings[0].case == "optimizer_step_in_graph"
+
+
+def test_branch_is_frozen_where_operators_differ():
+    def branched(x, up):
+        if up:
+            return x + 1  # up
+        return x.neg()
+
+    report = check(branched, lambda i: (filled(i), i == 0))
+    assert first(report) == (Kind.CONTROL_FLOW, line_with("up"))
+    assert "neg" in report.findings[0].eager and "add" in report.findings[0].graph
+
+
+def test_call_with_more_operators_is_another_way():
+    def extra(x, more):
+        y = x + 1
+        return y.exp() if more else y  # exp
+
+    report = check(extra, lambda i: (filled(i), i == 2))
+    assert first(report) == (Kind.CONTROL_FLOW, line_with("exp"))
+    assert report.findings[0].graph == "aten.exp.default in no replay"
+
+
+def test_shape_that_changes_is_another_way():
+    def doubled(x):
+        return x * 2  # doubled
+
+    assert first(check(doubled, lambda i: torch.ones(4 + i))) == (Kind.CONTROL_FLOW, line_with("doubled"))
+
+
+def test_question_for_the_capture_is_found_by_its_operators():
+    backend = StandIn()
+
+    def asks(x):
+        return (x.neg() if backend.is_capturing() else x) * 3  # asks
+
+    assert first(check(asks, backend=backend)) == (Kind.CONTROL_FLOW, line_with("asks"))
+
+
+def test_capture_that_differs_without_effect_is_none():
+    backend = StandIn()
+    assert not check(lambda x: (x + 0 if backend.is_capturing() else x) * 3, backend=backend).findings
+
+
+# Tensors from outside.
+
+class Centred:
+    def __init__(self):
+        self.mean = torch.zeros(4)
+
+    def __call__(self, x):
+        y = x - self.mean  # mean
+        self.mean = self.mean * 0.5 + x
+        return y
+
+
+def test_state_that_is_assigned_is_rebound():
+    report = check(Centred())
+    assert first(report) == (Kind.REBOUND, line_with("mean"))
+    assert [finding.kind for finding in report.findings] == [Kind.REBOUND]
+
+
+def test_state_that_is_written_is_none():
+    mean = torch.zeros(4)
+
+    def centred(x):
+        y = x - mean
+        mean.lerp_(x, 0.5)
+        return y
+
+    assert not check(centred).findings
+
+
+def test_tensor_that_is_dropped_after_the_capture_is_freed():
+    backend, kept = StandIn(), {"mask": torch.ones(4)}
+
+    def masked(x):
+        y = x * kept["mask"]  # mask
+        if backend.is_capturing():
+            kept["mask"] = torch.ones(4)
+        return y
+
+    assert first(check(masked, backend=backend)) == (Kind.FREED, line_with("mask"))
+
+
+def test_autocast_cache_from_before_is_rebound():
+    weight = torch.nn.Parameter(torch.eye(4))
+
+    def step(x):
+        y = torch.nn.functional.linear(x, weight)  # cast
+        with torch.no_grad():
+            weight.mul_(0.5)
+        return y
+
+    def inputs(i):
+        return torch.full((4, 4), 1.0 + i)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        report = check(step, inputs)
+    assert first(report) == (Kind.REBOUND, line_with("cast"))
+    assert report.findings[0].case == "autocast_cache_across_capture"
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+        assert not check(step, inputs).findings
+
+
+# Work that is no operator of the capture.
+
+def test_work_of_another_stream_is_outside():
+    backend, staged = StandIn(), torch.zeros(4)
+
+    def library(x):
+        with backend.side:
+            staged.copy_(x)  # staged
+        return staged * 2
+
+    assert first(check(library, backend=backend)) == (Kind.OUTSIDE, line_with("staged"))
+
+
+def test_work_that_is_no_operator_is_outside():
+    staged = torch.zeros(4)
+
+    def library(x):
+        source = x.tolist()
+        memory = (__import__("ctypes").c_float * 4).from_address(staged.data_ptr())
+        memory[:] = source  # memory
+        return staged * 2
+
+    assert first(check(library)) == (Kind.OUTSIDE, line_with("memory"))
+
+
+def test_counter_is_a_lost_side_effect():
+    counts = {"calls": 0}
+
+    def counted(x):
+        counts["calls"] += 1  # counter
+        return x * 2
+
+    report = check(counted)
+    assert first(report) == (Kind.SIDE_EFFECT, line_with("counter"))
+    assert counts == {"calls": 0}
+
+
+def test_list_that_grows_is_a_lost_side_effect():
+    history = []
+
+    def kept(x):
+        y = x * 2
+        history.append(y.detach())  # append
+        return y
+
+    assert first(check(kept)) == (Kind.SIDE_EFFECT, line_with("append"))
+    assert history == []
+
+
+def test_hook_of_an_inner_module_names_its_case():
+    model, calls = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), [0]
+
+    def count_hook(module, inputs, output):
+        calls[0] += 1  # hook
+
+    model[0].register_forward_hook(count_hook)
+    report = check(model)
+    assert first(report) == (Kind.SIDE_EFFECT, line_with("hook"))
+    assert report.findings[0].case == "inner_hooks_of_graphed_callable"
+
+
+def test_read_of_a_value_is_refused():
+    def read(x):
+        return x * x.sum(0, keepdim=True).nonzero().numel()  # read
+
+    report = check(read)
+    assert first(report) == (Kind.REFUSED, line_with("read"))
+    assert "not permitted" in report.findings[0].graph
+
+
+def test_generator_that_is_set_back_is_random():
+    state = torch.get_rng_state()
+
+    def drawn(x):
+        torch.set_rng_state(state)
+        return x + torch.rand(4)
+
+    report = check(drawn)
+    assert report.findings[0].kind == Kind.RANDOM
+
+
+def test_dropout_is_none():
+    assert not check(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())).findings
+
+
+# What is compared, and what is left behind.
+
+def test_training_step_is_compared_with_its_state_and_left_as_it_was():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    generator = torch.get_rng_state()
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    report = check(step, lambda i: torch.randn(8, 4, generator=torch.Generator().manual_seed(i)),
+                   StandIn(on_device=model.buffers()))
+    assert not report.findings, str(report)
+    assert report.compared["parameters"] == 6 and report.compared["gradients"] == 6
+    assert report.compared["inputs"] == 3 and report.compared["operators"] > 20
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not optimizer.state and torch.equal(torch.get_rng_state(), generator)
+
+
+def test_python_generator_is_left_as_it_was():
+    random.seed(1)
+    state = random.getstate()
+    report = check(lambda x: x * random.random())
+    assert report.findings[0].kind == Kind.HOST_VALUE and random.getstate() == state
+
+
+def test_one_set_of_inputs_is_varied():
+    inputs = Inputs((torch.tensor([1.0, 2.0]), torch.tensor([0, 1]), 3))
+    seen = [[value.tolist() if isinstance(value, torch.Tensor) else value for value in inputs.get(i)[0]] for i in range(3)]
+    assert seen == [[[1.0, 2.0], [0, 1], 3], [[2.25, 1.125], [1, 0], 3], [[1.25, 2.5], [0, 1], 3]]
+
+
+def test_fixture_fails_with_the_report():
+    with pytest.raises(AssertionError, match="host value frozen"):
+        fixture_check(lambda x, f: x * f, lambda i: (filled(i), float(i)), backend=StandIn())
+    assert not fixture_check(lambda x: x * 2, filled, backend=StandIn()).findings
+
+
+def test_exception_of_eager_code_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        check(lambda x: 1 / 0)
+
+
+def test_one_call_shows_nothing():
+    with pytest.raises(ValueError, match="two calls"):
+        check(lambda x: x, count=1)
+
+
+def test_report_is_json():
+    report = json.loads(check(Centred()).to_json())
+    assert set(report) == {"version", "subject", "findings", "differing", "compared", "unknown", "cost"}
+    assert report["findings"][0]["kind"] == "rebound" and report["findings"][0]["line"]["line"] == line_with("mean")
+    assert report["findings"][0]["fix"].startswith("Update running statistics")

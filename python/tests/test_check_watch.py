@@ -1,0 +1,220 @@
+"""`with check():` on the host: captures and replays are announced by hand."""
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from recapture._check import Kind  # noqa: E402
+from recapture._check.watching import Clocks, Watch  # noqa: E402
+
+HERE = __file__
+
+
+def line_with(mark):
+    return next(n for n, line in enumerate(open(HERE).read().splitlines(), 1) if line.endswith(f"# {mark}"))
+
+
+class Graph:
+    pass
+
+
+class Event:
+    pass
+
+
+class Events:
+    """0-dim tensors are the host's; everything runs on the stream that `stream` names."""
+
+    def __init__(self):
+        self.stream, self.pools, self.capturing = 1, {}, False
+
+    def install(self, watch):
+        self.watch = watch
+
+    def remove(self):
+        pass
+
+    def current(self):
+        return self.stream
+
+    def on_device(self, tensor):
+        return tensor.dim() > 0
+
+    def is_capturing(self):
+        return self.capturing
+
+    def pool_ranges(self, graph):
+        return self.pools.get(graph, [])
+
+
+class Program:
+    """A program under a watch."""
+
+    def __init__(self):
+        self.events = Events()
+        self.watch = Watch(self.events)
+
+    def __enter__(self):
+        self.report = self.watch.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self.watch.__exit__(*exception)
+
+    def capture(self, body):
+        graph = Graph()
+        self.watch.begin(graph)
+        self.events.capturing = True
+        result = body()
+        self.events.capturing = False
+        self.watch.ending(graph)
+        self.watch.end(graph)
+        return graph, result
+
+    def replay(self, graph, stream=1):
+        self.events.stream = stream
+        self.watch.replaying(graph)
+        self.watch.replayed(graph)
+
+
+def kinds(program):
+    return [(finding.kind, finding.line.number) for finding in program.report.findings]
+
+
+def test_input_that_lives_is_none():
+    with Program() as program:
+        x = torch.ones(4)
+        graph, y = program.capture(lambda: x * 2)
+        program.replay(graph)
+        y.clone()
+    assert kinds(program) == [] and program.report.compared == {"graphs": 1, "replays": 1, "operators": 1}
+
+
+def test_input_that_died_is_freed():
+    with Program() as program:
+        held = [torch.ones(4)]
+        graph, y = program.capture(lambda: held[0] * 2)  # read
+        program.replay(graph)
+        held.clear()
+        program.replay(graph)
+    assert kinds(program) == [(Kind.FREED, line_with("read"))]
+
+
+def test_intermediate_that_died_is_the_graphs_own():
+    with Program() as program:
+        x = torch.ones(4)
+        graph, y = program.capture(lambda: (x * 2).exp() + 1)
+        program.replay(graph)
+    assert kinds(program) == []
+
+
+def test_copy_on_another_stream_must_be_waited_for():
+    for wait in (False, True):
+        with Program() as program:
+            x = torch.zeros(4)
+            graph, y = program.capture(lambda: x * 2)
+            program.watch.clocks.synchronize()
+            program.events.stream = 2
+            x.copy_(torch.ones(4))  # copied
+            if wait:
+                event = Event()
+                program.watch.clocks.record(event, 2)
+                program.watch.clocks.wait(event, 1)
+            program.replay(graph)
+        assert kinds(program) == ([] if wait else [(Kind.UNORDERED, line_with("copied"))])
+
+
+def test_output_of_another_graph_is_overwritten():
+    x = torch.ones(4)
+    for clone in (False, True):
+        with Program() as program:
+            first, y1 = program.capture(lambda: x + 1)
+            second, y2 = program.capture(lambda: x * 2)
+            storage = y2.untyped_storage()
+            program.watch.all[0].ranges.append((storage.data_ptr(), storage.data_ptr() + 16))  # As in a pool that both share.
+            program.replay(second)
+            result = y2.clone() if clone else y2
+            program.replay(first)
+            result.sum()  # lost
+        assert kinds(program) == ([] if clone else [(Kind.OVERWRITTEN, line_with("lost"))])
+
+
+def test_replay_restores_what_another_one_overwrote():
+    x = torch.ones(4)
+    with Program() as program:
+        first, y1 = program.capture(lambda: x + 1)
+        second, y2 = program.capture(lambda: x * 2)
+        storage = y2.untyped_storage()
+        program.watch.all[0].ranges.append((storage.data_ptr(), storage.data_ptr() + 16))
+        for _ in range(2):
+            program.replay(first)
+            program.replay(second)
+            y2.sum()
+    assert kinds(program) == []
+
+
+def test_replays_that_share_memory_must_not_run_at_once():
+    x, y1, y2 = torch.ones(4), torch.zeros(4), torch.zeros(4)
+    for wait in (False, True):
+        with Program() as program:
+            first, _ = program.capture(lambda: y1.copy_(x * 2))
+            second, _ = program.capture(lambda: y2.copy_(x + 2))
+            program.watch.all[1].ranges = list(program.watch.all[0].ranges)
+            program.replay(first, stream=1)
+            if wait:
+                event = Event()
+                program.watch.clocks.record(event, 1)
+                program.watch.clocks.wait(event, 2)
+            program.replay(second, stream=2)
+        assert [kind for kind, _ in kinds(program)] == ([] if wait else [Kind.UNORDERED])
+
+
+def test_collected_output_is_one_tensor():
+    x = torch.ones(4)
+    for clone in (False, True):
+        with Program() as program:
+            graph, y = program.capture(lambda: x * 2)
+            outputs = []
+            for _ in range(3):
+                program.replay(graph)
+                outputs.append(y.clone() if clone else y)
+            torch.stack(outputs)  # stacked
+        assert kinds(program) == ([] if clone else [(Kind.OVERWRITTEN, line_with("stacked"))])
+
+
+def test_operator_on_a_stream_that_does_not_capture_is_outside():
+    with Program() as program:
+        x, staged = torch.ones(4), torch.zeros(4)
+
+        def body():
+            program.events.capturing = False
+            staged.copy_(x)  # outside
+            program.events.capturing = True
+            return staged * 2
+
+        program.capture(body)
+    assert kinds(program) == [(Kind.OUTSIDE, line_with("outside"))]
+
+
+def test_storages_are_forgotten_when_dead():
+    with Program() as program:
+        x = torch.ones(4)
+        graph, y = program.capture(lambda: x * 2)
+        program.watch.limit = 10
+        for _ in range(50):
+            torch.ones(4) + 1
+        program.replay(graph)
+    assert len(program.watch.storages) < 50 and kinds(program) == []
+
+
+def test_clocks_know_what_was_waited_for():
+    clocks, event = Clocks(), Event()
+    work = clocks.work(1)
+    assert clocks.comes_before(work, 1) and not clocks.comes_before(work, 2) and not clocks.is_done(work)
+    clocks.record(event, 1)
+    later = clocks.work(1)
+    clocks.wait(event, 2)
+    assert clocks.comes_before(work, 2) and not clocks.comes_before(later, 2)
+    clocks.wait_on_host(event)
+    assert clocks.is_done(work) and not clocks.is_done(later) and clocks.comes_before(work, 3)
+    clocks.synchronize()
+    assert clocks.is_done(later)
