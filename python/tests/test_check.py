@@ -321,6 +321,6 @@ def test_one_call_shows_nothing():
 
 def test_report_is_json():
     report = json.loads(check(Centred()).to_json())
-    assert set(report) == {"version", "subject", "findings", "differing", "compared", "unknown", "cost"}
+    assert set(report) == {"schema", "subject", "findings", "differing", "compared", "unknown", "cost"}
     assert report["findings"][0]["kind"] == "rebound" and report["findings"][0]["line"]["line"] == line_with("mean")
     assert report["findings"][0]["fix"].startswith("Update running statistics")

@@ -134,7 +134,7 @@ class Report:
         return render_text(self)
 
     def to_dict(self) -> Dict[str, Any]:
-        """The JSON that docs/guide/check.md describes."""
+        """The JSON that docs/reference/check-json.md describes."""
         findings = []
         for finding in self.findings:
             line = finding.line and {"file": finding.line.file, "line": finding.line.number,
@@ -144,7 +144,7 @@ class Report:
                              "what": finding.what, "eager": finding.eager, "graph": finding.graph,
                              "node": finding.node, "case": finding.case, "fix": finding.fix})
         differing = [{"what": what, "eager": eager, "graph": graph} for what, eager, graph in self.differing]
-        return {"version": 1, "subject": self.subject, "findings": findings, "differing": differing,
+        return {"schema": 1, "subject": self.subject, "findings": findings, "differing": differing,
                 "compared": self.compared, "unknown": self.unknown, "cost": self.cost}
 
     def to_json(self) -> str:
