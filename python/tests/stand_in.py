@@ -108,7 +108,7 @@ class SideStream:
 class StandIn:
     """The backend of check() for the host."""
 
-    device = "cpu"
+    device, reads_addresses = "cpu", True
 
     def __init__(self, on_device=()):
         self.side, self.nodes, self.frozen, self.open = SideStream(), [], None, False
@@ -152,6 +152,9 @@ class StandIn:
 
     def set_generator_state(self, state):
         torch.set_rng_state(state)
+
+    def count_addresses(self):
+        return 0
 
     def freed_addresses(self):
         return []

@@ -7,8 +7,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import recapture  # noqa: E402
-from recapture._check import Kind, fixture_check  # noqa: E402
+import recapture._check as package  # noqa: E402
+from recapture._check import Kind, fixture_check, main  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
+from recapture._check.cuda import Node  # noqa: E402
 from stand_in import StandIn  # noqa: E402
 
 HERE = __file__
@@ -263,6 +265,106 @@ def test_generator_that_is_set_back_is_random():
 
 def test_dropout_is_none():
     assert not check(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())).findings
+
+
+# Addresses in the graph's nodes.
+
+class StandInWithNodes(StandIn):
+    """Its graph has a node for each operator; `pageable` and `freed` say which node points where."""
+
+    pageable, freed = None, None
+
+    def pageable_sources(self):
+        return [] if self.pageable is None else [Node(self.pageable, "copy", [], 0x1000)]
+
+    def freed_addresses(self):
+        return [] if self.freed is None else [(Node(self.freed, "kernel", [0x2000]), 0x2000)]
+
+
+def two_operators(x):
+    y = x * 2
+    return y + 1  # added
+
+
+def test_address_in_freed_memory_names_the_operator_that_launched_the_node():
+    backend = StandInWithNodes()
+    backend.freed = 1
+    report = check(two_operators, backend=backend)
+    assert first(report) == (Kind.FREED, line_with("added"))
+    finding = report.findings[0]
+    assert finding.operator == "aten.add.Tensor" and finding.node == "kernel node 1" and "0x2000" in finding.graph
+
+
+def test_copy_from_pageable_memory_is_of_memory_that_nothing_keeps():
+    backend = StandInWithNodes()
+    backend.pageable = 1
+    report = check(two_operators, backend=backend)
+    assert first(report) == (Kind.FREED, line_with("added"))
+    assert report.findings[0].case == "pageable_source_freed_before_replay"
+
+
+def test_node_of_no_operator_has_the_line_that_added_it():
+    backend, launched = StandInWithNodes(), []
+    backend.pageable = 1
+    backend.count_nodes = lambda: len(launched) + len(backend.frozen.steps) if backend.open else 0
+
+    def library(x):
+        y = x * 2
+        if backend.open:
+            launched.append("a copy")  # launched
+        return y + 1
+
+    report = check(library, backend=backend)
+    finding = next(finding for finding in report.findings if finding.kind == Kind.FREED)
+    assert (finding.line.number, finding.operator) == (line_with("launched"), "")
+    assert finding.case == "pointer_array_from_host_array"
+
+
+# The command.
+
+def ended(capsys, *words):
+    status = main(list(words))
+    said = capsys.readouterr()
+    return status, said.err.strip()
+
+
+def test_command_without_a_gpu_is_unavailable(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    status, said = ended(capsys, "test_check:two_operators")
+    assert (status, said) == (7, "recapture check: PyTorch sees no GPU, and a graph is captured on one")
+
+
+@pytest.mark.parametrize("words, said", [
+    (["two_operators"], "two_operators is no module:function, such as train:step"),
+    (["no_such_module:step"], "no_such_module cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+    (["test_check:no_step"], "test_check:no_step: test_check has no no_step"),
+    (["test_check:HERE"], "test_check:HERE cannot be called"),
+    (["test_check:two_operators", "--count", "1"], "--count is 1; it must be 2 or more"),
+    (["test_check:two_operators", "--warm-up", "0"], "--warm-up is 0; it must be 1 or more"),
+    (["test_check:two_operators", "--inputs", "none"], "none: test_check has no none"),
+])
+def test_command_says_what_is_wrong_in_one_line(capsys, words, said):
+    assert ended(capsys, *words) == (2, f"recapture check: {said}")
+
+
+def test_command_prints_the_report_and_says_by_its_status_whether_something_was_found(capsys, monkeypatch):
+    backend = StandIn()
+    real = package.check
+    monkeypatch.setattr(package, "check", lambda *given, **options: real(*given, backend=backend, **options))
+    assert main(["test_check:two_operators", "--inputs", "filled"]) == 0
+    assert capsys.readouterr().out.startswith("recapture check: two_operators: nothing found\n")
+    assert main(["test_check:draws", "--inputs", "filled", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["findings"][0]["kind"] == "host_value"
+    status, said = ended(capsys, "test_check:fails", "--inputs", "filled")
+    assert (status, said) == (2, "recapture check: test_check:fails failed outside the capture: ValueError: no")
+
+
+def draws(x):
+    return x * random.random()
+
+
+def fails(x):
+    raise ValueError("no")
 
 
 # What is compared, and what is left behind.

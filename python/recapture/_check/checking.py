@@ -10,7 +10,7 @@ import torch
 from . import comparison
 from .cuda import Refused
 from .findings import CASES, Finding, Kind, Line, Report
-from .recording import Call, Recorder, Storage, host_form, line_of, storage_of, tensors_in
+from .recording import Call, Operator, Recorder, Storage, host_form, key_of, line_of, tensors_in
 from .state import Saved, State, changed_host_values, lines_that_change
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
@@ -86,12 +86,14 @@ class Checking:
         self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
         self.report = Report(_name_of(fn))
         self.storages: Dict[int, Storage] = {}
-        self.recorder: Optional[Recorder] = None
+        self.calls: List[Call] = []  # Those of the last recorded run.
         self.generator: Any = None
 
     # The passes.
 
     def check(self) -> Report:
+        with self._recording():
+            torch.empty(0)  # The first use of a dispatch mode imports half of PyTorch.
         began = time.monotonic()
         self.backend.synchronize()
         self.before = Saved(self._state())
@@ -107,30 +109,33 @@ class Checking:
 
     def _check(self) -> None:
         for _ in range(self.warm_up):
+            self.backend.reset_peak()
             arguments = self.inputs.get(0)
             self.backend.run(lambda: self._call(arguments))
             del arguments
-        self.backend.reset_peak()
+        eager_peak = self.backend.peak() - self.before.device_bytes()
         self.saved = Saved(self._state())
         self.generator = self.backend.generator_state()
         bare = self._run_eagerly(record=False)
-        eager_peak = self.backend.peak()
+        eager_seconds = bare.seconds / self.count
         self._restore()
         eager = self._run_eagerly(record=True)
         self.noise = max([0.0] + [noise for _, noise, _, _ in self._differences(bare, eager)])
         del bare
-        calls = list(self.recorder.calls)
+        calls = self.calls
         self.report.compared = {"inputs": self.count, "operators": len(calls[0].operators),
                                 "host values": sum(len(op.host) for op in calls[0].operators)}
         self.report.findings += comparison.compare_calls(calls)
         self._find_side_effects()
         captured = self._capture_and_replay(eager)
         self.report.cost.update({
-            "eager_seconds": round(eager.seconds, 4),
+            "eager_call_seconds": round(eager_seconds, 6),
             "eager_peak_bytes": eager_peak, "peak_bytes": self.backend.peak()})
         if captured:
             self._classify(calls, *captured, eager)
         self.report.unknown += _LIMITS
+        if not self.backend.reads_addresses:
+            self.report.unknown.append("Addresses in kernels' parameters: this driver is older than CUDA 12.4.")
 
     def _state(self) -> State:
         return State({_name_of(self.fn): self.fn})
@@ -150,14 +155,15 @@ class Checking:
     def _run_eagerly(self, record: bool, **options: Any) -> Run:
         run = Run()
         recorder = self._recording(generator_state=self.backend.generator_state, **options) if record else None
-        self.recorder = recorder or self.recorder
+        if recorder:
+            self.calls = recorder.calls
         self.host_changes: List[Dict[str, Tuple[Any, Any]]] = []
         for number in range(self.count):
             arguments = self.inputs.get(number)
             if torch.is_autocast_enabled(self.backend.device):
                 torch.clear_autocast_cache()
-            state = self._state() if record else None
-            if recorder:
+            state = self._state() if recorder else None
+            if recorder and state:
                 recorder.begin(tensors_in(list(arguments)), state.tensors.values())
 
             def call() -> Any:
@@ -190,7 +196,7 @@ class Checking:
             with_recorder = _within(recorder, lambda: self._call(static))
             result = self.backend.capture(with_recorder)
         except Refused as refused:
-            self.report.findings.append(self._refused(refused.cause, captured))
+            self.report.findings.append(self._refused(refused.cause, recorder.running))
             return None
         self.captured_state = {name: isinstance(tensor, torch.nn.Parameter)
                                for name, tensor in self._state().tensors.items()}
@@ -220,15 +226,14 @@ class Checking:
 
     # Findings.
 
-    def _refused(self, cause: BaseException, captured: Call) -> Finding:
-        operator = captured.operators[-1].name if captured.operators else ""
+    def _refused(self, cause: BaseException, operator: Optional[Operator]) -> Finding:
         line = None
         for frame, _ in traceback.walk_tb(cause.__traceback__):
             line = line_of(frame) or line
         text = str(cause).strip().splitlines()
         message = f"{type(cause).__name__}: {text[0] if text else ''}"
         return Finding(Kind.REFUSED, "the capture failed; `recapture blame` names the call of CUDA", "runs",
-                       message[:300], f"after {operator}" if operator else "", line, _case_of_refusal(str(cause), line))
+                       message[:300], operator.name if operator else "", line, _case_of_refusal(str(cause), line))
 
     def _find_side_effects(self) -> None:
         changed: Dict[str, Tuple[Any, Any]] = {}
@@ -308,22 +313,19 @@ class Checking:
             report.findings.append(self._locate(wrong))
 
     def _from_addresses(self, captured: Call, known: bool) -> List[Finding]:
-        found, seen = [], set()
         self.report.compared["kernels"] = sum(1 for node in self.backend.nodes if node.kind == "kernel")
-        self.report.compared["addresses"] = sum(len(node.words) for node in self.backend.nodes)
-        for node in self.backend.pageable_sources():
+        self.report.compared["addresses"] = self.backend.count_addresses()
+        pageable = self.backend.pageable_sources()
+        freed = [] if known else list({node.number: (node, word) for node, word in self.backend.freed_addresses()}.values())
+        found = []  # From here on there may be another capture.
+        for node in pageable:
             line, operator = self._launcher(captured, node.number)
             found.append(Finding(
                 Kind.FREED, "the graph copies from host memory that is not pinned, and nothing keeps that memory",
                 "what the memory holds in the call", f"what lies at {node.host_source:#x} at the replay", operator,
                 line, "pageable_source_freed_before_replay" if operator else "pointer_array_from_host_array",
                 f"{node.kind} node {node.number}"))
-        if known:
-            return found
-        for node, address in self.backend.freed_addresses():
-            if node.number in seen:
-                continue
-            seen.add(node.number)
+        for node, address in freed:
             line, operator = self._launcher(captured, node.number)
             found.append(Finding(
                 Kind.FREED, f"a parameter of the {node.kind} points into memory that has been freed",
@@ -360,7 +362,7 @@ class Checking:
         """A random operator before which the generator was set to what it had been."""
         states = [op for op in call.operators if op.random and op.generator is not None]
         begin = [op.generator for op in [next((o for o in c.operators if o.random and o.generator is not None), None)
-                                         for c in self.recorder.calls] if op is not None]
+                                         for c in self.calls] if op is not None]
         again = len(begin) > 1 and all(_equal_states(begin[0], other) for other in begin[1:])
         within = next((b for a, b in zip(states, states[1:]) if _equal_states(a.generator, b.generator)), None)
         operator = within or (states[0] if again and states else None)
@@ -389,7 +391,7 @@ class Checking:
                           graph_value)
         self._restore()
         self._run_eagerly(record=True, fingerprint=fingerprint)
-        calls = self.recorder.calls
+        calls = self.calls
         self.saved.restore()
         self.backend.set_generator_state(self.generator)
         static = copy_of(self.inputs.get(0))
@@ -431,8 +433,7 @@ class Checking:
     def _line_that_writes(self, key: int) -> Optional[Line]:
         """The line of eager code behind which a tensor of the function's state has other contents."""
         self._restore()
-        tensor = next((t for t in self._state().tensors.values()
-                       if storage_of(t) is not None and storage_of(t)._cdata == key), None)
+        tensor = next((t for t in self._state().tensors.values() if key_of(t) == key), None)
         if tensor is None:
             return None
         arguments = self.inputs.get(1 if self.count > 1 else 0)
@@ -454,6 +455,8 @@ _LIMITS = [
 _REFUSALS = (  # What an exception's text has, and the case that documents it.
     ("attempt to increase offset for a cuda generator", "unregistered_generator"),
     ("pageable", "pageable_copy_in_capture"),
+    ("unless the cpu tensor is pinned", "pageable_copy_in_capture"),
+    ("capturable is false", "optimizer_step_in_graph"),
 )
 _REFUSED_CALLS = (
     (".item()", "item_in_capture"), (".tolist()", "item_in_capture"), (".cpu()", "cpu_copy_in_capture"),

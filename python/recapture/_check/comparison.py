@@ -117,7 +117,7 @@ def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:
     if names[0] == names[1]:
         return [*_reads_older(eager, captured, 0, 0, len(eager.operators)),
                 *_host_values_of_capture(eager, captured)]
-    blocks = difflib.SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
+    blocks = difflib.SequenceMatcher(a=names[0], b=names[1], autojunk=False).get_matching_blocks()
     for block in blocks:
         older = _reads_older(eager, captured, block.a, block.b, block.size)
         if older:
@@ -127,6 +127,7 @@ def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:
     ours = eager.operators[at] if at < len(eager.operators) else None
     its = captured.operators[at] if at < len(captured.operators) else None
     chosen = its or ours
+    assert chosen
     return [Finding(Kind.CONTROL_FLOW, "the capture takes another way than eager code with the same inputs",
                     f"{ours.name} at {where(ours.line)}" if ours else "no further operator",
                     f"{its.name} in every replay" if its else "no further operator",
@@ -164,7 +165,10 @@ def dead_operands(call: Call, storages: Dict[int, Storage],
                   is_graph_memory: Callable[[Storage], bool] = lambda _: False) -> List[Finding]:
     """What the captured operators read or write and has been freed since, memory of the graph's own aside."""
     findings, seen = [], set()
+    written = {operand.storage for operator in call.operators for operand in operator.operands if operand.written}
     for operator in call.operators:
+        if _is_view(operator):
+            continue
         for operand in operator.operands:
             storage = storages[operand.storage]
             if operand.origin[0] not in ("outside", "input") or not storage.dead or operand.storage in seen:
@@ -174,17 +178,17 @@ def dead_operands(call: Call, storages: Dict[int, Storage],
             if is_graph_memory(storage):
                 continue
             seen.add(operand.storage)
-            findings.append(_dead(operator, operand, storage))
+            findings.append(_dead(operator, operand, storage, operand.storage in written))
     return findings
 
 
-def _dead(operator: Operator, operand: Operand, storage: Storage) -> Finding:
+def _dead(operator: Operator, operand: Operand, storage: Storage, written: bool) -> Finding:
     case = ("pinned_block_recycled_under_graph" if not operand.on_device else
-            "workspace_grown_after_capture" if operand.written else "input_freed_after_capture")
-    verb = "writes" if operand.written else "reads"
-    return Finding(Kind.FREED, f"the operand {operand.argument} was freed after the capture, and every replay {verb} its memory",
-                   f"a tensor of {storage.size} bytes that is alive", f"{storage.size} bytes at {storage.address:#x}, "
-                   "which belong to others", operator.name, operator.line, case)
+            "workspace_grown_after_capture" if written else "input_freed_after_capture")
+    return Finding(Kind.FREED, f"the operand {operand.argument} was freed after the capture, and every replay "
+                   f"{'writes' if written else 'reads'} its memory", f"a tensor of {storage.size} bytes that is alive",
+                   f"{storage.size} bytes at {storage.address:#x}, which belong to others", operator.name, operator.line,
+                   case)
 
 
 def work_outside(call: Call) -> List[Finding]:

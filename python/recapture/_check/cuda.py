@@ -131,9 +131,8 @@ class Driver:
                     break
                 given[key] = params.extra[index + 1] or 0
             if 1 in given and 2 in given:
-                size = ctypes.c_size_t.from_address(given[2]).value
-                content = ctypes.string_at(given[1], size)
-                words = [int.from_bytes(content[at:at + 8], "little") for at in range(0, size - 7, 8)]
+                content = ctypes.string_at(given[1], ctypes.c_size_t.from_address(given[2]).value)
+                words = [int.from_bytes(content[at:at + 8], "little") for at in range(0, len(content) - 7, 8)]
         return words
 
     def is_pageable(self, address: int) -> bool:
@@ -171,6 +170,7 @@ class CudaBackend:
             self.driver: Optional[Driver] = Driver()
         except (OSError, AttributeError):
             self.driver = None
+        self.reads_addresses = self.driver is not None and self.driver.param_info is not None
         self._captured: int = 0
 
     def on_device(self, tensor: torch.Tensor) -> bool:
@@ -236,6 +236,12 @@ class CudaBackend:
 
     def set_generator_state(self, state: Any) -> None:
         torch.cuda.set_rng_state(state)
+
+    def count_addresses(self) -> int:
+        """How many words of the nodes' parameters lie in memory of the caching allocator."""
+        segments = [(segment["address"], segment["address"] + segment["total_size"])
+                    for segment in torch.cuda.memory_snapshot()]
+        return sum(any(begin <= word < end for begin, end in segments) for node in self.nodes for word in node.words)
 
     def freed_addresses(self) -> List[Tuple[Node, int]]:
         """Each node with an address that lies in memory which no tensor has."""

@@ -151,6 +151,11 @@ def storage_of(tensor: torch.Tensor) -> Optional[Any]:
         return None
 
 
+def key_of(tensor: torch.Tensor) -> Optional[int]:
+    storage = storage_of(tensor)
+    return None if storage is None else storage._cdata
+
+
 def host_form(value: Any) -> Any:
     """A host argument as it is compared."""
     if isinstance(value, float):
@@ -186,6 +191,7 @@ class Recorder(TorchDispatchMode):
         self.fingerprint, self.generator_state = fingerprint, generator_state
         self.storages: Dict[int, Storage] = {} if storages is None else storages
         self.calls: List[Call] = []
+        self.running: Optional[Operator] = None  # What has begun and not ended: where it was raised.
         self.thread = threading.get_ident()
         self.after: Optional[Callable[[Operator, Any], None]] = None
 
@@ -257,7 +263,9 @@ class Recorder(TorchDispatchMode):
         if random and self.generator_state:
             op.generator = self.generator_state()
         before = self.count_nodes() if self.count_nodes else 0
+        self.running = op
         result = func(*args, **kwargs)
+        self.running = None
         if self.count_nodes:
             op.nodes = (before, self.count_nodes())
         touched = {operand.storage for operand in op.operands}
@@ -291,10 +299,7 @@ class Recorder(TorchDispatchMode):
         return ("outside", key)
 
     def _operand(self, call: Call, label: str, written: bool, tensor: torch.Tensor) -> Optional[Operand]:
-        seen_before = None
-        storage = storage_of(tensor)
-        if storage is not None:
-            seen_before = storage._cdata in self.storages
+        seen_before = key_of(tensor) in self.storages
         key = self.note(tensor)
         if key is None:
             return None

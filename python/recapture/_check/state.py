@@ -204,6 +204,10 @@ class Saved:
         numpy = sys.modules.get("numpy")
         self.numpy = numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None
 
+    def device_bytes(self) -> int:
+        return sum(content.numel() * content.element_size() for content in self.contents.values()
+                   if content.device.type != "cpu")
+
     def weaken(self) -> None:
         """Keeps no tensor alive from now on, so that what a program drops dies. A dead one is restored as a copy."""
         paths = {id(tensor): path for path, tensor in self.tensors.items()}
