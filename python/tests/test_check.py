@@ -55,10 +55,13 @@ def test_zero_dim_tensor_of_the_host_is_a_host_value():
     count = torch.zeros(())
 
     def averaged(x):
-        count.add_(1)
+        count.add_(1)  # counted
         return x / count  # averaged
 
-    assert first(check(averaged)) == (Kind.HOST_VALUE, line_with("averaged"))
+    report = check(averaged)
+    assert [(finding.kind, finding.line.number) for finding in report.findings] == [
+        (Kind.HOST_VALUE, line_with("averaged")), (Kind.SIDE_EFFECT, line_with("counted"))]
+    assert report.findings[0].eager == "4.0, 5.0, 6.0"
 
 
 def test_learning_rate_of_an_optimizer_names_its_case():

@@ -126,6 +126,7 @@ class Checking:
         self.report.compared = {"inputs": self.count, "operators": len(calls[0].operators),
                                 "host values": sum(len(op.host) for op in calls[0].operators)}
         self.report.findings += comparison.compare_calls(calls)
+        self.report.findings += comparison.host_tensors_written(calls[0])
         self._find_side_effects()
         captured = self._capture_and_replay(eager)
         self.report.cost.update({

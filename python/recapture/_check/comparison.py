@@ -13,7 +13,11 @@ _OPTIMIZERS = ("aten._foreach_", "aten._fused_")
 
 
 def _short(value: Any) -> str:
-    text = repr(value) if isinstance(value, (float, str)) else str(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_short(item) for item in value[:4]) + (", …]" if len(value) > 4 else "]")
+    text = repr(value) if isinstance(value, str) else str(value)
+    if isinstance(value, float) and len(text) > 9:
+        text = f"{value:.7g}"
     return text if len(text) <= 60 else text[:57] + "…"
 
 
@@ -109,6 +113,20 @@ def _rebound(operators: List[Operator]) -> Iterable[Tuple[Finding, Any]]:
                 f"{len(set(origins))} tensors in {len(origins)} calls", "that of the capture in every replay", first.name,
                 first.line, "input_rebound")
             yield finding, tuple(origins)
+
+
+def host_tensors_written(call: Call) -> List[Finding]:
+    """Operators on the host that write what outlives the call: no replay runs them."""
+    findings, seen = [], set()
+    for operator in call.operators:
+        for operand in operator.operands:
+            if operand.written and not operand.on_device and operand.origin[0] == "outside" and not operator.on_device \
+                    and operand.storage not in seen:
+                seen.add(operand.storage)
+                findings.append(Finding(
+                    Kind.SIDE_EFFECT, "it writes a tensor on the host, and a replay runs no operator there",
+                    "runs in each call", "in no replay", operator.name, operator.line, "host_logic_frozen"))
+    return findings
 
 
 def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import os
 from typing import Any, Dict, List, Optional, Tuple
 
 
@@ -151,6 +152,12 @@ class Report:
         return json.dumps(self.to_dict(), indent=1)
 
 
+def shown(file: str) -> str:
+    """A path as a reader would type it."""
+    here = os.getcwd() + os.sep
+    return file[len(here):] if file.startswith(here) else file
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
@@ -168,7 +175,7 @@ def render_text(report: Report) -> str:
     for finding in report.findings:
         lines.append("")
         if finding.line:
-            place = f"{finding.line.file}:{finding.line.number} in {finding.line.function}"
+            place = f"{shown(finding.line.file)}:{finding.line.number} in {finding.line.function}"
             lines.append(f"{finding.kind.value}: {place}")
             if finding.line.text:
                 lines.append(f"    {finding.line.text}")
