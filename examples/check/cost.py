@@ -19,7 +19,10 @@ def TrainTransformer():
         optimizer.step()
         return loss
 
-    return recapture.check(step, lambda i: torch.randn(8, 512, 768, device="cuda", generator=torch.Generator("cuda").manual_seed(i)))
+    def inputs(i):
+        return torch.randn(8, 512, 768, device="cuda", generator=torch.Generator("cuda").manual_seed(i))
+
+    return recapture.check(step, inputs)
 
 
 if __name__ == "__main__":

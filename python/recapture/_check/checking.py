@@ -148,7 +148,7 @@ class Checking:
         self.saved.restore()
         self.backend.set_generator_state(self.generator)
         if torch.is_autocast_enabled(self.backend.device):
-            torch.clear_autocast_cache()  # Training enters a region in each step, whatever surrounds this check.
+            torch.clear_autocast_cache()  # As training does, which enters a region in each step.
 
     def _recording(self, **options: Any) -> Recorder:
         return Recorder(self.backend.on_device, storages=self.storages, **options)

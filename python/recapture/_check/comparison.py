@@ -120,8 +120,8 @@ def host_tensors_written(call: Call) -> List[Finding]:
     findings, seen = [], set()
     for operator in call.operators:
         for operand in operator.operands:
-            if operand.written and not operand.on_device and operand.origin[0] == "outside" and not operator.on_device \
-                    and operand.storage not in seen:
+            kept = operand.origin[0] == "outside" and operand.storage not in seen
+            if operand.written and kept and not operand.on_device and not operator.on_device:
                 seen.add(operand.storage)
                 findings.append(Finding(
                     Kind.SIDE_EFFECT, "it writes a tensor on the host, and a replay runs no operator there",

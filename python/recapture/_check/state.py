@@ -165,7 +165,7 @@ class State:
             if module and name in ("_parameters", "_buffers", "_modules"):
                 self._visit_members(path, item)
             else:
-                # The hooks are the program's own, whoever keeps them.
+                # A hook is a function of the program's; the dict that keeps it is PyTorch's.
                 private = module and name.startswith("_") and name not in type(value).__dict__
                 self._queue.append((f"{path}.{name}", item, mine and not private))
         if isinstance(value, torch.optim.Optimizer):

@@ -79,7 +79,7 @@ class Clocks:
 
 
 class CudaEvents:
-    """Where the watch hears of captures, replays and waiting: methods of torch.cuda's own classes."""
+    """Tells the watch of captures, replays and waiting: replaces methods of torch.cuda's classes meanwhile."""
 
     def __init__(self) -> None:
         self.replaced: List[Tuple[Any, str, Any]] = []
@@ -230,9 +230,9 @@ class Watch:
             writer = self.written.get(key)
             if writer and not self.clocks.comes_before(writer[0], stream):
                 self._add(Finding(
-                    Kind.UNORDERED, f"a replay reads it for {operator.name} at {where(operator.line)}, on another stream that "
-                    "does not wait for this", "reads what was written", "reads what is there by then, perhaps the old values",
-                    writer[2], writer[1], "copy_on_another_stream"))
+                    Kind.UNORDERED, f"a replay reads it for {operator.name} at {where(operator.line)}, on another stream, "
+                    "which does not wait for this", "reads what was written", "may read the old values", writer[2],
+                    writer[1], "copy_on_another_stream"))
             if key in self.lost:
                 owner, other = self.lost[key]
                 self._add(_lost(operator.line, operator.name, owner, other))
@@ -240,8 +240,8 @@ class Watch:
             if other is not entry and other.last[1] and not self.clocks.comes_before(other.last, stream) and \
                     _overlap(entry.ranges, other.ranges):
                 self._add(Finding(
-                    Kind.UNORDERED, f"graph {entry.number} and graph {other.number} share memory, and neither replay waits for the "
-                    "other", "memory of its own", "intermediates that the other graph may overwrite", "CUDAGraph.replay",
+                    Kind.UNORDERED, f"graphs {entry.number} and {other.number} share memory, and neither replay waits for "
+                    "the other", "memory of its own", "intermediates that the other graph may overwrite", "CUDAGraph.replay",
                     line_of(sys._getframe(1)), "graphs_side_by_side_in_a_pool"))
 
     def replayed(self, graph: Any) -> None:
@@ -322,11 +322,12 @@ class Watch:
         """The host writes memory that a graph's replay, not known to be done, copies from."""
         for operand in operator.operands:
             reader = self.readers.get(operand.storage)
-            if operand.written and reader and not self.clocks.is_done(reader[0]) and self.storages[operand.storage].pinned:
+            pinned = self.storages[operand.storage].pinned
+            if operand.written and pinned and reader and not self.clocks.is_done(reader[0]):
                 self._add(Finding(
-                    Kind.UNORDERED, f"the host writes pinned memory that {reader[2]} at {where(reader[1])} may not have read yet",
-                    "waits for the copy", "uploads what the host has written since", operator.name, operator.line,
-                    "pinned_buffer_overwritten"))
+                    Kind.UNORDERED, f"the host writes pinned memory that {reader[2]} at {where(reader[1])} may not have "
+                    "read yet", "waits for the copy", "uploads what the host has written since", operator.name,
+                    operator.line, "pinned_buffer_overwritten"))
 
     def _find_repeated(self, operator: Operator) -> None:
         """The output of several replays, taken for several tensors."""
@@ -339,15 +340,16 @@ class Watch:
             key = (name, operand.storage)
             if "[" in operand.argument and operand.storage in outputs and key in seen:
                 self._add(Finding(
-                    Kind.OVERWRITTEN, "a list holds the output of one graph several times: each replay has overwritten the one "
-                    "before", "a tensor of each step's own", "the values of the last replay, several times", operator.name,
-                    operator.line, "output_overwritten_by_replay"))
+                    Kind.OVERWRITTEN, "a list holds the output of one graph several times: each replay has overwritten "
+                    "the one before", "a tensor of each step's own", "the values of the last replay, several times",
+                    operator.name, operator.line, "output_overwritten_by_replay"))
             seen.add(key)
 
 
 def _lost(line: Optional[Line], operator: str, owner: Graph, other: Graph) -> Finding:
     return Finding(
-        Kind.OVERWRITTEN, f"it reads a tensor of graph {owner.number}, whose memory the replay of graph {other.number} has used since",
+        Kind.OVERWRITTEN,
+        f"it reads a tensor of graph {owner.number}, whose memory a replay of graph {other.number} has used since",
         f"the values of graph {owner.number}", f"those of graph {other.number}", operator, line, "graphs_sharing_a_pool")
 
 
