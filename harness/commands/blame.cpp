@@ -14,11 +14,13 @@
 #include <map>
 #include <memory>
 
-#include "harness/base/escape.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
+#include "harness/blame/features.h"
 #include "harness/blame/launch.h"
 #include "harness/blame/report.h"
 #include "harness/commands/commands.h"
+#include "harness/commands/watch.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 
@@ -28,29 +30,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> program;
-  std::string log, release;
-  bool json = false, deep = false, verbose = false;
-};
-
-// Where the recorder writes: every process of the program opens it by its name, so that it survives whatever they do to
-// their descriptors. It goes with us.
-class ReportFile {
- public:
-  ReportFile() {
-    const char* folder = std::getenv("TMPDIR");
-    path_ = fs::absolute(folder != nullptr && *folder != '\0' ? folder : "/tmp").string() + "/recapture-blame-XXXXXX";
-    const int file = mkostemp(path_.data(), O_CLOEXEC);
-    if (file < 0)
-      throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot make it: {}", path_, std::strerror(errno)));
-    close(file);
-  }
-  ~ReportFile() { unlink(path_.c_str()); }
-  ReportFile(const ReportFile&) = delete;
-  ReportFile& operator=(const ReportFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
+  std::string log, release, read, features;
+  bool json = false, deep = false, verbose = false, quiet = false;
 };
 
 // Emptied now, before the program starts; what is said goes to its end then, as ranks may share it that each run blame.
@@ -108,41 +89,43 @@ bool is_colour_wanted(int file) {
   return isatty(file) != 0 && (no_colour == nullptr || *no_colour == '\0');
 }
 
+// What a recorder wrote for a program that was not started here.
+Watched read_events(const std::string& path) {
+  Watched watched{0, contents_of(path), ""};
+  if (!blame::is_whole(watched.events)) watched.not_whole = "a line of it is cut, as on a full disk or under ulimit -f";
+  return watched;
+}
+
+void check(const Options& options) {
+  if (options.program.empty() == options.read.empty()) {
+    throw ExitError(Exit::Usage, options.read.empty() ? "no program; recapture blame -- PROGRAM ARGUMENT…"
+                                                      : "--read judges a file, and takes no program");
+  }
+  if (!options.read.empty() && options.deep) throw ExitError(Exit::Usage, "--read and --deep cannot be combined");
+}
+
 Exit blame_program(const run::Layout& places, const Options& options) {
-  if (options.program.empty()) throw ExitError(Exit::Usage, "no program; recapture blame -- PROGRAM ARGUMENT…");
-  const std::string recorder = fs::absolute(places.recorder()).string();
-  if (!fs::exists(recorder))
-    throw ExitError(Exit::Infrastructure, recorder + " is not there; cmake --build build makes it");
+  check(options);
   KnowledgeOfReleases knowledge(places, options.release.empty() ? "" : known_release(places.root, options.release));
   const int log = open_log(options.log);
-  int status = 0;
-  std::vector<blame::Process> processes;
-  std::string not_whole;  // Why not all that the recorder has said is there, or "".
-  {
-    const ReportFile report;
-    std::map<std::string, std::string> variables{{"CUDA_INJECTION64_PATH", recorder},
-                                                 {"RECAPTURE_BLAME", report.path()}};
-    if (options.deep) variables["RECAPTURE_DEEP"] = "1";
-    const char* other = std::getenv("CUDA_INJECTION64_PATH");
-    if (other != nullptr && other != recorder) variables["RECAPTURE_CHAIN"] = other;
-    status = blame::launch(options.program, variables);
-    std::signal(SIGPIPE, SIG_IGN);
-    try {
-      const std::string text = contents_of(report.path());
-      processes = blame::read_report(text);
-      if (!blame::is_whole(text)) not_whole = "a line of it is cut, as on a full disk or under ulimit -f";
-    } catch (const ExitError&) {
-      not_whole = fmt::format("{} is gone; the program has removed it", escape_control(report.path()));
-    }
+  const Watched watched = options.read.empty()
+                              ? watch(places, options.program, {options.deep, !options.features.empty()})
+                              : read_events(options.read);
+  std::vector<blame::Process> processes = blame::read_report(watched.events);
+  if (!options.features.empty()) {
+    compare::Features features = blame::features_in(watched.events, watched.status != 0 || !watched.not_whole.empty());
+    features.program = join(options.program, " ");
+    write_file(options.features, render_toml(features));
   }
+  const bool is_used = !processes.empty() || !watched.not_whole.empty();
   const blame::Answer answer =
-      blame::answer_of(std::move(processes), not_whole,
+      blame::answer_of(std::move(processes), watched.not_whole,
                        [&](const blame::Process& of) -> const blame::Knowledge& { return knowledge(of); });
   const std::string text = options.json
                                ? blame::render_json(answer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
                                : blame::render_text(answer, {options.verbose, is_colour_wanted(log)});
-  write_all(log, text);
-  return static_cast<Exit>(blame::end_like(status));
+  if (is_used || !options.quiet) write_all(log, text);
+  return static_cast<Exit>(blame::end_like(watched.status));
 }
 
 }  // namespace
@@ -161,6 +144,11 @@ Verb blame_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--verbose", options->verbose,
                     "Show all: frames, victims, every cause that fits, every remedy and its price");
   command->add_flag("--json", options->json, "Print a JSON object");
+  command->add_flag("--quiet", options->quiet, "Print nothing if the program has not used CUDA");
+  command->add_option("--features", options->features,
+                      "Write which features of CUDA graphs the program uses to this file, for gate --features");
+  command->add_option("--read", options->read,
+                      "Judge what a recorder wrote to this file, instead of running a program");
   return {command, [options, &root] { return blame_program(run::Layout::find(root), *options); }, Signals::Untouched};
 }
 

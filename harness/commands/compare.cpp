@@ -8,6 +8,7 @@
 #include "harness/commands/commands.h"
 #include "harness/commands/names.h"
 #include "harness/compare/prices.h"
+#include "harness/report/features.h"
 
 namespace recapture::commands {
 namespace {
@@ -53,6 +54,9 @@ void print_report(const report::ComparisonReport& report, const CompareOptions& 
   if (options.json) {
     print("{}\n", render_json(report).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
+    if (report.features != nullptr) {
+      print("{}", options.markdown ? report::render_markdown(*report.features) : report::render_text(*report.features));
+    }
     print("{}", options.markdown ? render_markdown(report) : render_text(report));
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/compare/compare.h"
 #include "harness/compare/sides.h"
@@ -11,7 +12,8 @@
 namespace recapture::commands {
 
 struct CompareOptions {
-  std::string from, to, records, junit, policy;
+  std::string from, to, records, junit, policy, features;
+  std::vector<std::string> program;
   compare::MachineChoice machine;
   bool json = false, markdown = false, run = false;
 };

@@ -9,8 +9,11 @@
 #include <set>
 
 #include "harness/base/output.h"
+#include "harness/base/text.h"
+#include "harness/blame/features.h"
 #include "harness/commands/commands.h"
 #include "harness/commands/compare.h"
+#include "harness/commands/watch.h"
 #include "harness/compare/policy.h"
 #include "harness/model/scope.h"
 #include "harness/report/text.h"
@@ -46,9 +49,10 @@ std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std
 
 // The cases in scope of which a side lacks a result that it could have; nothing: all that there are.
 std::optional<std::set<std::string>> missing(const std::optional<compare::Comparison>& so_far,
-                                             const compare::Policy& policy, const compare::CompareContext& background) {
-  if (!so_far && policy.scope.empty()) return std::nullopt;
-  const std::set<std::string> scope = cases_to_judge(policy, cases_in_scope(policy.scope, background.catalogue));
+                                             const compare::Policy& policy, const std::set<std::string>& all_in_scope,
+                                             const compare::CompareContext& background) {
+  if (!so_far && all_in_scope.size() == background.catalogue.size()) return std::nullopt;
+  const std::set<std::string> scope = cases_to_judge(policy, all_in_scope);
   if (!so_far) return scope;
   std::set<std::string> known, lacking;
   for (const compare::ComparedTest& test : so_far->tests) {
@@ -64,10 +68,10 @@ std::optional<std::set<std::string>> missing(const std::optional<compare::Compar
 
 // Runs on this machine, for both releases, what the records below `options.records` lack, and puts it there.
 void run_missing(const run::Layout& places, CompareOptions& options, const compare::Policy& policy,
-                 const compare::CompareContext& background) {
+                 const std::set<std::string>& scope, const compare::CompareContext& background) {
   for (std::string* side : {&options.from, &options.to}) *side = run::named_release(places, *side);
   choose_this_machine(places, options.machine);
-  const auto cases = missing(comparison_so_far(places, options, background), policy, background);
+  const auto cases = missing(comparison_so_far(places, options, background), policy, scope, background);
   if (cases && cases->empty()) return;
   const StdoutToStderr aside;
   for (const std::string& release : {options.from, options.to}) {
@@ -80,20 +84,42 @@ void run_missing(const run::Layout& places, CompareOptions& options, const compa
   }
 }
 
+// What the program uses: observed now, or kept in a file. Nothing where neither is asked for.
+std::optional<compare::Features> features_of(const run::Layout& places, const CompareOptions& options,
+                                             const compare::Policy& policy) {
+  if (options.program.empty() && options.features.empty()) return std::nullopt;
+  if (!options.program.empty() && !options.features.empty()) {
+    throw ExitError(Exit::Usage,
+                    "a program and --features cannot be combined: the file is of a program that ran before");
+  }
+  if (!policy.scope.empty()) {
+    throw ExitError(Exit::Usage, options.policy + ": 'scope' and a program's features cannot be combined");
+  }
+  if (!options.features.empty()) return compare::read_features(options.features);
+  const StdoutToStderr aside;
+  const Watched watched = watch(places, options.program, {false, true});
+  const bool failed = watched.status != 0 || !watched.not_whole.empty();
+  compare::Features features = blame::features_in(watched.events, failed);
+  features.program = join(options.program, " ");
+  return features;
+}
+
 Exit gate(const run::Layout& places, CompareOptions options) {
   check(options);
   std::vector<std::string> notes;
   const compare::Policy policy =
       options.policy.empty() ? compare::Policy() : compare::read_policy(options.policy, notes);
   for (const std::string& note : notes) print_error(note);
+  const std::optional<compare::Features> features = features_of(places, options, policy);
   const compare::CompareContext background = background_with_remedies(places);
-  std::set<std::string> scope = cases_in_scope(policy.scope, background.catalogue);
+  std::set<std::string> scope = features ? compare::cases_in_scope(*features, background.catalogue)
+                                         : cases_in_scope(policy.scope, background.catalogue);
   if (options.run) {
     if (options.records.empty()) options.records = places.build + "/gate";
-    run_missing(places, options, policy, background);
+    run_missing(places, options, policy, scope, background);
   }
   compare::Comparison all = comparison_of(places, options, background);
-  if (policy.scope.empty()) {  // Records have cases, too, that are not in the catalogue.
+  if (policy.scope.empty() && !features) {  // Records have cases, too, that are not in the catalogue.
     for (const compare::ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
   compare::add_never_run(cases_to_judge(policy, scope), background.catalogue, all);
@@ -101,7 +127,7 @@ Exit gate(const run::Layout& places, CompareOptions options) {
   const compare::Decision decision = compare::decide(policy, all, scope, background.catalogue, today);
   for (const std::string& test : decision.blocking) scope.insert(case_of(test));
   const compare::Comparison shown = compare::filter_cases(all, scope);
-  print_report({shown, policy, &decision}, options);
+  print_report({shown, policy, &decision, features ? &*features : nullptr}, options);
   return decision.exit;
 }
 
@@ -129,6 +155,10 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
   command->add_option(
       "--policy", options->policy,
       "TOML: scope = [tags, cases], block = [consequences], unknown = percent, and [[waiver]] test, reason, until");
+  command->add_option("--features", options->features,
+                      "Take as scope what a program uses, as recapture blame --features FILE observed it");
+  command->add_option("program", options->program,
+                      "After --: a program to run now under blame; what it uses is the scope");
   command->add_flag("--run", options->run,
                     "Run first, on this machine's GPU, what the records of both releases lack; without --records, the "
                     "records of earlier gates");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <type_traits>
@@ -51,6 +52,8 @@ struct Api {
   void (*handled)(Object*, Object*, Object*);                 // PyErr_GetExcInfo
   Object (*call_with)(Object, Object argument, ...);          // PyObject_CallFunctionObjArgs, to be ended by a null
   Object (*import)(const char* name);                         // PyImport_ImportModule
+  Object (*new_dict)();                                       // PyDict_New
+  Object (*new_text)(const char*);                            // PyUnicode_FromString
   Object none;                                                // Py_None
 } api{};
 
@@ -203,16 +206,41 @@ void report(GivenUp::At at, Object exception, const Begun& begun) {
   report_given_up({at, std::move(raised), begun.frames, begun.failed_before});
 }
 
+// The names of what observes which features a program uses (python/recapture/_features.py), where that is wanted: a
+// dict that the program does not find.
+Object features = nullptr;
+
+template <class... Arguments>
+void tell_features(const char* what, Arguments... arguments) {
+  const Object function = features ? api.at_key(features, what) : nullptr;
+  if (!function) return;
+  const Strong result(api.call_with(function, arguments..., nullptr));
+  api.clear();
+}
+
+void load_features() {
+  if (!std::getenv("RECAPTURE_FEATURES") || features) return;
+  const Strong builtins(api.import("builtins")), run = attribute(builtins.get(), "exec");
+  const Strong code(
+      api.new_text("path = __import__('os').environ['RECAPTURE_FEATURES']\n"
+                   "with open(path, 'rb') as file: exec(compile(file.read(), path, 'exec'))\n"));
+  features = api.new_dict();
+  const Strong done(run && code && features ? api.call_with(run.get(), code.get(), features, nullptr) : nullptr);
+  api.clear();
+}
+
 Object begin_capture(Object original, Object arguments, Object keywords) {
   Begun begun{api.item(arguments, 0), handled_here().get(), failed_calls(), frames_here()};
   if (!begun.graph) api.clear();
   take_open(begun.graph);  // It may have been left open.
+  tell_features("begins", arguments, keywords ? keywords : api.none);
   const Object result = api.call(original, arguments, keywords);
   if (!result) {
     const Pending pending;
     report(GivenUp::At::Begin, pending.exception(), begun);
     return nullptr;
   }
+  tell_features("begun");
   const std::lock_guard<std::mutex> lock(open_mutex);
   if (open_captures.size() < kMostOpen) open_captures.push_back(std::move(begun));
   return result;
@@ -232,10 +260,12 @@ bool is_leaving(Object handled, const Begun& begun) {
 Object end_capture(Object original, Object arguments, Object keywords) {
   const Object graph = api.item(arguments, 0);
   if (!graph) api.clear();
+  tell_features("ends");
   const Object result = api.call(original, arguments, keywords);
   const Begun begun = take_open(graph);
   const Strong handled = handled_here();
   const bool leaves = is_leaving(handled.get(), begun);
+  if (result) tell_features("ended");
   if (result && !leaves) return result;
   const Pending pending;
   if (leaves) {
@@ -278,6 +308,7 @@ bool find_api(void* library) {
          find(api.take, "PyErr_Fetch") && find(api.put, "PyErr_Restore") &&
          find(api.complete, "PyErr_NormalizeException") && find(api.handled, "PyErr_GetExcInfo") &&
          find(api.call_with, "PyObject_CallFunctionObjArgs") && find(api.import, "PyImport_ImportModule") &&
+         find(api.new_dict, "PyDict_New") && find(api.new_text, "PyUnicode_FromString") &&
          find(api.none, "_Py_NoneStruct");
 }
 
@@ -305,6 +336,7 @@ bool follow_captures(void* library) {
   const bool followed =
       follow(graphs.get(), begin_method.name, begin_method) && follow(graphs.get(), end_method.name, end_method);
   if (!followed) api.clear();
+  load_features();
   follow_exit();
   report_torch(text_of(attribute(api.at_key(api.modules(), "torch"), "__version__").get()));
   return true;

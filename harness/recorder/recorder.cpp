@@ -7,6 +7,10 @@
 // log beside it for the driver's own words; or `aloof`, which is the same and leaves Python alone: it serves tests of
 // races.
 //
+// RECAPTURE_FEATURES, which `recapture blame --features` sets, names the Python file that observes which features of
+// graphs a program uses; and RECAPTURE_WITHIN the processes that listen from Python (python/recapture/_blame.py), by
+// which they find their children.
+//
 // RECAPTURE_DEEP, which `recapture blame --deep` sets, has CUPTI heard beside the log: for the captures themselves, and
 // for what silently is not in them.
 //
@@ -394,7 +398,8 @@ void report_state(const std::string& way, const std::string& why_not) {
   if (for_blame()) {
     Json heard{{"by", way}, {"why_not", why_not}, {"program", contents_of("/proc/self/cmdline")}};
     if (const std::string torch = loaded("libtorch_cuda.so"); !torch.empty()) heard["torch"] = torch;
-    for (const auto& [variable, member] : {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank")}) {
+    for (const auto& [variable, member] :
+         {std::pair("RANK", "rank"), std::pair("LOCAL_RANK", "local_rank"), std::pair("RECAPTURE_WITHIN", "within")}) {
       if (const char* value = std::getenv(variable)) heard[member] = value;
     }
     if (!why_not_deep.empty()) heard["why_not_deep"] = why_not_deep;

@@ -355,6 +355,22 @@ const explain::FixAdvice* remedy_of(const explain::Explanation& explanation) {
   return best;
 }
 
+// Where a call was made: of Python's frames and those below them the ones that lead to the program's own line.
+struct Site {
+  std::vector<blame::SourceFrame> frames;
+  std::string libraries;  // Between the program and the driver, where no line of the program's is known.
+};
+
+Site site_of(const blame::Call& call) {
+  std::vector<blame::SourceFrame> python = blame::python_frames_of(call, call.thread),
+                                  native = blame::native_frames(call.frames);
+  const blame::SourceFrame* own = place(native);
+  const bool is_own = own != nullptr && own->own;
+  if (!python.empty() && !(is_own && !place(python)->own)) return {std::move(python), ""};
+  const std::string libraries = is_own ? "" : through(native);
+  return {std::move(native), libraries};
+}
+
 std::string culprit_in_short(const blame::Failure& failure, const Painter& painter) {
   const blame::Call& culprit = *failure.culprit;
   const std::string broken = failure.ends > 1 ? fmt::format(" and broke {} captures\n", failure.ends)
@@ -362,15 +378,9 @@ std::string culprit_in_short(const blame::Failure& failure, const Painter& paint
                                               : "\n";
   std::string words =
       painter.red(returned(culprit) + (culprit.part == Part::EndedBy ? ", and the capture failed\n" : broken));
-  const std::vector<blame::SourceFrame> python = blame::python_frames_of(culprit, culprit.thread),
-                                        native = blame::native_frames(culprit.frames);
-  const blame::SourceFrame* own = place(native);
-  const bool in_cpp = python.empty() || (own != nullptr && own->own && !place(python)->own);
-  words += at_place("at", in_cpp ? native : python, true);
-  if (const std::string libraries = in_cpp && !(own != nullptr && own->own) ? through(native) : "";
-      !libraries.empty()) {
-    words += line("through", libraries);
-  }
+  const Site site = site_of(culprit);
+  words += at_place("at", site.frames, true);
+  if (!site.libraries.empty()) words += line("through", site.libraries);
   const auto capturing = failure.capturing();
   const bool is_other = capturing && capturing->handle != culprit.thread.handle;
   if (is_other || !culprit.thread.main) words += line("thread", on_thread(culprit));
@@ -432,6 +442,18 @@ std::string in_short(const blame::Failure& failure, std::string_view heard_by, c
   }
   if (!causes.case_to_read.empty()) words += line("read", "recapture show " + causes.case_to_read);
   return words;
+}
+
+// "train.py:15 in evaluate", "" where it is not known.
+std::string at_in_short(const blame::Failure& failure) {
+  std::vector<blame::SourceFrame> frames;
+  if (failure.is_by_exception()) {
+    frames = frames_of(*failure.given_up);
+  } else if (const blame::Call* call = failure.culprit ? &*failure.culprit : seen_of(failure); call != nullptr) {
+    frames = site_of(*call).frames;
+  }
+  const blame::SourceFrame* there = place(frames);
+  return there == nullptr ? "" : text_here(*there);
 }
 
 std::string causes_in_full(const explain::Explanation& explanation, const std::string& release) {
@@ -602,6 +624,8 @@ Json render_json(const Answer& answer) {
     for (size_t i = 0; i < process.failures.size(); ++i) {
       failures.push_back(render_json(process.failures[i]));
       failures.back()["explanation"] = report::render_json(one.causes[i].explanation);
+      failures.back()["at"] = at_in_short(process.failures[i]);
+      failures.back()["text"] = in_short(process.failures[i], process.by, one.causes[i], one.release, Painter(false));
     }
     for (const blame::Call& call : process.refused) refused.push_back(render_json(call));
     for (const blame::Silent& each : process.silent) silent.push_back(render_json(each));
@@ -623,7 +647,7 @@ Json render_json(const Answer& answer) {
                      {"silent", process.cut.silent},
                      {"given_up", process.cut.given_up}}}});
   }
-  return {{"processes", all}, {"not_whole", answer.not_whole}};
+  return {{"processes", all}, {"not_whole", answer.not_whole}, {"text", render_text(answer, {})}};
 }
 
 }  // namespace recapture::blame

@@ -9,6 +9,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/report/features.h"
 #include "harness/report/junit.h"
 
 namespace recapture::report {
@@ -354,6 +355,8 @@ Json render_json(const ComparisonReport& report) {
   json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
   json["answer"] = answer_of(report);
   if (decision == nullptr) return json;
+  json["schema"] = 1;
+  if (report.features != nullptr) json["features"] = render_json(*report.features);
   json["why"] = decision->reason;
   json["blocking"] = decision->blocking;
   json["outside_scope"] = decision->outside_scope;
@@ -363,7 +366,7 @@ Json render_json(const ComparisonReport& report) {
 }
 
 std::string render_junit(const ComparisonReport& report) {
-  const auto& [comparison, policy, decision] = report;
+  const auto& [comparison, policy, decision, features] = report;
   Junit junit(comparison.from + " -> " + comparison.to);
   for (const compare::ComparedTest& compared : comparison.tests) {
     const std::string id = case_of(compared.test);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/compare/features.h"
 #include "harness/compare/policy.h"
 
 namespace recapture::report {
@@ -21,11 +22,12 @@ std::string render_counts(const compare::Comparison& comparison);
 // "1022 of 1051 tests judged, 29 unknown"
 std::string render_judged(const compare::Comparison& comparison);
 
-// `decision` is a gate's; compare has none.
+// `decision` is a gate's; compare has none. `features` are what a gate took as its scope, where a program showed it.
 struct ComparisonReport {
   const compare::Comparison& comparison;
   const compare::Policy& policy;
   const compare::Decision* decision = nullptr;
+  const compare::Features* features = nullptr;
 };
 
 std::string render_text(const ComparisonReport& report);
@@ -38,7 +40,7 @@ std::string render_markdown(const ComparisonReport& report);
 //  "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes": [{"advice", "fix"}], "upstream",
 //               "upstream_changes": [{"what", "number", "since", "title", "url"}], "blocks"}],
 //  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "waivers"}, "exit",
-//  and of a gate "answer", "why", "blocking", "outside_scope", "waivers"}
+//  and of a gate "schema", "answer", "why", "blocking", "outside_scope", "waivers", "features" (docs/reference/gate-json.md)}
 Json render_json(const ComparisonReport& report);
 
 // What blocks is a failure; what is unknown an error, or skipped where a side could not run it.

@@ -1441,5 +1441,94 @@ TEST_F(Blame, BadInput_IsOneLineWithItsExitCode) {
   EXPECT_TRUE(said.is_one_line()) << said.out;
 }
 
+TEST_F(Blame, KeptEvents_AreJudgedAsThoseOfAProgram) {
+  const std::string events = write("events", "");
+  shell("cd '" + folder + "' && " + environment() + "RECAPTURE_BLAME='" + events +
+        "' CUDA_INJECTION64_PATH='" RECAPTURE_BUILD "/librecorder.so' " + breaker + "sync >out");
+  const ShellResult said = shell(command("--json --log '" + folder + "/log' --read '" + events + "'"));
+  EXPECT_EQ(said.code, 0) << said.out;
+  const Json answer = Json::parse(text_of(folder + "/log"));
+  const Json& failure = answer.at("processes").at(0).at("failures").at(0);
+  EXPECT_EQ(failure.at("culprit").at("api"), "cuStreamSynchronize");
+  EXPECT_THAT(failure.at("at").get<std::string>(),
+              ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*step", line_with(source, "here step breaks it"))));
+  EXPECT_THAT(failure.at("text").get<std::string>(), StartsWith("cuStreamSynchronize returned 900"));
+  EXPECT_THAT(answer.at("text").get<std::string>(), StartsWith("recapture blame: process"));
+  EXPECT_EQ(shell(command("--read /nowhere 2>&1")).code, 2);
+  EXPECT_EQ(shell(command("--read '" + events + "' -- true 2>&1")).code, 2);
+  std::ofstream(events, std::ios::app) << "{\"event\":\"fai";
+  EXPECT_THAT(shell(command("--read '" + events + "' 2>&1")).out, HasSubstr("the report is not whole"));
+}
+
+TEST_F(Blame, QuietlyUnderBlame_OnlyAProgramThatUsesCudaIsReported) {
+  const auto quiet = [&](const std::string& what) {
+    shell("cd '" + folder + "' && " + environment() +
+          command("--quiet --log '" + folder + "/log' -- " + breaker + what) + " >out");
+    return text_of(folder + "/log");
+  };
+  EXPECT_EQ(quiet("without-cuda"), "");
+  EXPECT_THAT(quiet("benign"), StartsWith("recapture blame: no capture has failed"));
+  EXPECT_THAT(quiet("sync"), HasSubstr("cuStreamSynchronize returned 900"));
+}
+
+TEST_F(Blame, FeaturesOfAProgram_AreWritten) {
+  const std::string script = torch(R"(
+def capture(**options):
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(**options)
+    if "reads" in sys.argv: refuse()
+    graph.capture_end()
+if "thread" in sys.argv:
+    stop = threading.Event()
+    worker = threading.Thread(target=stop.wait, name="loader"); worker.start()
+if "pool" in sys.argv: capture(pool="one")
+if "none" not in sys.argv: capture()
+if "thread" in sys.argv: stop.set()
+if "kill" in sys.argv:
+    import os; os._exit(0)
+)");
+  const auto features = [&](const std::string& what) {
+    const std::string path = folder + "/features.toml";
+    fs::remove(path);
+    const ShellResult said = shell(
+        "cd '" + folder + "' && " + environment() +
+        command("--features '" + path + "' --log '" + folder + "/log' -- python3 -B " + script) + what + " 2>err");
+    EXPECT_EQ(count(text_of(folder + "/err"), "Traceback"), what == " reads" ? 1U : 0U) << text_of(folder + "/err");
+    return text_of(path);
+  };
+  EXPECT_THAT(features(""),
+              AllOf(HasSubstr("captures = 1\nmodes = [\"global\"]"), HasSubstr("\"threads\" = \"not used\"\n"),
+                    HasSubstr("\"several graphs\" = \"not used\"\n"),
+                    HasSubstr("\"generators\" = \"assumed\"  # PyTorch's operators are not recorded")))
+      << "the stand-in for PyTorch records no operators";
+  EXPECT_THAT(features(" thread"), HasSubstr("\"threads\" = \"used\"  # loader beside a capture\n"));
+  EXPECT_THAT(features(" pool"), AllOf(HasSubstr("\"memory pools\" = \"used\"  # a capture was given a pool\n"),
+                                       HasSubstr("\"several graphs\" = \"used\"")));
+  EXPECT_THAT(features(" reads"), AllOf(HasSubstr("\"failed captures\" = \"used\""),
+                                        HasSubstr("\"DDP\" = \"assumed\"  # the program failed\n")));
+  EXPECT_THAT(features(" none"), HasSubstr("\"DDP\" = \"assumed\"  # no capture was seen\n"));
+  EXPECT_THAT(features(" kill"), HasSubstr("\"DDP\" = \"assumed\"  # a process did not come to its end\n"));
+}
+
+TEST_F(Blame, FeaturesOfAProgramWithoutPython_AreAssumed) {
+  shell("cd '" + folder + "' && " + environment() +
+        command("--features '" + folder + "/f' --log '" + folder + "/log' -- " + breaker + "benign >out"));
+  EXPECT_THAT(text_of(folder + "/f"),
+              HasSubstr("\"threads\" = \"assumed\"  # a process used CUDA and cannot be observed"));
+}
+
+TEST_F(Blame, ProgramOfAGate_SetsItsScope) {
+  const std::string script = torch("with torch.cuda.graph(torch.cuda.CUDAGraph()): print('out')\n");
+  const ShellResult said = shell("cd '" + folder + "' && " + environment() +
+                                 "'" RECAPTURE_BUILD "/recapture' gate --json 2.6.0 2.15.0 -- python3 -B " + script +
+                                 " 2>'" + folder + "/err'");
+  const Json answer = Json::parse(said.out);  // What the program prints is elsewhere.
+  EXPECT_EQ(answer.at("schema"), 1);
+  EXPECT_EQ(answer.at("features").at("captures"), 1);
+  EXPECT_EQ(answer.at("features").at("program"), "python3 -B " + script);
+  EXPECT_THAT(text_of(folder + "/err"), HasSubstr("out\n"));
+  EXPECT_EQ(answer.at("exit"), said.code);
+}
+
 }  // namespace
 }  // namespace recapture

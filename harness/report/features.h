@@ -1,0 +1,14 @@
+// What of CUDA graphs a program uses, for people and for programs.
+#pragma once
+#include <string>
+
+#include "harness/base/json.h"
+#include "harness/compare/features.h"
+
+namespace recapture::report {
+
+std::string render_text(const compare::Features& features);
+std::string render_markdown(const compare::Features& features);
+Json render_json(const compare::Features& features);
+
+}  // namespace recapture::report

@@ -1,0 +1,364 @@
+"""What of CUDA graphs a program uses: for `recapture blame --features` and `recapture gate … -- PROGRAM`.
+
+The recorder runs this file inside the program, as a module of its own, and calls begins(), begun() and ends() around
+each capture of torch.cuda.CUDAGraph. What a capture contains is read from PyTorch's own record of its operators
+(torch.autograd.profiler_legacy) and from Python's profile hook, both only while the capture is open: replays and all
+other work cost nothing. docs/reference/features.md says how each feature is seen. Nothing here may raise, and nothing
+calls the driver.
+
+The names of features are those of harness/case/tags.h.
+"""
+import atexit
+import gc
+import json
+import os
+import sys
+import threading
+
+_used, _unknown = {}, {}  # Feature to how it was seen, or why it cannot be known.
+_modes, _operators = set(), set()
+_captures, _open = 0, 0
+_listening = False  # PyTorch records its operators for us,
+_profiling = False  # and Python its calls.
+_error = ""  # Why what follows from it cannot be relied on.
+_last = None
+_pid = os.getpid()
+
+# Operators of ATen that read a value back to the host, or wait for it.
+_READS = {"item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal", "allclose", "masked_select", "unique",
+          "_unique2", "unique_dim", "unique_consecutive", "bincount", "multinomial", "repeat_interleave", "tensor_split",
+          "histc", "_assert_async", "is_pinned", "_pin_memory"}
+_RANDOM = {"dropout", "native_dropout", "_fused_dropout", "feature_dropout", "alpha_dropout", "bernoulli", "bernoulli_",
+           "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_",
+           "uniform_", "exponential_", "geometric_", "cauchy_", "log_normal_", "random_", "multinomial", "poisson",
+           "rrelu", "rrelu_with_noise", "_sample_dirichlet", "binomial", "_standard_gamma"}
+_MATMUL = {"mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "linear", "mv", "addmv", "dot", "vdot", "einsum",
+           "_scaled_mm", "_addmm_activation", "_grouped_mm", "_scaled_grouped_mm", "ger", "addr", "chain_matmul"}
+# What the program calls where a copy may come from the host or go there; inside other operators it stays on the GPU.
+_MAY_COPY = {"copy_", "to", "_to_copy", "index", "index_put", "index_put_", "where", "lift_fresh"}
+# Random numbers may be drawn inside these, under a name of their own.
+_MAY_BE_RANDOM = {"_cudnn_rnn", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+                  "_scaled_dot_product_cudnn_attention", "_thnn_fused_lstm_cell"}
+_OWN_NAMESPACES = {"aten", "prims", "prim", "c10d", "c10d_functional", "_c10d_functional", "nccl", "inductor", "torch",
+                   "autograd", "profiler", "debugprims", "rngprims", "fsdp", "quantized", "static_runtime", "detail",
+                   "caffe2"}
+_STREAM_CALLS = {"wait_stream", "wait_event", "record_event", "_cuda_setStream", "_accelerator_setStream"}
+_EVENT_CALLS = {"record", "wait", "query", "synchronize", "elapsed_time", "record_event", "wait_event"}
+_WAITS = {"_cuda_synchronize", "synchronize", "query", "_accelerator_synchronizeDevice"}
+
+
+def _never_raises(function):
+    def call(*arguments):
+        global _error
+        try:
+            function(*arguments)
+        except Exception as error:
+            _error = _error or "{}(): {}: {}".format(function.__name__, type(error).__name__, error)
+    return call
+
+
+def _use(feature, how):
+    _used.setdefault(feature, how)
+
+
+def _doubt(feature, why):
+    _unknown.setdefault(feature, why)
+
+
+def _of_operators(lists):
+    """Reads what PyTorch has recorded: a list of events a thread."""
+    for events in lists:
+        stack = []
+        for event in events:
+            kind, name = event.kind(), event.name()
+            if kind == "pop":
+                if stack:
+                    stack.pop()
+                continue
+            if kind != "push":
+                continue
+            _of_operator(name, next((outer for outer in stack if outer.startswith("aten::")), name))
+            stack.append(name)
+
+
+def _of_operator(name, outermost):
+    space, _, op = name.partition("::")
+    if not op:
+        space, op = "", name
+    here = "{} in a capture".format(name)
+    if space == "autograd":
+        _use("autograd", "a backward pass in a capture")
+        return
+    if space == "aten":
+        _operators.add(op)
+        if op in _READS:
+            _use("host reads", here)
+        if op in ("copy_", "_to_copy") and outermost.partition("::")[2] in _MAY_COPY:
+            _doubt("host reads", "{}: PyTorch's record does not tell from where to where".format(here))
+        if op in _RANDOM:
+            _use("generators", here)
+        if op in _MAY_BE_RANDOM:
+            _doubt("generators", here)
+        if op in _MATMUL:
+            _use("cuBLAS", here)
+        if "convolution" in op or op.startswith(("cudnn_", "_cudnn_")):
+            _use("cuDNN", here)
+        if op == "record_stream":
+            _use("side streams", here)
+        if op in ("pin_memory", "_pin_memory"):
+            _use("pinned memory", here)
+        return
+    if space in ("c10d", "nccl", "_c10d_functional", "c10d_functional") or op.startswith("nccl:"):
+        _use("NCCL", here)
+    elif op.startswith("Optimizer.step"):
+        _use("optimizer", here)
+    elif op.startswith("DistributedDataParallel"):
+        _use("DDP", here)
+    elif op.startswith(("FullyShardedDataParallel", "FSDP")):
+        _use("FSDP", here)
+    elif op.startswith("CheckpointFunction"):
+        _use("checkpointing", here)
+    elif "CompiledF" in op or op.startswith(("Torch-Compiled", "## Call Compiled")):
+        _use("torch.compile", here)
+    elif space and space not in _OWN_NAMESPACES and space.isidentifier():
+        _use("extensions", here)
+
+
+_known_code = set()
+
+
+def _on_call(frame, event, argument):
+    """Python's profile hook, on the thread that captures."""
+    if event == "c_call":
+        name = getattr(argument, "__name__", "")
+        owner = type(getattr(argument, "__self__", None)).__name__
+        if name in _STREAM_CALLS:
+            _use("side streams", name + "() in a capture")
+        if name in _EVENT_CALLS and "Event" in owner:
+            _use("events", "Event.{}() in a capture".format(name))
+        if name in _WAITS and ("Event" in owner or "Stream" in owner or name.startswith("_")):
+            _use("host reads", name.lstrip("_") + "() in a capture")
+        if name in ("_cuda_emptyCache", "_accelerator_emptyCache"):
+            _use("memory pools", "empty_cache() in a capture")
+        if name == "_cuda_getDefaultStream":
+            _use("default stream", "default_stream() in a capture")
+    elif event == "call":
+        code = frame.f_code
+        if code not in _known_code:
+            _known_code.add(code)
+            _of_code(code, "in a capture")
+
+
+def _of_code(code, when):
+    file, name = code.co_filename.replace("\\", "/"), code.co_name
+    here = "{}() {}".format(name, when)
+    if name in ("make_graphed_callables", "_make_graphed_callables"):
+        _use("graphed callables", here)
+    is_compiled = file.endswith("/torch/_dynamo/eval_frame.py") and name == "compile_wrapper"
+    if is_compiled or "/torch/_inductor/" in file or "/torchinductor" in file:
+        _use("torch.compile", here)
+    if file.endswith("/torch/utils/checkpoint.py"):
+        _use("checkpointing", here)
+    if file.endswith("/torch/amp/autocast_mode.py") and name == "__enter__":
+        _use("autocast", "autocast " + when)
+    if "/transformer_engine/" in file:
+        _use("extensions", "Transformer Engine " + when)
+    if "/nemo/" in file:
+        _use("NeMo", here)
+    if "/triton/" in file and name == "run":
+        _use("extensions", "a Triton kernel " + when)
+    if file.endswith("/torch/random.py") or file.endswith("/torch/cuda/random.py"):
+        _use("generators", here)
+
+
+def _of_process():
+    """What costs little to ask at any time, outside of captures."""
+    torch = sys.modules.get("torch")
+    if "nemo" in sys.modules:
+        _use("NeMo", "nemo is imported")
+    for package in ("cuda.bindings", "cuda.cuda", "cuda.cudart", "cupy", "pycuda", "numba.cuda", "cuda.core"):
+        if package in sys.modules:
+            _use("raw CUDA calls", package + " is imported")
+    for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        if os.environ.get(variable):
+            _use("memory pools", variable + " is set")
+    try:
+        with_names = os.listdir("/proc/self/task")
+        names = []
+        for task in with_names:
+            with open("/proc/self/task/{}/comm".format(task)) as file:
+                names.append(file.read().strip())
+        if any(name.startswith("pt_nccl") for name in names):
+            _use("NCCL", "NCCL's watchdog runs")
+        if any(name.startswith("pt_autograd") for name in names):
+            _use("autograd", "a backward pass ran in the process")
+    except OSError:
+        _doubt("NCCL", "/proc cannot be read")
+        _doubt("autograd", "/proc cannot be read")
+    try:
+        stats = torch._C._cuda_hostMemoryStats()
+        if stats.get("num_host_alloc", 0) > 0:
+            _use("pinned memory", "PyTorch has allocated some")
+    except Exception:
+        _doubt("pinned memory", "this PyTorch does not count it")
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            if "nccl" in str(distributed.get_backend()):
+                _use("NCCL", "a process group of NCCL")
+            _of_modules()
+    except Exception:
+        _doubt("DDP", "torch.distributed did not answer")
+
+
+def _of_modules():
+    """Which wrappers are alive. It looks at every object, and so only where there is a process group."""
+    for thing in gc.get_objects():
+        for kind in type(thing).__mro__[:-1]:
+            if kind.__name__ == "DistributedDataParallel":
+                _use("DDP", "a DistributedDataParallel is alive")
+            elif kind.__name__ in ("FullyShardedDataParallel", "FSDPModule"):
+                _use("FSDP", "a {} is alive".format(kind.__name__))
+
+
+def _of_threads():
+    own = threading.current_thread()
+    others = [thread for thread in threading.enumerate() if thread is not own and thread.is_alive()]
+    if others:
+        _use("threads", "{} beside a capture".format(", ".join(sorted(thread.name for thread in others)[:3])))
+        _doubt("events", "what other threads call beside a capture is not seen")
+    for thread in others:
+        target = getattr(thread, "_target", None)
+        if getattr(target, "__name__", "") == "_pin_memory_loop" or "_pin_memory_loop" in thread.name:
+            _use("data loader", "its thread runs beside a capture")
+
+
+def _at_exit():
+    """What is worth looking for once."""
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "CDLL" and any(name in str(getattr(thing, "_name", ""))
+                                                  for name in ("cudart", "libcuda.so", "nvrtc", "cublas", "curand")):
+            _use("raw CUDA calls", "ctypes has {}".format(os.path.basename(str(thing._name))))
+
+
+@_never_raises
+def begins(arguments, keywords):
+    """Before a capture begins. The graph is the first argument."""
+    keywords = keywords or {}
+    _of_process()
+    _of_threads()
+    torch = sys.modules["torch"]
+    mode = keywords.get("capture_error_mode", arguments[2] if len(arguments) > 2 else "global")
+    _modes.add(str(mode))
+    if keywords.get("pool", arguments[1] if len(arguments) > 1 else None) is not None:
+        _use("memory pools", "a capture was given a pool")
+    frame = sys._getframe()
+    while frame is not None:
+        _of_code(frame.f_code, "around a capture")
+        frame = frame.f_back
+    try:
+        if torch.is_autocast_enabled():
+            _use("autocast", "autocast around a capture")
+    except Exception:
+        _doubt("autocast", "this PyTorch does not say")
+    try:
+        if torch.cuda.current_stream() == torch.cuda.default_stream():
+            _use("default stream", "a capture began there")
+    except Exception:
+        _doubt("default stream", "this PyTorch does not say")
+
+
+@_never_raises
+def begun():
+    """A capture has begun on this thread."""
+    global _captures, _listening, _profiling, _open
+    _captures += 1
+    _open += 1
+    if _captures > 1:
+        _use("several graphs", "more than one capture")
+    if _open > 1:
+        _doubt("host reads", "of two captures at a time only the first is watched")
+        return
+    try:
+        from torch._C._autograd import _enable_profiler_legacy
+        from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+        _enable_profiler_legacy(ProfilerConfig(ProfilerState.CPU, False, False, False, False, False,
+                                               _ExperimentalConfig()))
+        _listening = True
+    except Exception as error:  # Another profiler, or a release that has none.
+        _doubt_operators("PyTorch's operators are not recorded: {}".format(error))
+    if sys.getprofile() is None:
+        sys.setprofile(_on_call)
+        _profiling = True
+    else:
+        _doubt_calls("another profiler is here")
+
+
+def _doubt_operators(why):
+    for feature in ("host reads", "generators", "cuBLAS", "cuDNN", "optimizer", "autograd", "extensions",
+                    "checkpointing", "torch.compile", "side streams"):
+        _doubt(feature, why)
+
+
+def _doubt_calls(why):
+    for feature in ("side streams", "events", "checkpointing", "torch.compile", "default stream", "extensions"):
+        _doubt(feature, why)
+
+
+@_never_raises
+def ends():
+    """A capture is about to end, on this thread."""
+    global _listening, _profiling, _open
+    _open = max(0, _open - 1)
+    if _profiling and sys.getprofile() is _on_call:
+        sys.setprofile(None)
+        _profiling = False
+    if _listening:
+        _listening = False
+        try:
+            from torch._C._autograd import _disable_profiler_legacy
+            _of_operators(_disable_profiler_legacy())
+        except Exception as error:
+            _doubt_operators("PyTorch's operators could not be read: {}".format(error))
+    if "torch.compile" in _used:
+        for feature in ("generators", "runtime compilation"):
+            _doubt(feature, "a compiled function may")
+    if "autograd" in _used:
+        _doubt("default stream", "a tape may have been built there")
+
+
+@_never_raises
+def ended():
+    """A capture has ended."""
+    write(False)
+
+
+def write(final):
+    global _last
+    if os.getpid() != _pid:
+        return  # A child that was forked.
+    for feature in {"raw CUDA calls", "NeMo"} & set(_used):
+        for other in ("conditional nodes", "graph updates"):
+            _doubt(other, feature + " may")
+    line = {"event": "features", "pid": _pid, "captures": _captures, "modes": sorted(_modes), "used": _used,
+            "unknown": {name: why for name, why in _unknown.items() if name not in _used},
+            "operators": sorted(_operators), "error": _error, "final": final}
+    text = json.dumps(line, sort_keys=True)
+    if text == _last:
+        return
+    _last = text
+    file = os.open(os.environ["RECAPTURE_BLAME"], os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, (text + "\n").encode())
+    finally:
+        os.close(file)
+
+
+@_never_raises
+def _finish():
+    _of_process()
+    _at_exit()
+    write(True)
+
+
+atexit.register(_finish)
