@@ -29,7 +29,8 @@ int number(const char* variable, int otherwise) {
   const char* value = std::getenv(variable);
   return value == nullptr ? otherwise : std::atoi(value);
 }
-long current = 0;     // The device of the current context, which is its handle less one.
+long current = 0;  // The device of the current context, which is its handle less one.
+bool is_begun = false;
 uint32_t memory = 0;  // All that there is.
 
 struct Capture {
@@ -165,8 +166,10 @@ int cuInit(unsigned) {
     auto* initialize = library ? reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection")) : nullptr;
     if (initialize != nullptr) initialize();
   }
+  is_begun = true;
   return number("FAKE_INIT", 0);
 }
+int cuCtxGetCurrent(void** context) { return *context = &memory, is_begun ? 0 : 3; }
 
 int cuStreamCreate(void** stream, unsigned) { return *stream = std::malloc(1), 0; }
 int cuStreamBeginCapture_v2(void* stream, int mode) {

@@ -4,6 +4,10 @@ Nothing is imported before it is used, so that `import recapture` costs next to 
 """
 import importlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # What a type checker reads and Python does not run.
+    from recapture._blame import blame as blame
+
 __version__ = "1.0"  # That of CMakeLists.txt; a test compares them.
 
 _PLACES = {"blame": "recapture._blame", "check": "recapture._check"}

@@ -1,0 +1,255 @@
+"""Which call broke a capture: `with recapture.blame() as report:`.
+
+The recorder (librecorder.so) hears the driver's calls that fail; the program `recapture` judges them. Here the one is
+loaded and the other is asked.
+"""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from types import TracebackType
+from typing import IO, Any, Dict, List, NamedTuple, Optional, Type
+
+from recapture import _places
+
+__all__ = ["Failure", "NotHeard", "Report", "blame"]
+
+_REPORT, _INJECTION, _CHAIN, _WITHIN = ("RECAPTURE_BLAME", "CUDA_INJECTION64_PATH", "RECAPTURE_CHAIN",
+                                        "RECAPTURE_WITHIN")
+_ADVICE = ("start the program with RECAPTURE=1 in its environment, or put `recapture.blame().__enter__()` before the "
+           "first line that uses CUDA")
+
+
+class NotHeard(RuntimeError):
+    """CUDA has begun in this process, and its driver (before R575) cannot be heard any more."""
+
+
+class Failure(NamedTuple):
+    """A capture that failed."""
+
+    text: str  # What `recapture blame` prints of it: the call or exception, your line, the cause, a fix.
+    api: str  # The driver's call that broke it; "" where an exception ended it.
+    code: int  # CUDA's error, 0 without a call.
+    where: str  # "train.py:15 in evaluate"; "" where it is not known.
+    cause: str  # In one sentence; "" where it is not known.
+    data: Dict[str, Any]  # All of it, as `recapture blame --json` gives it.
+
+
+class Report:
+    """What has failed in a block. Filled at the block's end; empty, and false, where no capture has failed."""
+
+    def __init__(self) -> None:
+        self.failures: List[Failure] = []
+        self.text = ""  # All that `recapture blame` prints: failures, and calls that failed and broke no capture.
+        self.data: Dict[str, Any] = {"processes": []}  # The same, as `recapture blame --json` gives it.
+
+    def __bool__(self) -> bool:
+        return bool(self.failures)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class _Events:
+    """The file of this process that the recorder writes to. It has no name, so that nothing is left of it."""
+
+    def __init__(self) -> None:
+        self.path = os.environ.get(_REPORT, "")
+        self._file: Optional[IO[bytes]] = None
+        if not self.path:
+            self._file = tempfile.TemporaryFile(prefix="recapture-")
+            self.path = "/proc/{}/fd/{}".format(os.getpid(), self._file.fileno())
+
+    def size(self) -> int:
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
+
+    def read(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+
+_events: Optional[_Events] = None
+_library: Optional[ctypes.CDLL] = None
+
+
+def _the_events() -> _Events:
+    global _events
+    if _events is None:
+        _events = _Events()
+    return _events
+
+
+def _parsed(text: bytes) -> List[Dict[str, Any]]:
+    lines = []
+    for line in text.split(b"\n"):
+        try:
+            event = json.loads(line.decode("utf-8", "replace"))
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            lines.append(event)
+    return lines
+
+
+def _loaded_driver() -> Optional[ctypes.CDLL]:
+    noload = getattr(os, "RTLD_NOLOAD", 4)
+    try:
+        return ctypes.CDLL("libcuda.so.1", mode=noload | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
+def _has_begun() -> bool:
+    """Whether CUDA has begun in this process, so that the driver loads no recorder any more."""
+    driver = _loaded_driver()
+    if driver is None:
+        return False
+    not_initialized, context = 3, ctypes.c_void_p()
+    return bool(driver.cuCtxGetCurrent(ctypes.byref(context)) != not_initialized)
+
+
+def _state() -> Optional[str]:
+    """Why nothing is heard in this process, "" where it is, None where nobody has tried."""
+    found: Optional[str] = None
+    for event in _parsed(_the_events().read()):
+        if event.get("event") == "heard" and event.get("pid") == os.getpid():
+            found = str(event.get("why_not", ""))
+    return found
+
+
+def _listen_late() -> None:
+    """Loads the recorder into a process in which CUDA has begun."""
+    global _library
+    chosen = os.environ.get("RECAPTURE_RECORDER")
+    os.environ["RECAPTURE_RECORDER"] = chosen or "log"
+    try:
+        _library = ctypes.CDLL(_places.recorder())
+        _library.InitializeInjection()
+    finally:
+        if chosen is None:
+            del os.environ["RECAPTURE_RECORDER"]
+    why_not = _state()
+    if why_not != "":
+        reason = why_not or "another recorder is here already"
+        raise NotHeard("CUDA has begun in this process, and it is too late to hear its calls: {}; {}".format(
+            reason, _ADVICE))
+
+
+class blame:  # noqa: N801: it is called as a function.
+    """Reports which call, or which exception, broke which capture while the block ran.
+
+    `with recapture.blame() as report:` prints what failed at the end of the block, to `file` or to standard error
+    unless it is `quiet`, and `report` has it. It works wherever the block begins: before CUDA has begun the driver
+    loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Without that NotHeard is
+    raised. Processes that are started in the block are included.
+    """
+
+    def __init__(self, file: Optional[IO[str]] = None, *, quiet: bool = False) -> None:
+        self._file, self._quiet = file, quiet
+        self._report = Report()
+        self._before: Dict[str, Optional[str]] = {}
+        self._from = 0
+        self._judged = ""  # What the report is made of.
+
+    def __enter__(self) -> Report:
+        events, recorder = _the_events(), _places.recorder()
+        other = os.environ.get(_INJECTION)
+        within = os.environ.get(_WITHIN, "")
+        change = {_REPORT: events.path, _INJECTION: recorder, _WITHIN: "{},{}".format(within, os.getpid())}
+        if other and other != recorder:
+            change[_CHAIN] = other
+        self._before = {name: os.environ.get(name) for name in change}
+        os.environ.update(change)
+        try:
+            if _state() != "" and _has_begun():
+                _listen_late()
+        except BaseException:
+            self._restore()
+            raise
+        self._from = events.size()
+        return self._report
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self._restore()
+        try:
+            self.so_far()
+        except NotHeard:
+            if error is None:  # Otherwise the program's own exception is the one to see.
+                raise
+        if self._report.text and not self._quiet:
+            (self._file or sys.stderr).write(self._report.text)
+
+    def so_far(self) -> Report:
+        """The report, filled with what has failed since the block began."""
+        if _state() != "" and _has_begun():
+            raise NotHeard("what failed in the block is not known: {}; {}".format(
+                _state() or "the driver has loaded no recorder", _ADVICE))
+        text = self._events_of_block()
+        if text and text != self._judged:
+            self._judged = text
+            _judge(text, self._report)
+        return self._report
+
+    def _restore(self) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    def _events_of_block(self) -> str:
+        """The events of this process and of its children since the block began; "" if nothing failed."""
+        text = _the_events().read()
+        mine, failed_before, lines, news = {os.getpid()}, {}, [], False
+        at = 0
+        for raw in text.split(b"\n"):
+            in_block, at = at >= self._from, at + len(raw) + 1
+            for event in _parsed(raw):
+                kind, pid = event.get("event"), event.get("pid", 0)
+                if kind == "heard" and str(os.getpid()) in str(event.get("within", "")).split(","):
+                    mine.add(pid)
+                if pid not in mine:
+                    continue
+                if not in_block and kind == "failed":
+                    failed_before[pid] = failed_before.get(pid, 0) + 1
+                if not in_block and kind not in ("heard", "torch"):
+                    continue
+                if kind == "given up":  # It counts the calls of the process, and these are only some of them.
+                    event["failed_before"] = max(0, event.get("failed_before", 0) - failed_before.get(pid, 0))
+                news = news or kind in ("failed", "given up", "silent")
+                lines.append(json.dumps(event))
+        return "\n".join(lines) + "\n" if news else ""
+
+
+def _judge(events: str, report: Report) -> None:
+    """Asks the program, which knows causes and fixes."""
+    variables = {name: value for name, value in os.environ.items()
+                 if name not in (_INJECTION, _REPORT, "LD_PRELOAD")}
+    with tempfile.NamedTemporaryFile("w", prefix="recapture-", suffix=".events") as file:
+        file.write(events)
+        file.flush()
+        done = subprocess.run([_places.program(), "blame", "--json", "--read", file.name], env=variables,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    answer = done.stderr.decode("utf-8", "replace")  # That is where blame reports, beside the output of its program.
+    if done.returncode != 0:
+        raise RuntimeError("recapture blame --read: " + answer.strip())
+    report.data = json.loads(answer)
+    report.text = str(report.data.get("text", ""))
+    report.failures.clear()
+    for process in report.data["processes"]:
+        for failure in process["failures"]:
+            culprit = failure.get("culprit") or {}
+            causes = failure["explanation"]["causes"]
+            report.failures.append(Failure(failure["text"], culprit.get("api", ""), culprit.get("code", 0),
+                                           failure["at"], causes[0]["title"] if causes else "", failure))

@@ -1,0 +1,108 @@
+"""pytest --recapture: a test whose capture fails says which call broke it; and the fixture capture_safe.
+
+pytest loads this module wherever the package is installed. What it needs it imports when it is asked for.
+"""
+from __future__ import annotations
+
+from typing import Any, Generator
+
+import pytest
+
+_TITLE = "recapture: a CUDA graph capture failed"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("recapture", "captures of CUDA graphs").addoption(
+        "--recapture", action="store_true", help="report which call broke which CUDA graph capture, in each test's report")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--recapture"):
+        config.pluginmanager.register(_Plugin(), "recapture-captures")
+
+
+class _Plugin:
+    """Where --recapture is given: blame around each test."""
+
+    def __init__(self) -> None:
+        from recapture import _blame
+        self._blame = _blame
+        self._not_heard = False
+        try:
+            # From now on, so that the driver loads the recorder also where a module or a fixture begins with CUDA.
+            self._session = _blame.blame(quiet=True)
+            self._session.__enter__()
+        except (_blame.NotHeard, FileNotFoundError) as error:
+            raise pytest.UsageError("--recapture: {}".format(error)) from None
+        self._block: Any = None
+        self._told = 0  # Failures of the running test that one of its reports has.
+
+    def pytest_unconfigure(self) -> None:
+        self._session._restore()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
+        self._block, self._told = self._blame.blame(quiet=True), 0
+        self._block.__enter__()
+        yield
+        self._block._restore()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
+        report = (yield).get_result()
+        text = self._news(item)
+        if not text:
+            return
+        if report.failed and hasattr(report.longrepr, "addsection"):
+            report.longrepr.addsection(_TITLE, text)  # It comes with the traceback: on the terminal, in JUnit's XML.
+        else:
+            report.sections.append((_TITLE, text))
+        item.user_properties.append(("recapture", text))
+
+    def _news(self, item: pytest.Item) -> str:
+        """What has failed in the running test and is in no report of it yet."""
+        try:
+            failures = self._block.so_far().failures
+        except self._blame.NotHeard as error:
+            if not self._not_heard:
+                self._not_heard = True
+                item.warn(pytest.PytestWarning("--recapture: {}".format(error)))
+            return ""
+        news, self._told = failures[self._told:], len(failures)
+        return "\n".join(failure.text for failure in news)
+
+
+def _why_no_gpu() -> str:
+    """Why nothing can be captured here, or ""."""
+    import ctypes
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no CUDA driver (libcuda.so.1)"
+    error = driver.cuInit(0)
+    if error:
+        return "the CUDA driver does not start: cuInit returned {}".format(error)
+    count = ctypes.c_int()
+    if driver.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+        return "there is no GPU"
+    return ""
+
+
+@pytest.fixture
+def capture_safe() -> Generator[Any, None, None]:
+    """Fails the test if a capture fails in it, also where the program has caught the error. Skips without a GPU."""
+    from recapture import _blame
+    try:
+        block = _blame.blame(quiet=True)
+        report = block.__enter__()
+    except (_blame.NotHeard, FileNotFoundError) as error:
+        pytest.skip("capture_safe: {}".format(error))
+    why_not = _why_no_gpu()
+    if why_not:
+        block.__exit__(None, None, None)
+        pytest.skip("capture_safe: " + why_not)
+    yield report
+    block.__exit__(None, None, None)
+    if report:
+        pytest.fail("a CUDA graph capture failed:\n" + "\n".join(failure.text for failure in report.failures),
+                    pytrace=False)

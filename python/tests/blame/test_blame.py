@@ -1,0 +1,95 @@
+"""with recapture.blame() as report, before and after CUDA has begun."""
+import pytest
+
+from programs import HEAD, line_of, place  # noqa: F401
+
+REPORT = '''
+print(len(report.failures), [(f.api, f.code, f.where) for f in report.failures])
+'''
+WHERE = "train.py:{} in fail".format(line_of(HEAD, "# breaks it"))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_failure_has_call_and_line(place, when):
+    begin = "graphs.begin_cuda()\n"
+    said = place.python('''import recapture
+{}with recapture.blame() as report:
+    {}
+    try: fail()
+    except RuntimeError: pass
+'''.format(begin if when == "after" else "", begin if when == "before" else "pass") + REPORT)
+    assert said.stdout == "1 [('cuStreamSynchronize', 900, '{}')]\n".format(WHERE), said.stderr
+    assert "cuStreamSynchronize returned 900" in said.stderr and WHERE in said.stderr
+    assert "item_in_capture" not in said.stderr  # The line calls no item().
+
+
+def test_each_block_has_its_own_failures(place):
+    said = place.python('''import recapture
+graphs.begin_cuda()
+def failed(act):
+    with recapture.blame(quiet=True) as report: act()
+    return [f.api or type(f).__name__ for f in report.failures], bool(report)
+def caught():
+    try: fail()
+    except RuntimeError: pass
+def given_up():
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()): raise ValueError("a shape")
+    except ValueError: pass
+print(failed(caught), failed(lambda: None), failed(given_up), failed(caught))
+import os
+print([name for name in os.environ if name.startswith("RECAPTURE") or "INJECTION" in name])
+''')
+    call, none = "(['cuStreamSynchronize'], True)", "([], False)"
+    assert said.stdout == "{} {} (['Failure'], True) {}\n[]\n".format(call, none, call), said.stderr
+    assert said.stderr == ""
+
+
+def test_exception_of_the_block_is_its_own(place):
+    said = place.python('''import recapture
+graphs.begin_cuda()
+with recapture.blame(): fail()
+''')
+    assert said.returncode == 1
+    assert said.stderr.count("cuStreamSynchronize returned 900") == 1
+    assert said.stderr.rstrip().endswith("RuntimeError: CUDA error: invalidated")
+
+
+def test_child_of_the_block_is_included(place):
+    place.write("child.py", HEAD + "graphs.begin_cuda()\nfail()\n")
+    said = place.python('''import recapture, subprocess
+with recapture.blame(quiet=True) as report:
+    subprocess.run([sys.executable, "child.py"], stderr=subprocess.DEVNULL)
+''' + REPORT)
+    assert said.stdout.startswith("1 [('cuStreamSynchronize', 900, 'child.py:"), said.stderr
+
+
+def test_old_driver_after_cuda_has_begun_raises(place):
+    said = place.python('''import recapture
+graphs.begin_cuda()
+try:
+    with recapture.blame(): print("entered")
+except RuntimeError as error: print(type(error).__name__, error)
+''', driver="old")
+    assert said.stdout.startswith("NotHeard CUDA has begun in this process"), said.stdout + said.stderr
+    assert "RECAPTURE=1" in said.stdout and "recapture.blame()" in said.stdout
+
+
+def test_block_that_hears_nothing_raises(place):
+    said = place.python('''import recapture
+try:
+    with recapture.blame(): graphs.begin_cuda()
+except RuntimeError as error: print(type(error).__name__)
+''', driver="old")  # It has no CUPTI beside it either.
+    assert said.stdout == "NotHeard\n", said.stderr
+
+
+def test_blocks_inside_blame_report_as_well(place):
+    said = place.python('''import recapture
+graphs.begin_cuda()
+with recapture.blame(quiet=True) as report:
+    try: fail()
+    except RuntimeError: pass
+''' + REPORT, RECAPTURE="1")
+    assert said.stdout.startswith("1 [('cuStreamSynchronize', 900"), said.stderr
+    assert said.stderr.count("cuStreamSynchronize returned 900") == 1
