@@ -14,7 +14,7 @@ _PLACES = {"blame": "recapture._blame", "check": "recapture._check"}
 __all__ = ["__version__", *_PLACES]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> object:
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module 'recapture' has no attribute '{name}'")

@@ -211,8 +211,8 @@ class blame:  # noqa: N801: it is called as a function.
     def _events_of_block(self) -> str:
         """The events of this process and of its children since the block began; "" if nothing failed."""
         text = _the_events().read()
-        mine, failed_before, lines, news = {os.getpid()}, {}, [], False
-        at = 0
+        mine, lines, news, at = {os.getpid()}, [], False, 0
+        failed_before: Dict[int, int] = {}
         for raw in text.split(b"\n"):
             in_block, at = at >= self._from, at + len(raw) + 1
             for event in _parsed(raw):

@@ -8,6 +8,7 @@ calls the driver.
 
 The names of features are those of harness/case/tags.h.
 """
+# mypy: ignore-errors
 import atexit
 import gc
 import json
