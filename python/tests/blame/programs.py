@@ -53,8 +53,9 @@ class Place:
         for name, text in TORCH.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-        site = folder / "base/lib/python{}.{}/site-packages".format(*sys.version_info[:2])
-        site.mkdir(parents=True)
+        site = folder / "site-packages"
+        site.mkdir()
+        (folder / "sitecustomize.py").write_text("import site\nsite.addsitedir({!r})\n".format(str(site)))
         self.pth = site / "recapture.pth"
         self.pth.write_text((ROOT / "python/recapture.pth").read_text())
         (site / "0tree.pth").write_text(str(ROOT / "python") + "\n")
@@ -70,9 +71,8 @@ class Place:
     def environment(self, driver: str = "lib", **variables: str) -> dict:
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith(("RECAPTURE", "CUDA_", "PYTEST", "PYTHON"))}
-        return {**kept, "LD_LIBRARY_PATH": str(self.folder / driver), "PYTHONUSERBASE": str(self.folder / "base"),
-                "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.folder / "tmp"),
-                **variables}
+        return {**kept, "LD_LIBRARY_PATH": str(self.folder / driver), "PYTHONPATH": str(self.folder),
+                "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.folder / "tmp"), **variables}
 
     def run(self, words, driver: str = "lib", **variables: str) -> subprocess.CompletedProcess:
         return subprocess.run([str(word) for word in words], cwd=self.folder, stdout=subprocess.PIPE,
@@ -91,7 +91,7 @@ class Place:
 def place(tmp_path):
     made = Place(tmp_path)
     yield made
-    assert not list((tmp_path / "tmp").iterdir()), "files are left"
+    assert not list((tmp_path / "tmp").glob("recapture*")), "files are left"
 
 
 def line_of(text: str, mark: str) -> int:
