@@ -647,7 +647,10 @@ Json render_json(const Answer& answer) {
                      {"silent", process.cut.silent},
                      {"given_up", process.cut.given_up}}}});
   }
-  return {{"processes", all}, {"not_whole", answer.not_whole}, {"text", render_text(answer, {})}};
+  return {{"schema", 1},  // docs/reference/blame-json.md
+          {"processes", all},
+          {"not_whole", answer.not_whole},
+          {"text", render_text(answer, {})}};
 }
 
 }  // namespace recapture::blame
