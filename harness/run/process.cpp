@@ -207,6 +207,25 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   return seen;
 }
 
+// Neither our descriptors nor our user's go to a test. By number, as close_range() is newer than the glibc that a wheel
+// is built for, and the call is newer than some kernels.
+void keep_descriptors_from_exec() {
+  constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
+  constexpr int kMost = 1024;
+  if (syscall(SYS_close_range, 3, ~0U, kCloseOnExec) == 0) return;
+  for (int fd = 3; fd < kMost; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+// For a child after its fork, where strerror() may wait for a lock that no thread will ever give back.
+const std::vector<std::string>& texts_of_errors() {
+  static const std::vector<std::string> kTexts = [] {
+    std::vector<std::string> texts;
+    for (int number = 0; number <= EHWPOISON; ++number) texts.emplace_back(std::strerror(number));
+    return texts;
+  }();
+  return kTexts;
+}
+
 process::Watched a_child(pid_t child) {
   return {-1, [child] { return process::reap(child); }, [child] { kill(child, SIGKILL); }, [] {}};
 }
@@ -265,13 +284,14 @@ pid_t start(const Program& program, const Scratch& scratch, int out, int err, in
   const auto argv = pointers(words), envp = pointers(variables);
   // All that the child needs is made before the fork: afterwards another thread may hold any lock for ever.
   const std::string cannot = "cannot start " + full.path + ": ";
+  const std::vector<std::string>& error_texts = texts_of_errors();
   const pid_t parent = getpid(), child = fork();
   if (child != 0) return child;
   setsid();  // Out of reach of the terminal, and the terminal of it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);                                    // It died before it could take us along.
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);  // Ignored ones would stay so.
-  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);                               // Neither our descriptors nor our user's.
+  keep_descriptors_from_exec();
   if (chdir(scratch.path().c_str()) != 0) _exit(127);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
@@ -285,9 +305,8 @@ pid_t start(const Program& program, const Scratch& scratch, int out, int err, in
     }
   }
   execve(full.path.c_str(), argv.data(), envp.data());
-  const char* why = strerrordesc_np(errno);
-  for (const std::string_view part :
-       {std::string_view(cannot), std::string_view(why ? why : "?"), std::string_view("\n")}) {
+  const std::string_view why = static_cast<size_t>(errno) < error_texts.size() ? error_texts[errno] : "?";
+  for (const std::string_view part : {std::string_view(cannot), why, std::string_view("\n")}) {
     [[maybe_unused]] const ssize_t written = write(2, part.data(), part.size());
   }
   _exit(127);
