@@ -1,39 +1,39 @@
-"""Where the program `recapture` and its recorder are: in the tree's build folder, or where the wheel was installed."""
+"""Where the program `recapture` and its recorder lie: where the wheel was installed, or in the tree's build folder."""
 from __future__ import annotations
 
 import os
-from typing import Iterator
+from typing import Tuple
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _programs() -> Iterator[str]:
-    package = os.path.dirname(os.path.abspath(__file__))
-    yield os.path.join(os.path.dirname(os.path.dirname(package)), "build", "recapture")
-    from importlib import metadata
-    try:
-        files = metadata.files("recapture") or []
-    except metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.name == "recapture" and file.parent.name == "bin":
-            yield str(file.locate())
-    import shutil
-    yield shutil.which("recapture") or ""
+def _find() -> Tuple[str, str]:
+    """The program, and the folder of librecorder.so."""
+    folder = _PACKAGE
+    while True:
+        # An installer puts bin/, lib/recapture/ and share/recapture/ beside the package or somewhere above it.
+        if os.path.exists(os.path.join(folder, "share/recapture/ci/matrix.toml")):
+            return os.path.join(folder, "bin/recapture"), os.path.join(folder, "lib/recapture")
+        if os.path.exists(os.path.join(folder, "ci/matrix.toml")):
+            return os.path.join(folder, "build/recapture"), os.path.join(folder, "build")
+        above = os.path.dirname(folder)
+        if above == folder:
+            raise FileNotFoundError("no program `recapture` lies above {}; install the wheel again".format(_PACKAGE))
+        folder = above
+
+
+def _existing(path: str) -> str:
+    if os.path.isfile(path):
+        return path
+    raise FileNotFoundError("there is no {}; install the wheel again, or build it (cmake --preset harness && "
+                            "cmake --build build --target recapture recorder)".format(path))
 
 
 def program() -> str:
     """The path of the program, which FileNotFoundError says is missing."""
-    for path in _programs():
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return os.path.realpath(path)
-    raise FileNotFoundError("the program 'recapture' is not there: install the wheel again, or build it "
-                            "(cmake --preset harness && cmake --build build --target recapture recorder)")
+    return _existing(_find()[0])
 
 
 def recorder() -> str:
     """The path of librecorder.so, which FileNotFoundError says is missing."""
-    folder = os.path.dirname(program())
-    for path in (os.path.join(folder, "librecorder.so"),
-                 os.path.join(os.path.dirname(folder), "lib", "recapture", "librecorder.so")):
-        if os.path.isfile(path):
-            return path
-    raise FileNotFoundError("librecorder.so is not beside " + program())
+    return _existing(os.path.join(_find()[1], "librecorder.so"))

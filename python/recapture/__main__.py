@@ -1,0 +1,20 @@
+"""`python -m recapture`: the program in place of this process, so that signals and the exit code are its own."""
+import os
+import sys
+
+from recapture import _places
+
+UNAVAILABLE = 7  # harness/base/exit.h
+
+
+def main() -> None:
+    try:
+        path = _places.program()
+        os.execv(path, [path, *sys.argv[1:]])
+    except OSError as error:
+        print("recapture: {}".format(error), file=sys.stderr)
+        sys.exit(UNAVAILABLE)
+
+
+if __name__ == "__main__":
+    main()
