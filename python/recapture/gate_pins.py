@@ -1,0 +1,205 @@
+"""`python -m recapture.gate_pins BASE [-- OPTION...]`: `recapture gate` for a change of a torch pin between BASE and HEAD.
+
+The pins are read from the diff of requirements*.txt, constraints*.txt, pyproject.toml, Dockerfiles and Containerfiles: a
+requirement of torch with a version, an image pytorch/pytorch:VERSION, a variable such as TORCH_VERSION. OPTIONs go to
+`recapture gate`. The answer is Markdown of a comment's size, on standard output and, on GitHub, in the job's summary.
+
+Exit status: 0 where no pin changed or the gate passes, else the gate's: 1 blocked, 6 cannot tell. Also 6 for a pin that
+is no release (an image of NVIDIA's, a development build), 2 for a wrong command line, 7 where git fails.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from recapture import _places
+
+PASSES, BLOCKED, USAGE, CANNOT_TELL, UNAVAILABLE = 0, 1, 2, 6, 7  # harness/base/exit.h
+MOST_BYTES = 60000  # A comment on GitHub holds 65536 characters.
+
+_FILES = re.compile(r"(?:^|/)(?:requirements[^/]*/[^/]+\.(?:txt|in)|(?:[^/]*requirements|constraints)[^/]*\.(?:txt|in)"
+                    r"|pyproject\.toml|[^/]*(?:Dockerfile|Containerfile)[^/]*)$", re.IGNORECASE)
+_VERSION = r"v?(\d+\.\d+[\w.]*)"
+_PINS = [re.compile(words, re.IGNORECASE) for words in (
+    # torch==2.6.0, "torch[opt] ~= 2.6", 'torch (>=2.6,<2.9)'; not torchvision, pytorch-lightning or torch-geometric.
+    r"(?<![\w./-])torch\s*(?:\[[^\]]*\])?\s*\(?\s*(?:===?|~=|>=|<=?|>|\^|=)\s*" + _VERSION,
+    # Poetry's and pixi's: torch = "^2.6", torch = {version = "2.6.0", ...}
+    r"(?<![\w./-])[\"']?torch[\"']?\s*=\s*(?:\{.*?\bversion\s*=\s*)?[\"'][=~^<>! ]*" + _VERSION,
+    r"\bpytorch/pytorch:" + _VERSION,
+    r"\b(?:PY)?TORCH_?VER(?:SION)?\s*[=\s]\s*[\"']?[=~^<>! ]*" + _VERSION,
+)]
+_FOREIGN = re.compile(r"\bnvidia/pytorch:([\w.-]+)", re.IGNORECASE)
+_RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?$")
+
+
+class Change(NamedTuple):
+    """A pin that was changed; before or after is "" where there was none."""
+
+    before: str
+    after: str
+
+
+class Problem(Exception):
+    pass
+
+
+def pin_of(line: str) -> str:
+    """The version of torch that a line asks for, as it is written; "" if the line asks for none."""
+    if line.lstrip().startswith("#"):
+        return ""
+    for pattern in _PINS:
+        found = pattern.search(line)
+        if found:
+            return found.group(1).rstrip(".")
+    foreign = _FOREIGN.search(line)
+    return "nvidia/pytorch:" + foreign.group(1) if foreign else ""
+
+
+def release_of(pin: str) -> str:
+    """2.6.0 of 2.6.0-cuda12.4-cudnn9; "" for what is no release, such as 2.6.0a0."""
+    return pin if _RELEASE.match(pin) else ""
+
+
+def changes_in(diff: str) -> Dict[Change, List[str]]:
+    """What a diff without context changes, each with the files that it stands in."""
+    changes: Dict[Change, List[str]] = {}
+    before: List[str] = []
+    after: List[str] = []
+    file = ""
+
+    def finish() -> None:
+        # Pins that a file had, in their order, against those that it has; one that only moved is none.
+        removed = [pin for pin in before if pin not in after]
+        added = [pin for pin in after if pin not in before]
+        for i in range(max(len(removed), len(added))):
+            change = Change(removed[min(i, len(removed) - 1)] if removed else "",
+                            added[min(i, len(added) - 1)] if added else "")
+            files = changes.setdefault(change, [])
+            if file not in files:
+                files.append(file)
+        before.clear()
+        after.clear()
+
+    in_head = False
+    for line in diff.splitlines():
+        if line.startswith("diff --git "):
+            finish()
+            in_head, file = True, ""
+        elif line.startswith("@@"):
+            in_head = False
+        elif in_head and line[:4] in ("--- ", "+++ ") and line[4:] != "/dev/null":
+            file = line[6:].rstrip("\t")  # Behind a/ or b/.
+        elif not in_head and line[:1] in ("-", "+") and _FILES.search(file):
+            pin = pin_of(line[1:])
+            if pin:
+                (before if line[0] == "-" else after).append(pin)
+    finish()
+    return changes
+
+
+def git(*words: str) -> str:
+    try:
+        done = subprocess.run(["git", "-c", "core.quotePath=false", *words], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise Problem("git cannot be started: {}".format(error)) from None
+    if done.returncode != 0:
+        why = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise Problem("git {}: {}".format(words[0], why[0] if why else "status {}".format(done.returncode)))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def diff_from(base: str) -> str:
+    """What HEAD changes since it left `base`; what differs from it, where a shallow clone does not have that commit."""
+    try:
+        git("rev-parse", "--quiet", "--verify", base + "^{commit}")
+    except Problem:
+        git("fetch", "--quiet", "--depth=1", "origin", base)
+    try:
+        start = git("merge-base", base, "HEAD").strip()
+    except Problem:
+        start = base
+    return git("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", start, "HEAD")
+
+
+def gate(before: str, after: str, options: List[str]) -> Tuple[int, str]:
+    done = subprocess.run([_places.program(), "gate", before, after, "--markdown", *options], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    text = done.stdout.decode("utf-8", "replace").strip()
+    said = done.stderr.decode("utf-8", "replace").strip()
+    if said:
+        text += "\n\n```\n{}\n```".format(said)
+    return done.returncode, text.strip()
+
+
+def answer(change: Change, options: List[str]) -> Tuple[int, str]:
+    if not change.before or not change.after:
+        known = "{} is pinned for the first time".format(change.after) if change.after else \
+            "{} is no longer pinned".format(change.before)
+        return PASSES, known + ": there are no two releases to compare."
+    before, after = release_of(change.before), release_of(change.after)
+    if not before or not after:
+        return CANNOT_TELL, "Cannot tell: {} is not a release of PyTorch, and no record is of it.".format(
+            change.after if before else change.before)
+    if before == after:
+        return PASSES, "The same release: there is nothing to compare."
+    return gate(before, after, options)
+
+
+def worst(codes: List[int]) -> int:
+    """Blocked before anything that failed, and that before what cannot be told."""
+    for code in [BLOCKED] + [c for c in codes if c not in (PASSES, BLOCKED, CANNOT_TELL)] + [CANNOT_TELL]:
+        if code in codes:
+            return code
+    return PASSES
+
+
+def run(base: str, options: List[str]) -> Tuple[int, str]:
+    changes = changes_in(diff_from(base))
+    if not changes:
+        return PASSES, "No pin of torch changed.\n"
+    codes, parts = [], []
+    for change, files in changes.items():
+        code, text = answer(change, options)
+        codes.append(code)
+        parts.append("### torch {} → {} in {}\n\n{}\n".format(
+            change.before or "(none)", change.after or "(none)", ", ".join("`{}`".format(f) for f in files), text))
+    text = "\n".join(parts)
+    data = text.encode("utf-8")
+    if len(data) > MOST_BYTES:
+        text = data[:MOST_BYTES].decode("utf-8", "ignore") + "\n\n… the rest is cut off.\n"
+    return worst(codes), text
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    options: List[str] = []
+    if "--" in words:
+        at = words.index("--")
+        words, options = words[:at], words[at + 1:]
+    parser = argparse.ArgumentParser(prog="python -m recapture.gate_pins", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base", help="the commit, branch or tag that HEAD is compared with")
+    parser.add_argument("--summary", metavar="FILE", help="write the answer to this file too")
+    chosen = parser.parse_args(words)
+    if not chosen.base or chosen.base.startswith("-"):
+        parser.error("the base is empty: is this a pull request?")
+    try:
+        code, text = run(chosen.base, options)
+        print(text, end="")
+        for file, mode in ((chosen.summary, "w"), (os.environ.get("GITHUB_STEP_SUMMARY"), "a")):
+            if file:
+                with open(file, mode, encoding="utf-8") as out:
+                    out.write(text)
+    except (OSError, Problem) as error:
+        print("gate_pins: {}".format(error), file=sys.stderr)
+        return UNAVAILABLE
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

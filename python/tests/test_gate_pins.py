@@ -1,0 +1,188 @@
+"""The gate on a pull request: the pins in a diff, and the steps of action.yml in real repositories."""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recapture import gate_pins
+
+TREE = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("line, version", [
+    ("torch==2.6.0", "2.6.0"),
+    ("torch == 2.6.0+cu124 ; python_version < '3.13' --hash=sha256:0", "2.6.0"),
+    ('  "torch[opt-einsum]~=2.6",', "2.6"),
+    ("torch>=2.6,<2.9", "2.6"),
+    ('torch = "^2.6.0"', "2.6.0"),
+    ('torch = {version = "2.6.0", source = "cu124"}', "2.6.0"),
+    ("RUN pip install --no-cache-dir numpy torch==2.6.0 torchvision==0.21.0", "2.6.0"),
+    ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", "2.6.0"),
+    ("ARG TORCH_VERSION=2.6.0", "2.6.0"),
+    ("ENV PYTORCH_VERSION 2.6.0", "2.6.0"),
+    ("FROM nvidia/pytorch:25.03-py3", "nvidia/pytorch:25.03-py3"),
+    ("torch==2.6.0a0+ecf3bae40a.nv25.1", "2.6.0a0"),
+    ("torchvision==0.21.0", ""),
+    ("pytorch-lightning==2.5.0", ""),
+    ("torch-geometric==2.6.0", ""),
+    ("# torch==2.6.0", ""),
+    ("torch", ""),
+])
+def test_line_has_its_pin(line, version):
+    assert gate_pins.pin_of(line) == version
+
+
+def test_only_a_release_is_compared():
+    assert [gate_pins.release_of(pin) for pin in ("2.6.0", "2.6", "2.6.0a0", "nvidia/pytorch:25.03-py3", "2.6.0.dev1")] == [
+        "2.6.0", "2.6", "", "", ""]
+
+
+REQUIREMENTS = "numpy==1.26.4\ntorch=={}\ntorchvision==0.21.0\n"
+PYPROJECT = '[project]\nname = "model"\ndependencies = [\n  "torch=={}",\n  "numpy",\n]\n'
+DOCKERFILE = "FROM debian:12\nRUN pip install torch=={} transformers\n"
+
+
+def commit(repository, files):
+    for name, text in files.items():
+        path = repository / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    env = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_NOSYSTEM="1")
+    for words in (["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "change"]):
+        subprocess.run(["git", "-C", str(repository), *words], check=True, env=env)
+    return subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], check=True, env=env,
+                          stdout=subprocess.PIPE).stdout.decode().strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    path = tmp_path / "repository"
+    path.mkdir()
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    return path
+
+
+def run_action(repository, tmp_path, inputs):
+    """The steps of action.yml, as a runner would start them; the exit status, the summary and the output."""
+    action = yaml.safe_load((TREE / "action.yml").read_text())
+    values = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
+    values.update(inputs)
+    files = {name: tmp_path / name for name in ("GITHUB_ENV", "GITHUB_STEP_SUMMARY")}
+    for file in files.values():
+        file.write_text("")
+    outputs = ""
+
+    def value_of(text):
+        def expression(found):
+            name = re.fullmatch(r"inputs\.(\w+)", found.group(1).strip())
+            assert name, "an expression that this test does not know: " + found.group(0)
+            return values[name.group(1)]
+        return re.sub(r"\$\{\{(.*?)\}\}", expression, text)
+
+    for step in action["runs"]["steps"]:
+        if "if" in step:
+            name = re.fullmatch(r"inputs\.(\w+) != ''", step["if"]).group(1)
+            if not values[name]:
+                continue
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(TREE / "python"),
+               "PYTHONDONTWRITEBYTECODE": "1", "RUNNER_TEMP": str(tmp_path), **{n: str(f) for n, f in files.items()}}
+        env.update(line.split("=", 1) for line in files["GITHUB_ENV"].read_text().splitlines())
+        env.update((name, value_of(text)) for name, text in step.get("env", {}).items())
+        assert step["shell"] == "bash"
+        done = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=repository,
+                              env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+        outputs += done.stdout.decode()
+        if done.returncode != 0:
+            return done.returncode, files["GITHUB_STEP_SUMMARY"].read_text(), outputs
+    return 0, files["GITHUB_STEP_SUMMARY"].read_text(), outputs
+
+
+@pytest.mark.parametrize("file, text", [
+    ("requirements.txt", REQUIREMENTS),
+    ("serving/requirements-gpu.txt", REQUIREMENTS),
+    ("pyproject.toml", PYPROJECT),
+    ("docker/Dockerfile.train", DOCKERFILE),
+])
+def test_changed_pin_is_gated(repository, tmp_path, file, text):
+    base = commit(repository, {file: text.format("2.6.0"), "train.py": "import torch\n"})
+    commit(repository, {file: text.format("2.11.0"), "train.py": "import torch  # torch==2.1.2\n"})
+    status, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert status == gate_pins.BLOCKED, output
+    assert "### torch 2.6.0 → 2.11.0 in `{}`".format(file) in summary
+    assert "2.6.0 → 2.11.0 on NVIDIA H200" in summary
+    assert "pinned_background_thread_in_capture" in summary
+    assert len(summary.encode()) < 65536
+
+
+def test_policy_of_the_arguments_decides(repository, tmp_path):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.10.0"),
+                               "gate.toml": 'scope = ["streams"]\nunknown = 100\nblock = []\n[[waiver]]\ntest = "*"\nreason = "a test"\n'})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    status, summary, output = run_action(repository, tmp_path, {
+        "base": base, "python": sys.executable, "arguments": "--policy gate.toml"})
+    assert status == gate_pins.PASSES, output
+    assert "### torch 2.10.0 → 2.11.0" in summary
+
+
+@pytest.mark.parametrize("before, after", [
+    ({"requirements.txt": REQUIREMENTS.format("2.6.0")}, {"requirements.txt": REQUIREMENTS.format("2.6.0") + "pytest==8.0\n"}),
+    ({"requirements.txt": REQUIREMENTS.format("2.6.0")},
+     {"requirements.txt": REQUIREMENTS.format("2.6.0").replace("numpy==1.26.4\n", "") + "numpy==2.0\n"}),
+    ({"notes.md": "torch==2.6.0\n"}, {"notes.md": "torch==2.11.0\n"}),
+])
+def test_unchanged_pin_is_not_gated(repository, tmp_path, before, after):
+    base = commit(repository, before)
+    commit(repository, after)
+    status, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (status, summary) == (gate_pins.PASSES, "No pin of torch changed.\n"), output
+
+
+@pytest.mark.parametrize("before, after, status, text", [
+    ("numpy\n", "numpy\ntorch==2.11.0\n", gate_pins.PASSES, "2.11.0 is pinned for the first time"),
+    ("torch==2.6.0\n", "torch==2.11.0a0+1.nv25.1\n", gate_pins.CANNOT_TELL, "2.11.0a0 is not a release of PyTorch"),
+    ("torch==2.6.0\n", "torch==2.6.0+cu126\n", gate_pins.PASSES, "No pin of torch changed"),
+    ("torch==2.6.0\n", "torch==9.9.9\n", gate_pins.USAGE, "9.9.9"),
+])
+def test_what_cannot_be_compared_is_said(repository, tmp_path, before, after, status, text):
+    base = commit(repository, {"requirements.txt": before})
+    commit(repository, {"requirements.txt": after})
+    got, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (got, text in summary) == (status, True), output
+
+
+def test_two_files_with_one_change_are_one_answer(repository, tmp_path):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0"), "Dockerfile": DOCKERFILE.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0"), "Dockerfile": DOCKERFILE.format("2.11.0")})
+    _, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert summary.count("### torch") == 1, output
+    assert "`Dockerfile`, `requirements.txt`" in summary
+
+
+def test_base_that_moved_on_does_not_count(repository, tmp_path):
+    start = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    subprocess.run(["git", "-C", str(repository), "checkout", "-q", start], check=True)
+    commit(repository, {"train.py": "\n"})
+    status, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (status, summary) == (gate_pins.PASSES, "No pin of torch changed.\n"), output
+
+
+@pytest.mark.parametrize("base, status, text", [
+    ("", gate_pins.USAGE, "the base is empty"),
+    ("no-such-commit", gate_pins.UNAVAILABLE, "gate_pins: git fetch: "),
+])
+def test_wrong_base_is_one_line(repository, tmp_path, base, status, text):
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    got, summary, output = run_action(repository, tmp_path, {"base": base, "python": sys.executable})
+    assert (got, text in output, summary) == (status, True, ""), output
+    assert "Traceback" not in output
+
+
+def test_gitlab_job_runs_the_same_program():
+    job = yaml.safe_load((TREE / "ci/gate-pins.gitlab.yml").read_text())["recapture-gate"]
+    assert any("python -m recapture.gate_pins" in line for line in job["script"])
+    assert "gate.md" in job["artifacts"]["paths"]
