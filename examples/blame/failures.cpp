@@ -142,6 +142,14 @@ void end_in_thread() {
 void exception() {
   throw std::runtime_error("the shape is not static");  // CULPRIT exception
 }
+void exception_in_thread() {
+  in_thread([] {
+    throw std::out_of_range("the layer has no such head");  // CULPRIT exception_in_thread
+  });
+}
+void exception_of_no_class() {
+  throw 42;  // CULPRIT exception_of_no_class
+}
 void not_joined() {
   cuEventRecord(event, stream);
   cuStreamWaitEvent(other, event, 0);
@@ -231,6 +239,8 @@ constexpr Failure kFailures[] = {
     {"register_in_thread", "api: cuMemHostRegister code: 900 cause: host_register_in_other_thread", register_in_thread},
     {"end_in_thread", "api: cuStreamEndCapture code: 908 cause: capture_ended_by_other_thread", end_in_thread},
     {"exception", "api: exception cause: exception_in_capture", exception},
+    {"exception_in_thread", "api: exception cause: exception_in_capture", exception_in_thread},
+    {"exception_of_no_class", "api: exception cause: exception_in_capture", exception_of_no_class},
     {"not_joined", "api: cuStreamEndCapture code: 904 cause: side_stream_not_joined", not_joined},
     {"refused_copy", "api: none refused: cuMemcpyBatchAsync silent: cuStreamEndCapture", refused_copy},
     {"silent_memset", "api: none silent: cuMemsetD8Async", silent_memset},

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-KERNELS, REPLAYS, LAUNCHES, CAPTURES = 20, 200, 300, 10
+KERNELS, REPLAYS, LAUNCHES, CAPTURES, EXCEPTIONS = 20, 200, 300, 10, 100_000
 x = torch.ones(32, device="cuda")
 stream = torch.cuda.Stream()
 graph = torch.cuda.CUDAGraph()
@@ -33,6 +33,14 @@ def captures():
         capture(torch.cuda.CUDAGraph())
 
 
+def exceptions():
+    for _ in range(EXCEPTIONS):
+        try:
+            raise ValueError
+        except ValueError:
+            pass
+
+
 def microseconds(act, times):
     least = float("inf")
     for _ in range(5):
@@ -58,5 +66,5 @@ with torch.cuda.stream(stream):
     for line in sys.stdin:
         replay()
         print("times", microseconds(replay, REPLAYS), microseconds(lambda: launch(LAUNCHES), LAUNCHES),
-              microseconds(captures, CAPTURES), flush=True)
+              microseconds(captures, CAPTURES), microseconds(exceptions, EXCEPTIONS), flush=True)
 os._exit(0)  # What the profiler would make of its records now is not what is measured.
