@@ -145,6 +145,11 @@ class Finder {
       add_case("capture_waits_for_earlier_work");
       return;
     }
+    if (begins_capture(python)) add_case("capture_inside_capture");
+    if (begins(call.api, {"cuCtxSynchronize"}) && beside == true) {
+      add_case("device_synchronize_in_capture");  // No mode permits it to another thread either.
+      return;
+    }
     if (beside != true) of_operator(call, python);
     of_words(log_of(failure_), path_of(python, call.frames), call.api, beside);
     if (call.code == kImplicit) add_case("default_stream_work_beside_blocking_capture");
@@ -182,12 +187,20 @@ class Finder {
     if (found_.causes.empty() && given_up.at != "begin" && given_up.at != "end") add_case(kException);
   }
 
-  // The outermost operator of the stack, where it is one that is known to wait.
-  void of_operator(const Call& call, const std::vector<SourceFrame>& python) {
+  // Whether the table has a file that runs on the thread.
+  bool of_file(const std::vector<SourceFrame>& python) {
     for (const Operator& one : knowledge_.operators) {
       const auto is_in_file = [&](const SourceFrame& frame) { return ends(frame.file, one.file); };
-      if (!one.file.empty() && std::any_of(python.begin(), python.end(), is_in_file)) return add(one);
+      if (one.file.empty() || std::none_of(python.begin(), python.end(), is_in_file)) continue;
+      add(one);
+      return true;
     }
+    return false;
+  }
+
+  // The outermost operator of the stack, where it is one that is known to wait.
+  void of_operator(const Call& call, const std::vector<SourceFrame>& python) {
+    if (of_file(python)) return;
     const std::vector<std::string> operators = operators_on(call.frames);
     if (operators.empty() || !is_wait(call)) return;
     if (contains(operators, kScalar) && !python.empty() && is_branch(source_line(python.front()))) {
@@ -202,10 +215,10 @@ class Finder {
 
   // The same where there is no stack: by the line that called it.
   void of_called_operator(const std::vector<SourceFrame>& python) {
+    if (of_file(python)) return;
     for (const SourceFrame& frame : python) {
       const std::string line = source_line(frame);
       for (const Operator& one : knowledge_.operators) {
-        if (!one.file.empty() && ends(frame.file, one.file)) return add(one);
         const size_t open = one.name.find('('), dot = one.name.rfind('.', open);
         if (open == one.name.npos || dot == one.name.npos) continue;
         if (line.find(one.name.substr(dot, open + 1 - dot)) != line.npos) return add(one);
@@ -297,6 +310,13 @@ class Finder {
   bool calls_wait_stream(const std::vector<SourceFrame>& python) const {
     return std::any_of(python.begin(), python.end(),
                        [](const SourceFrame& frame) { return frame.function == "wait_stream"; });
+  }
+
+  // torch.cuda.graph() synchronizes the device before it begins its own capture.
+  bool begins_capture(const std::vector<SourceFrame>& python) const {
+    return std::any_of(python.begin(), python.end(), [](const SourceFrame& frame) {
+      return frame.function == "__enter__" && ends(frame.file, "torch/cuda/graphs.py");
+    });
   }
 
   bool has(const std::string& id) const {

@@ -531,6 +531,29 @@ TEST(Causes, OperatorThatWaits_IsNamedByTheOutermost) {
   EXPECT_THAT(causes_of("cuGraphExecUpdate_v2", 900, {}), IsEmpty()) << "not known";
 }
 
+TEST(Causes, CaptureInsideACapture_IsNotASynchronization) {
+  blame::Failure failure;
+  failure.culprit.emplace();
+  failure.culprit->api = "cuCtxSynchronize";
+  failure.culprit->code = 900;
+  failure.culprit->in_log = true;
+  const auto first = [&] { return blame::causes_of({}, failure, knowledge()).explanation.causes.at(0).id; };
+  EXPECT_EQ(first(), "device_synchronize_in_capture");
+  failure.culprit->python = {{0, {{"/t/torch/cuda/graphs.py", 9, "__enter__"}, {"train.py", 5, "<module>"}}}};
+  EXPECT_EQ(first(), "capture_inside_capture");
+}
+
+TEST(Causes, DeviceSynchronizedByAnotherThread_NeedsNoOtherMode) {
+  blame::Failure failure;
+  failure.culprit.emplace();
+  failure.culprit->api = "cuCtxSynchronize";
+  failure.culprit->code = 900;
+  failure.culprit->sentence = "API call conflicts with a stream capture sequence initiated from another thread";
+  const blame::Causes causes = blame::causes_of({}, failure, knowledge());
+  ASSERT_THAT(causes.explanation.causes, SizeIs(1));
+  EXPECT_EQ(causes.explanation.causes[0].id, "device_synchronize_in_capture");
+}
+
 TEST(Causes, Exception_IsExplainedByItsOwnTextAlone) {
   const auto causes = [](const std::string& text) {
     blame::Failure failure;
@@ -1052,6 +1075,21 @@ if what == "open":
   const ShellResult open = blame("python3 -B " + script + " open");
   EXPECT_THAT(open.out, AllOf(HasSubstr("an exception ended the program, and a capture never ended"),
                               HasSubstr("begun    " + at(script, "# left open", "<module>"))));
+}
+
+TEST_F(Blame, FirstCompilationInACapture_IsNamedHoweverDeepItFails) {
+  const std::string script = torch(R"(
+from torch._dynamo import convert_frame
+def step():
+    convert_frame.compile(refuse)  # in step
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    step()
+)");
+  fs::create_directories(folder + "/torch/_dynamo");
+  write("torch/_inductor.py", "def lower(left, act):\n    return lower(left - 1, act) if left else act()\n");
+  write("torch/_dynamo/convert_frame.py", "from torch import _inductor\ndef compile(act): _inductor.lower(90, act)\n");
+  const ShellResult said = blame("python3 -B " + script);
+  EXPECT_THAT(said.out, HasSubstr("(compiled_function_in_python_capture)\n"));
 }
 
 TEST_F(Blame, ExceptionThatLeavesNoCapture_IsNotReported) {
