@@ -171,7 +171,8 @@ class Exceptions {
       if (cause_ == 0 && leads_to(number)) cause_ = line_;
       after_capture_error_ = true;
     } else if (is_python_exception(line)) {
-      if (const std::string what = of_failed_capture(lower); !what.empty() && !is_of_cuda(what) && failed_ == 0) {
+      const std::optional<std::string> what = of_failed_capture(lower);
+      if (what && !is_of_cuda(*what) && failed_ == 0 && (!what->empty() || leads_to(number))) {
         failed_ = leads_to(number) ? line_ : number;
       } else if (!is_of_cuda(lower) && !is_wrapper(lower) && !follows_ && !leads_to(number)) {
         line_ = number;
@@ -192,12 +193,14 @@ class Exceptions {
     return line_ != 0 && (chained_ || number - line_ <= kBlock);
   }
 
-  // What follows "Capture cuda graph failed: ".
-  static std::string of_failed_capture(const std::string& lower) {
-    for (const std::string words : {"capture cuda graph failed: ", "graph capture failed: "}) {
-      if (const size_t at = lower.find(words); at != std::string::npos) return lower.substr(at + words.size());
+  // What follows "Capture cuda graph failed: ", which may be nothing, as of an assertion.
+  static std::optional<std::string> of_failed_capture(const std::string& lower) {
+    for (const std::string words : {"capture cuda graph failed:", "graph capture failed:"}) {
+      const size_t at = lower.find(words);
+      if (at == std::string::npos) continue;
+      return lower.substr(std::min(lower.find_first_not_of(' ', at + words.size()), lower.size()));
     }
-    return "";
+    return std::nullopt;
   }
 
   // Exceptions that only pass another one on.

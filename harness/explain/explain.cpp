@@ -50,6 +50,14 @@ bool is_call(const std::string& cue) {
   return false;
 }
 
+// What people write in a line, and in two on either side.
+std::string_view around(const ErrorText& text, size_t line) {
+  constexpr size_t kBeside = 2;  // Lines.
+  const size_t begin = text.starts.at(line <= kBeside ? 0 : line - 1 - kBeside);
+  const size_t end = line + kBeside < text.starts.size() ? text.starts[line + kBeside] : text.words.size();
+  return std::string_view(text.words).substr(begin, end - begin);
+}
+
 // Whether the line, with two on either side, says of a capture that it fails, or that it forbids something.
 bool is_denied(const ErrorText& text, size_t line) {
   static const RE2 kDenial(
@@ -58,11 +66,21 @@ bool is_denied(const ErrorText& text, size_t line) {
       R"(|can.t be|error|reject|corrupt|poison|hang|dead.?lock))",
       RE2::Latin1),
       kCapture("captur|graph", RE2::Latin1);
-  constexpr size_t kBeside = 2;  // Lines.
-  const size_t begin = text.starts.at(line <= kBeside ? 0 : line - 1 - kBeside);
-  const size_t end = line + kBeside < text.starts.size() ? text.starts[line + kBeside] : text.words.size();
-  const auto near = std::string_view(text.words).substr(begin, end - begin);
+  const std::string_view near = around(text, line);
   return RE2::PartialMatch(near, kDenial) && RE2::PartialMatch(near, kCapture);
+}
+
+// Whether the line, with two on either side, says that what a graph does is wrong.
+bool is_wrong(const ErrorText& text, size_t line) {
+  static const RE2 kWrong(
+      R"(\b(?:wrong|incorrect|corrupt|stale|garb(?:age|led)|gibberish|mismatch|diverg|nans?\b|inconsisten|differ|illegal|leak)"
+      R"(|grow|retain|retention|oom\b|out of memory|same\b|identical|repeat|frozen|freez|baked|overwrit|lost|hang|hung|dead.?lock)"
+      R"(|stuck|silent|crash|segfault|fault|unsafe|cannot|invalid|fail|race\b|bug\b|broken|must|should|reus|drift|instead of|dangerous)"
+      R"(|(?:not|never|\w+n.t) (?:\w+ )?(?:updat|chang|refresh|vary|advanc|releas|freed|free|reclaim|alive|persist|safe|match|reflect|picked)))",
+      RE2::Latin1),
+      kGraph("replay|graph|captur", RE2::Latin1);
+  const std::string_view near = around(text, line);
+  return RE2::PartialMatch(near, kWrong) && RE2::PartialMatch(near, kGraph);
 }
 
 // What of the text speaks for a cause, added up.
@@ -122,9 +140,33 @@ class Weigh {
     if (mentioned != 0 && weight_ == 0 && text_.errors.empty()) add(mentioned, kMore);
   }
 
+  // The same of what a graph does: possible, the likelier the more of its words stand where the text says that it is
+  // wrong.
+  void replay_topics() {
+    constexpr size_t kLong = 64 << 10;
+    constexpr int kMostTopics = 3;
+    if (!text_.about_graphs || text_.words.size() > kLong) return;
+    int found = 0;
+    size_t first = 0;
+    for (const auto& topic : cause_.topics) {
+      re2::StringPiece match;
+      for (size_t at = 0; topic->Match(text_.words, at, text_.words.size(), RE2::UNANCHORED, &match, 1);) {
+        const auto place = static_cast<size_t>(match.data() - text_.words.data());
+        const size_t line = line_at(text_, place);
+        if (text_.near[place] != ' ' && is_wrong(text_, line)) {
+          if (found++ == 0) first = line;
+          break;
+        }
+        if (line >= text_.starts.size()) break;
+        at = text_.starts[line];
+      }
+    }
+    if (found != 0) add(first, std::min(found, kMostTopics));
+  }
+
   // An error that may be of a graph or of anything else.
   void may_be() {
-    if (const size_t line = line_of_code(); line != 0 && weight_ == 0) add(line, kMentioned);
+    if (const size_t line = line_of_code(); line != 0 && weight_ < kSymptom) add(line, kMentioned);
     names();
   }
 
@@ -420,8 +462,12 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   for (size_t i = 0; i < causes.size(); ++i) {
     on_replay = on_replay || (causes[i].scope == Scope::Graph && weights[i].weight() > 0);
   }
-  if (said == 0 && !on_replay) {
-    for (Weigh& weigh : weights) weigh.topics();
+  for (size_t i = 0; said == 0 && i < causes.size(); ++i) {
+    if (causes[i].scope == Scope::Graph) {
+      if (!text.has_capture_error()) weights[i].replay_topics();
+    } else if (!on_replay) {
+      weights[i].topics();
+    }
   }
   capture = capture || (text.says_failed && !other_says);
   const auto refused = std::find_if(text.errors.begin(), text.errors.end(), [](const NamedError& error) {

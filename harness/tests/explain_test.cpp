@@ -112,7 +112,7 @@ int expect_answers(const std::string& name) {
 }
 
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
-TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 277); }
+TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 362); }
 
 // harness/tests/data/texts.jsonl: one text of each kind, made up.
 TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl"), 59); }
@@ -255,6 +255,12 @@ TEST(Explain, ExceptionWrappedByAFramework_IsTheCause) {
   EXPECT_THAT(ids(explained("ValueError: no head_dim 96\n" + failed + "no head_dim 96")),
               ElementsAre("exception_in_capture"));
   EXPECT_THAT(ids(explained(failed + "no head_dim 96")), ElementsAre("exception_in_capture"));
+  EXPECT_THAT(ids(explained(
+                  "Traceback (most recent call last):\n  File \"a.py\", line 9, in forward\n    assert rows % 4 == 0\n"
+                  "AssertionError\n\nDuring handling of the above exception, another exception occurred:\n\n"
+                  "Traceback (most recent call last):\n  File \"b.py\", line 3, in capture\n    raise Exception(\n" +
+                  failed)),
+              ElementsAre("exception_in_capture"));
   EXPECT_THAT(ids(explained(failed + "NCCL error: unhandled cuda error")), ElementsAre("nccl_call_in_capture"));
   EXPECT_THAT(ids(explained(failed + "CUDA out of memory.")), ElementsAre("out_of_memory"));
 }
@@ -606,6 +612,15 @@ TEST(LogReader, OtherEncodings_AreReadAsText) {
     EXPECT_EQ(lines_of("{\"m\": \"a\\nb \\\"c\\\"\"}\nC:\\new\n", 100), "1:{\"m\": \"a|1:b \"c\"\"}|2:C:\\new|");
     EXPECT_EQ(lines_of("", piece), "");
   }
+}
+
+TEST(Explain, WordsOnAReplay_ArePossibleAlone) {
+  const Explanation explanation = explained("The block table is stale in each CUDA graph replay of a longer batch.");
+  EXPECT_EQ(explanation.answer, Answer::CannotTell);
+  EXPECT_THAT(ids(explanation, Role::Possible), ::testing::Contains("host_logic_frozen"));
+  EXPECT_THAT(ids(explained("The block table is copied before each CUDA graph replay.")), IsEmpty());
+  const Explanation capture = explained("The block table is stale in each CUDA graph replay.\n" + kRefused);
+  EXPECT_THAT(ids(capture), Not(::testing::Contains("host_logic_frozen"))) << "a capture failed";
 }
 
 TEST(Explain, TextOfHip_HasNoRecord) {
