@@ -18,6 +18,7 @@ namespace {
 using explain::Explanation;
 
 constexpr int kUnsupported = 900, kIsolation = 905, kImplicit = 906;
+constexpr char kGraphs[] = "torch/cuda/graphs.py";
 constexpr char kScalar[] = "_local_scalar_dense";  // All reads of one value.
 constexpr char kWaitingLibrary[] = "library_that_synchronises_in_capture", kException[] = "exception_in_capture";
 
@@ -91,6 +92,9 @@ bool is_allocation(const Call& call) {
   return begins(call.api, {"cuMemAlloc_v2", "cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemAddressReserve"}) &&
          !begins(call.api, {"cuMemAllocHost", "cuMemAllocManaged"});
 }
+
+// What every capture goes through says nothing of this one.
+bool is_of_capture(const SourceFrame& frame) { return ends(frame.file, kGraphs); }
 
 // Whether a line of Python decides by a value that it does not read itself.
 bool is_branch(std::string_view line) {
@@ -168,6 +172,7 @@ class Finder {
     for (auto raised = given_up.raised.rbegin(); raised != given_up.raised.rend(); ++raised) {
       words += raised->type + ": " + raised->text + "\n";
       std::vector<SourceFrame> frames = source_frames(raised->frames);
+      std::erase_if(frames, is_of_capture);
       for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) add_line(lines, *frame);
       lines += raised->type + ": " + raised->text + "\n";
       if (python.empty()) python = std::move(frames);
@@ -314,9 +319,8 @@ class Finder {
 
   // torch.cuda.graph() synchronizes the device before it begins its own capture.
   bool begins_capture(const std::vector<SourceFrame>& python) const {
-    return std::any_of(python.begin(), python.end(), [](const SourceFrame& frame) {
-      return frame.function == "__enter__" && ends(frame.file, "torch/cuda/graphs.py");
-    });
+    return std::any_of(python.begin(), python.end(),
+                       [](const SourceFrame& frame) { return frame.function == "__enter__" && is_of_capture(frame); });
   }
 
   bool has(const std::string& id) const {

@@ -57,8 +57,9 @@ bool is_library(std::string_view module) {
                        "libnvtx"});
 }
 
+// What a compiler writes is no library, and nobody's own either.
 bool is_python_library(std::string_view file) {
-  return begins(file, {"<"}) || has(file, {"/site-packages/", "/dist-packages/", "/lib/python3"});
+  return begins(file, {"<"}) || has(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_"});
 }
 
 // What a program prints; "" if it is not there.

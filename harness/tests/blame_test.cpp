@@ -197,6 +197,14 @@ TEST(Places, ModuleNamedLikeAKnownLibrary_IsNotTheProgramsOwn) {
   }
 }
 
+TEST(Places, CodeThatInductorWrites_IsNotTheProgramsOwn) {
+  const auto frames =
+      blame::python_frames({0, {{"/tmp/torchinductor_me/2g/c2g.py", 101, "call"}, {"train.py", 12, "scale"}}});
+  ASSERT_THAT(frames, SizeIs(2));
+  EXPECT_FALSE(frames[0].own);
+  EXPECT_TRUE(frames[1].own);
+}
+
 TEST(Places, FunctionThatALibraryDoesNotExport_HasItsNameIfTheLibraryHasSymbols) {
   const std::string folder = ::testing::TempDir() + "symbols-" + std::to_string(getpid()) + "/site-packages";
   fs::create_directories(folder);
@@ -693,15 +701,17 @@ def start():
 cu = ctypes.CDLL("libcuda.so.1")
 stream = ctypes.c_void_p()
 class _CUDAGraph:
-    def capture_begin(self, pool=None):
+    def capture_begin(self, pool=None, capture_error_mode="global"):
         if pool == "refused": raise RuntimeError("no pool of this name")
+        if pool == "default": raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
         cu.cuStreamBeginCapture_v2(stream, 0)
     def capture_end(self):
         if hasattr(self, "other"): raise RuntimeError("not this stream")
         self.made = ctypes.c_void_p()
         if cu.cuStreamEndCapture(stream, ctypes.byref(self.made)): raise RuntimeError("CUDA error")
 class CUDAGraph(_CUDAGraph):
-    def capture_begin(self, pool=None): super().capture_begin(pool=pool)
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        super().capture_begin(pool=pool, capture_error_mode=capture_error_mode)
     def capture_end(self): super().capture_end()
 class graph:
     def __init__(self, cuda_graph): self.cuda_graph = cuda_graph
@@ -1038,7 +1048,7 @@ if what == "fallback":
         try: capture()
         except RuntimeError: pass
 if what == "begin":
-    try: torch.cuda.CUDAGraph().capture_begin(pool="refused")  # refused
+    try: torch.cuda.CUDAGraph().capture_begin(pool=sys.argv[2])  # refused
     except RuntimeError: pass
 if what == "end":
     graph = torch.cuda.CUDAGraph()
@@ -1065,9 +1075,11 @@ if what == "open":
   EXPECT_THAT(blame("python3 -B " + script + " fallback 300").out,
               AllOf(HasSubstr("no CUDA call had failed; 256 times\n"),
                     HasSubstr("exceptions that ended a capture were kept, and at least 32 more were not\n")));
-  const ShellResult begin = blame("python3 -B " + script + " begin");
+  const ShellResult begin = blame("python3 -B " + script + " begin refused");
   EXPECT_THAT(begin.out, AllOf(HasSubstr("an exception kept the capture from beginning"),
                                HasSubstr(at(script, "# refused", "<module>"))));
+  EXPECT_THAT(blame("python3 -B " + script + " begin default").out, HasSubstr("(capture_on_default_stream)\n"))
+      << "and not what torch.cuda.graphs mentions";
   const ShellResult end = blame("python3 -B " + script + " end");
   EXPECT_THAT(end.out, AllOf(HasSubstr("the end of the capture raised an exception"),
                              HasSubstr(at(script, "# not ended", "<module>")), HasSubstr("  cause    not known\n")));

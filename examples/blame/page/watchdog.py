@@ -1,4 +1,4 @@
-# api: none; PyTorch 2.6 and newer let the watchdog ask in a mode of its own.
+# api: any cause: nccl_call_in_capture; not the watchdog: the first collective makes the communicator in the capture.
 import os
 import socket
 
@@ -11,7 +11,7 @@ def capture():
     x = torch.randn(1024, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        torch.distributed.all_reduce(x)
+        torch.distributed.all_reduce(x)  # CULPRIT
     graph.replay()
     torch.cuda.synchronize()
     del graph  # Or the group waits for it.

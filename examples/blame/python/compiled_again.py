@@ -1,4 +1,4 @@
-# api: any cause: compiled_function_in_python_capture; another dtype than that of the warm-up
+# api: any cause: compiled_function_in_python_capture|library_that_synchronises_in_capture; another dtype than that of the warm-up
 import torch
 
 g = torch.cuda.CUDAGraph()
@@ -8,11 +8,11 @@ torch.cuda.synchronize()
 
 
 @torch.compile(dynamic=False)
-def scale(values):
+def scale(values):  # CULPRIT
     return values * 2 + 1
 
 
 scale(x)
 torch.cuda.synchronize()
 with torch.cuda.graph(g):
-    scale(x.half())  # CULPRIT
+    scale(x.half())
