@@ -1,0 +1,64 @@
+// cudaFreeHost waits until the GPU has done all that was queued, also on streams that never used the memory.
+//
+// Which is why it is refused during a capture: work that waits for the GPU cannot be in a graph. Here a stream is held
+// up by a host function, and another thread frees pinned memory that no stream has used. It comes back only after the
+// stream was let go. Where the call does not wait, it comes back while the stream is held.
+//
+// Alone:  g++ cases/pinned/free_host_waits_for_gpu.cpp $(tools/libtorch --flags) -o free_host_waits_for_gpu
+
+#include <chrono>
+#include <future>
+#include <string>
+
+#include "fixtures/cuda/gate.h"
+#include "fixtures/cuda/gpu.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "cudaFreeHost waits for all work that is queued on the GPU",
+    .sources = {{"capture failures", "Pinned Memory: Forbidden in Global Mode"}},
+    .documented = "cudaFreeHost causes implicit device synchronization",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+    .tags = {"pinned memory", "raw CUDA calls"},
+    .effect = Effect::Works,
+    .fixes = {{"FixFreeWhenTheGpuIsIdle", "Call cudaFreeHost only when the GPU has nothing left to do."}},
+};
+
+class FreeHostWaitsForGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_CUDA(cudaHostAlloc(&block, 1 << 20, cudaHostAllocDefault));
+    ASSERT_CUDA(cudaDeviceSynchronize());
+  }
+
+  // How cudaFreeHost went beside a stream that is held until it has returned, or a second has passed.
+  std::string freed() {
+    std::future<cudaError_t> freeing = std::async(std::launch::async, [this] { return cudaFreeHost(block); });
+    const bool waits = freeing.wait_for(std::chrono::seconds(1)) != std::future_status::ready;
+    gate.open();
+    const cudaError_t error = freeing.get();
+    if (error != cudaSuccess) return "error " + std::to_string(error);
+    return waits ? "waits for the GPU" : "returns at once";
+  }
+
+  Gate gate;
+  void* block = nullptr;
+};
+
+TEST_F(FreeHostWaitsForGpu, Control) { EXPECT_EQ(freed(), "returns at once"); }
+
+TEST_F(FreeHostWaitsForGpu, Reproduces) {
+  TRIGGER(ASSERT_CUDA(gate.hold(stream)); gate.wait_until_reached());
+  REPRODUCES(freed(), "waits for the GPU", "returns at once");
+}
+
+TEST_F(FreeHostWaitsForGpu, FixFreeWhenTheGpuIsIdle) {
+  ASSERT_CUDA(gate.hold(stream));
+  REMEDY(gate.open(); ASSERT_CUDA(cudaStreamSynchronize(stream)));
+  EXPECT_EQ(freed(), "returns at once");
+}
