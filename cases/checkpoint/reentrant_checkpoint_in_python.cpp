@@ -23,7 +23,7 @@ RECAPTURE_CASE = {
         "Non-reentrant checkpointing supports autograd.grad(), works correctly with torch.compile, and "
         "handles keyword arguments",
     .nature = Nature::Constraint,
-    .fidelity = Fidelity::Verbatim,
+    .fidelity = Fidelity::Translated,
     .tags = {"checkpointing", "graphed callables", "torch.compile"},
     .needs = "host python",
     .deadline_s = 120,

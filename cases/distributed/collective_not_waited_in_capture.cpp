@@ -1,11 +1,12 @@
-// A NCCL collective that is issued in a capture and never waited for leaves its stream unjoined: 904.
+// On one rank, a NCCL all-gather that is issued in a capture and never waited for leaves its stream unjoined: 904.
 //
 // ProcessGroupNCCL runs asynchronous collectives on a stream of its own, which the capturing stream forks to. Only
 // Work::wait() joins it again. With that, collectives of all kinds can be captured: all-reduce, all-gather,
 // reduce-scatter, several of them coalesced, with other work before the wait. Each is replayed three times here and its
 // values checked in every rank. The first collective makes the communicator and comes before the capture. The document
-// has the all-reduce on two ranks; that an all-gather on one fails without wait() is our own addition. On two ranks it
-// does not: there the capture ends joined, in every release that was asked, and nobody has told us why.
+// has the all-reduce on two ranks; that an all-gather on one fails without wait() is our own addition, and in no
+// document. On two ranks it does not fail: there the capture ends joined in every release that was run, and why is not
+// known.
 //
 // Alone:  g++ cases/distributed/collective_not_waited_in_capture.cpp $(tools/libtorch --flags) -o collective_not_waited_in_capture
 
@@ -17,7 +18,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A NCCL collective that is not waited for in its capture leaves the capture unjoined",
+    .title = "On one rank, a NCCL all-gather that is not waited for in its capture leaves the capture unjoined",
     .sources = {{"capture failures", "NCCL Watchdog Thread"}},
     .documented = "cudaErrorStreamCaptureUnjoined (904): all side streams need an exit sync",
     .nature = Nature::Constraint,

@@ -1,11 +1,12 @@
-// In Python, how often a DataLoader's pinning thread breaks a capture, and how often it does with each remedy.
+// In Python, a DataLoader's pinning thread breaks a capture, and with each remedy many captures in a row succeed.
 //
 // The document's program goes through its data with a capture for each of the 50 batches, up to the first that fails:
-// after that the process is no longer the one that the document describes. With a remedy none of many captures in a row
-// may fail, and their number bounds the rate that the remedy can leave, with 95 % confidence: 500 captures to 0.6 %.
-// The document's delay is two seconds of sleep before each capture, so there are only 25 of them, and the bound is 11
-// %. Waiting until the loader's queue is full is our own addition. data_loader_beside_python_capture has the same
-// failure with one epoch for each remedy, and values.
+// after that the process is no longer the one that the document describes. It is one of the first captures that fails,
+// mostly the very first. So a run is one try, whatever the number of its captures. With a remedy none of many
+// captures in a row may fail, in one process: that the remedy can work is shown, and how much of the failure it leaves
+// is not. The bound that each run writes down counts captures and is none. data_loader_started_beside_capture starts
+// sixty processes for each remedy, and bounds what it leaves. Waiting until the loader's queue is full is our own
+// addition.
 //
 // The loader's thread can also be refused (900) just as a capture begins or ends, while no capture fails: then its
 // error is raised by next(), the program stops, and there is no rate. Two of four runs of 2.9.1 ended like that.
@@ -21,7 +22,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "How often a DataLoader's pinning thread breaks a capture, and what each remedy leaves of that",
+    .title = "In Python, a DataLoader's pinning thread breaks a capture, and many in a row succeed with each remedy",
     .sources = {{"capture failures", "DataLoader Pin Memory Thread"}},
     .documented = "This failure is intermittent because it depends on timing.",
     .nature = Nature::Race,

@@ -20,7 +20,7 @@ RECAPTURE_CASE = {
                 {"upstream", "NeMo#15771"}},
     .documented = "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`",
     .nature = Nature::Defect,
-    .fidelity = Fidelity::Verbatim,
+    .fidelity = Fidelity::Translated,
     .tags = {"NeMo"},
     .needs = "host python nemo",
     .effects = {{"ReproducesHalfFrozen2_0", Effect::SilentlyWrong},

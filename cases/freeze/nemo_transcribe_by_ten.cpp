@@ -16,7 +16,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Of ten threads that call NeMo's released transcribe() with timestamps=True, most get an error",
+    .title = "Of ten threads that call NeMo's released transcribe() with timestamps=True, some get an error",
     .sources = {{"freeze race", "Steps/Code to reproduce bug"},
                 {"freeze race", "Quantified results"},
                 {"freeze race", "Stress test reproduction"}},

@@ -26,7 +26,7 @@ RECAPTURE_CASE = {
         "transcription.py:410 _transcribe_on_end() > transcription.py:795 self.encoder.unfreeze(partial=True) "
         "> module.py:114 raise ValueError(...); AttributeError on the same path, at module.py:124",
     .nature = Nature::Defect,
-    .fidelity = Fidelity::Verbatim,
+    .fidelity = Fidelity::Translated,
     .tags = {"NeMo"},
     .needs = "host python nemo",
     .fixes = {{"FixSemaphore2_0",

@@ -20,7 +20,7 @@ RECAPTURE_CASE = {
     .documented =
         "TypeError: 'str' object is not callable (CUDA tensors), 'tuple' object is not callable (CPU tensors)",
     .nature = Nature::Defect,
-    .fidelity = Fidelity::Verbatim,
+    .fidelity = Fidelity::Translated,
     .tags = {"torch.load", "runtime compilation", "conditional nodes", "NeMo"},
     .needs = "host python nemo",
     .deadline_s = 120,

@@ -3,12 +3,14 @@
 // Python's DataLoader with pin_memory=True pins each batch in a thread of its own, as far ahead as its queue allows.
 // LibTorch's C++ loader has no such option, so a thread here does the same: it pins two rows of the data, puts them
 // into a queue of two, and goes on. The consumer takes a batch, begins and ends a global capture, then copies the batch
-// to the GPU without waiting and drops it, which leaves the loader an event to query. Whether the query falls into a
-// capture depends on timing. One test counts how often it does; in another the pinning falls into the capture by
-// construction. A query that meets the very end of a capture can crash the process (driver_crash_beside_capture).
-// Captures here have fifty operations, as a model's have many, so that nearly all queries come before the end.
+// to the GPU without waiting and drops it, which leaves the loader an event to query. Whether a call of the loader
+// falls into a capture depends on timing. One test counts how often one does, and it goes on after a failed capture, so
+// that its number is none of a program that stops there; in every run on record the call that broke the first capture
+// was an allocation, cuMemHostAlloc, and not a query. In another test a query falls into the capture by construction. A
+// call that meets the very end of a capture can crash the process (driver_crash_beside_capture). Captures here have
+// fifty operations, as a model's have many, so that nearly all calls come before the end.
 //
-// The loop is ours, the calls are LibTorch's; data_loader_beside_python_capture runs the real DataLoader.
+// The loop is ours, the calls are LibTorch's; data_loader_started_beside_capture runs the real DataLoader.
 //
 // Alone:  g++ cases/pinned/pin_memory_loop_beside_capture.cpp $(tools/libtorch --flags) -o pin_memory_loop_beside_capture
 
@@ -25,7 +27,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A data loader's pinning thread invalidates a capture that it falls into",
+    .title = "A thread that pins batches invalidates a capture that its allocation of pinned memory falls into",
     .sources = {{"capture failures", "DataLoader Pin Memory Thread"}},
     .documented = "cudaErrorStreamCaptureInvalidated(901): operation failed due to a previous error during capture",
     .nature = Nature::Race,

@@ -1,7 +1,8 @@
 // In Python, a DataLoader with pin_memory=True now and then breaks a capture of the thread that consumes its batches.
 //
 // The document's program: 100 rows of 1024*1024 numbers, batches of two, one worker, a graph captured for every batch.
-// Meanwhile the loader's thread pins the next batches, and a capture that this falls into ends in 901. The test goes
+// Meanwhile the loader's thread pins the next batches, and a capture that this falls into ends in 901. It is one of
+// the first captures of the process, or none: a run is one try (data_loader_started_beside_capture). The test goes
 // through the data until it has seen that once or 20 seconds have passed, and stops there: after a failed capture the
 // process is no longer the one that the document describes. The worker is a fork of the test: newer Pythons would start
 // a new interpreter, which has no file to import this program from.

@@ -19,7 +19,7 @@ RECAPTURE_CASE = {
         "TorchDynamo's preserve_global_state decorator saves and restores the RNG state to ensure "
         "compilation doesn't affect the random sequence",
     .nature = Nature::Constraint,
-    .fidelity = Fidelity::Verbatim,
+    .fidelity = Fidelity::Translated,
     .tags = {"torch.compile", "generators"},
     .needs = "host python",
     .deadline_s = 120,
