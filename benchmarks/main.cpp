@@ -1,8 +1,12 @@
-// Measures all prices. A repetition of Google Benchmark's is a pair: the work is made anew with and without the remedy,
-// both are measured in turn, and the least of three passes of each counts, so that what only ever delays (another
-// process, an interrupt) does not. Its time is that with the remedy, its counter "without" the other one, in
-// microseconds both. The label names the clock. --benchmark_enable_random_interleaving mixes
-// the repetitions of all prices, so that a drift of the machine's is in the spread of each. tools/prices runs it.
+// Measures all prices, and the stages of a graph's life.
+//
+// A repetition of a price makes three works: without the remedy, with it, and without it a second time, which is the
+// control. The order of making is random, and six repetitions have all six orders: a graph that is made second can
+// replay some percent faster than the first. The three are measured in turn, and the least of three passes of each
+// counts, so that what only ever delays (another process, an interrupt) does not. The time of the repetition is that
+// with the remedy; its counters "without" and "control" are the other two, in microseconds. The label names the clock.
+// --benchmark_enable_random_interleaving mixes the repetitions of all prices, so that a drift of the machine is in the
+// spread of each. tools/prices runs it.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 
@@ -11,6 +15,8 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,17 +28,46 @@ using namespace recapture;
 namespace {
 
 constexpr double kBatch = 3000;  // Microseconds of work between two looks at the clock,
-constexpr int kPasses = 3;       // so often with and without.
+constexpr int kPasses = 3;       // so often of each work: each is the first of a pass once.
+
+enum Role { kWithout, kWith, kControl, kRoles };
+using Order = std::array<size_t, kRoles>;  // Of making: roles.
 
 struct Price {
   std::string fixes, what;  // The fixes with spaces between them.
   Clock clock;
   Make without, with;
+  std::vector<Order> orders = {};  // Those to come.
+};
+
+struct Stage {
+  std::string what;
+  int nodes;
+  Measurement measure;
 };
 
 std::vector<Price>& prices() {
   static std::vector<Price> all;
   return all;
+}
+std::vector<Stage>& stages() {
+  static std::vector<Stage> all;
+  return all;
+}
+
+// One of the six, each once before any comes again.
+Order next_order(Price& price) {
+  static std::mt19937 dice{std::random_device()()};
+  if (price.orders.empty()) {
+    Order order{};
+    std::iota(order.begin(), order.end(), 0);
+    do price.orders.push_back(order);
+    while (std::next_permutation(order.begin(), order.end()));
+    std::shuffle(price.orders.begin(), price.orders.end(), dice);
+  }
+  const Order next = price.orders.back();
+  price.orders.pop_back();
+  return next;
 }
 
 // How often the work is done in a batch. What is done for the first time has its caches filled by it.
@@ -42,27 +77,48 @@ int times_in_a_batch(Clock clock, const Work& work) {
   return static_cast<int>(std::clamp(kBatch / std::max(once, 0.01), 1.0, 100'000.0));
 }
 
-void measure(benchmark::State& state, const Price& price) {
+void skip(benchmark::State& state, const std::exception& e) {
+  const std::string why = e.what();
+  state.SkipWithError(why.substr(0, why.find('\n')).c_str());
+}
+
+void measure(benchmark::State& state, Price& price) {
   give_memory_back();
   state.SetLabel(price.clock == Clock::Gpu ? "gpu" : "host");
   try {
-    const std::array<Work, 2> works = {price.without(), price.with()};
-    const std::array<int, 2> times = {times_in_a_batch(price.clock, works[0]), times_in_a_batch(price.clock, works[1])};
-    std::array<double, 2> least{};
+    const Order order = next_order(price);
+    std::array<Work, kRoles> works;
+    std::array<int, kRoles> times{};
+    for (const size_t role : order) works[role] = role == kWith ? price.with() : price.without();
+    for (const size_t role : order) times[role] = times_in_a_batch(price.clock, works[role]);
+    std::array<double, kRoles> least{};
     for (auto _ : state) {
       least.fill(std::numeric_limits<double>::infinity());
-      for (int pass = 0; pass < kPasses; ++pass) {
-        for (int turn = 0; turn < 2; ++turn) {
-          const size_t which = (pass + turn) % 2;  // Neither is always the first.
-          least[which] = std::min(least[which], microseconds(price.clock, works[which], times[which]) / times[which]);
+      for (size_t pass = 0; pass < kPasses; ++pass) {
+        for (size_t turn = 0; turn < kRoles; ++turn) {
+          const size_t role = order[(pass + turn) % kRoles];
+          least[role] = std::min(least[role], microseconds(price.clock, works[role], times[role]) / times[role]);
         }
       }
-      state.SetIterationTime(least[1] * 1e-6);
+      state.SetIterationTime(least[kWith] * 1e-6);
     }
-    state.counters["without"] = least[0];
+    state.counters["without"] = least[kWithout];
+    state.counters["control"] = least[kControl];
+    for (size_t place = 0; place < kRoles; ++place) {
+      state.counters["made_" + std::to_string(place)] = static_cast<double>(order[place]);
+    }
   } catch (const std::exception& e) {
-    const std::string why = e.what();
-    state.SkipWithError(why.substr(0, why.find('\n')).c_str());
+    skip(state, e);
+  }
+}
+
+void measure(benchmark::State& state, const Stage& stage) {
+  give_memory_back();
+  state.SetLabel("host");
+  try {
+    for (auto _ : state) state.SetIterationTime(stage.measure() * 1e-6);
+  } catch (const std::exception& e) {
+    skip(state, e);
   }
 }
 
@@ -81,19 +137,24 @@ std::string driver() {
 
 void recapture::price(std::initializer_list<const char*> fixes, const char* what, Clock clock, Make without,
                       Make with) {
-  Price one{"", what, clock, std::move(without), std::move(with)};
+  Price one{"", what, clock, std::move(without), std::move(with), {}};
   for (const char* fix : fixes) one.fixes += (one.fixes.empty() ? "" : " ") + std::string(fix);
   prices().push_back(std::move(one));
 }
 
+void recapture::stage(const char* what, int nodes, Measurement measure) {
+  stages().push_back({what, nodes, std::move(measure)});
+}
+
 int main(int argc, char** argv) {
-  for (const Price& one : prices()) {
-    benchmark::RegisterBenchmark((one.fixes + "/" + one.what).c_str(),
-                                 [&one](benchmark::State& state) { measure(state, one); })
+  const auto add = [](const std::string& name, auto& one) {
+    benchmark::RegisterBenchmark(name.c_str(), [&one](benchmark::State& state) { measure(state, one); })
         ->Iterations(1)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
-  }
+  };
+  for (Price& one : prices()) add(one.fixes + "/" + one.what, one);
+  for (const Stage& one : stages()) add("stage/" + one.what + "/" + std::to_string(one.nodes), one);
   const Machine on = machine();
   benchmark::AddCustomContext("libtorch", on.libtorch);
   benchmark::AddCustomContext("gpu", on.gpu);

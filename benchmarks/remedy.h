@@ -1,5 +1,6 @@
-// What remedies cost. A price is one piece of work with a remedy and without it, measured in turn in one process; the
-// files beside this one name the work, and main.cpp measures it with Google Benchmark.
+// What remedies cost, and how long each stage of a graph's life takes. A price is one piece of work with a remedy and
+// without it, measured in turn in one process; the files beside this one name the work, and main.cpp measures it with
+// Google Benchmark.
 //
 // Up to 2.6 LibTorch has another std::string than Debian's Google Benchmark, so none crosses this header: main.cpp is
 // compiled with one of them and all other files with LibTorch's.
@@ -17,6 +18,11 @@ enum class Clock { Gpu, Host };
 
 // The Fix tests whose remedy it is ("case.FixName"), the work in words, and the work without and with the remedy.
 void price(std::initializer_list<const char*> fixes, const char* what, Clock clock, Make without, Make with);
+
+// What a stage of the life of a graph with so many nodes takes ("capture"): `measure` does it once and returns
+// microseconds.
+using Measurement = std::function<double()>;
+void stage(const char* what, int nodes, Measurement measure);
 
 // Of clock.cpp, nothing where there is no GPU: makes a stream from LibTorch's pool the current one; and has LibTorch
 // free what it keeps, such as the memory of graphs that are gone, so that all repetitions find the same.
