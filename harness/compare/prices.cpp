@@ -56,6 +56,7 @@ void compare_prices(const Side& from, const Side& to, Comparison& comparison) {
     for (const PriceLine& old : before->lines) {
       if (old.what != line.what || old.fixes != line.fixes) continue;
       if (std::min(old.with.size(), line.with.size()) < kFewestPairs) continue;
+      if (!is_published(old) || !is_published(line)) continue;
       ++compared;
       if (changed(old, line)) comparison.prices.push_back({old, line});
     }

@@ -25,7 +25,7 @@ std::vector<double> times_in(const Json& line, const char* key) {
   return times;
 }
 
-PriceLine line_of(const Json& json) {
+PriceLine line_of(const Json& json, bool has_control) {
   PriceLine line;
   for (const Json& fix : json.at("price")) line.fixes.push_back(escape_control(fix.get<std::string>()));
   line.what = escape_control(text_at(json, "what"));
@@ -36,8 +36,12 @@ PriceLine line_of(const Json& json) {
   if (line.clock != "gpu" && line.clock != "host") throw std::runtime_error("its clock is neither gpu nor host");
   line.without = times_in(json, "without");
   line.with = times_in(json, "with");
+  if (has_control) line.control = times_in(json, "control");
   if (line.without.size() != line.with.size() || line.with.size() < 2) {
     throw std::runtime_error("its times are no pairs, or fewer than two");
+  }
+  if (has_control && line.control.size() != line.with.size()) {
+    throw std::runtime_error("it has another number of controls than of pairs");
   }
   return line;
 }
@@ -50,16 +54,21 @@ std::string Prices::machine() const { return env("release") + ", " + env("gpu");
 Prices read_prices(const std::string& path) {
   Prices prices{path, {}, {}};
   const std::string text = contents_of(path);
-  int number = 1;
+  int number = 1, format = 0;
   for (size_t at = 0; at < text.size(); ++number) {
     const size_t end = text.find('\n', at);
     try {
       if (end == std::string::npos) throw std::runtime_error("it is cut");
       Json json = parse_json(std::string_view(text).substr(at, end - at));
       if (number > 1) {
-        prices.lines.push_back(line_of(json));
+        if (format > 1 && json.is_object() && json.contains("stage")) {
+          if (text_at(json, "why_not").empty()) times_in(json, "times");
+        } else {
+          prices.lines.push_back(line_of(json, format > 1));
+        }
       } else {
-        if (!json.is_object() || int_at(json, "prices") != 1) throw std::runtime_error("it does not begin with them");
+        if (json.is_object()) format = int_at(json, "prices").value_or(0);
+        if (format != 1 && format != 2) throw std::runtime_error("it does not begin with them");
         prices.environment = std::move(json);
       }
     } catch (const std::exception& e) {

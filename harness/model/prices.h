@@ -1,11 +1,14 @@
-// What remedies cost on one machine, as `tools/prices --remedies` measured it. Facts, as in a record: each pair of
-// times. A file beside that machine's records, reports/<release>/<machine>.prices, one JSON object a line:
+// What remedies cost on one machine, as `tools/prices --remedies` measured it. Facts, as in a record: all times. A file
+// beside that machine's records, reports/<release>/<machine>.prices, one JSON object a line:
 //
-//   {"prices":1,"release":"2.11.0","gpu":…, …}    what it was measured on, by which code ("hash")
-//   {"price":["case.FixName", …],"what":"a replay of 20 kernels","clock":"gpu","without":[6.7, …],"with":[13.0, …]}
+//   {"prices":2,"release":"2.11.0","gpu":…, …}    what it was measured on, by which code ("hash")
+//   {"price":["case.FixName", …],"what":"a replay of 20 kernels","clock":"gpu","without":[6.7, …],"with":[13.0, …],
+//    "control":[6.7, …]}
+//   {"stage":"capture","nodes":100,"times":[…]}   how long a stage of a graph's life takes, which tools/prices prints
 //
-// Times are in microseconds, and the n-th without the remedy makes a pair with the n-th with it. In the place of times
-// there may be "why_not".
+// Times are in microseconds. The n-th of each belong together: the work without the remedy, with it, and without it a
+// second time, which is the control. In the place of times there may be "why_not". Format 1 has neither controls nor
+// stages.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,7 +24,8 @@ struct PriceLine {
   std::vector<std::string> fixes;  // Tests whose remedy it is: "unregistered_generator.FixRegisterBeforeCapture".
   std::string what, clock;         // The work in words; "gpu" or "host".
   std::vector<double> without, with;
-  std::string why_not;  // "" where it was measured.
+  std::string why_not;               // "" where it was measured.
+  std::vector<double> control = {};  // Empty in format 1.
 };
 
 struct Prices {

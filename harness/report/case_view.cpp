@@ -445,6 +445,7 @@ Json render_json(const CaseView& view) {
     for (const PriceLine& line : prices.lines) {
       const auto is_its = [&](const std::string& fix) { return has_test(view.one, fix); };
       if (std::none_of(line.fixes.begin(), line.fixes.end(), is_its)) continue;
+      if (!is_published(line) && line.why_not.empty()) continue;
       Json price = {{"machine", prices.machine()}, {"record", prices.path}};
       price.update(render_json(line));
       all_prices.push_back(price);

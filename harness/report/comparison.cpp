@@ -135,9 +135,10 @@ std::string describe(const compare::PriceChange& change, const compare::Comparis
                      const char* between = "; ") {
   const Price before = price_of(change.before), now = price_of(change.now);
   const auto side = [](const std::string& name, const PriceLine& line, const Price& price) {
-    return fmt::format("in {} {}, pairs from {:.2f} to {:.2f}", name, describe(line), price.smallest, price.largest);
+    return fmt::format("in {} {}, pairs from {:.2f} to {:.2f} µs more", name, describe(line), price.least_cost,
+                       price.greatest_cost);
   };
-  return join({(now.ratio > before.ratio ? "dearer, " : "cheaper, ") + change.now.what,
+  return join({(now.cost > before.cost ? "dearer, " : "cheaper, ") + change.now.what,
                side(comparison.from, change.before, before), side(comparison.to, change.now, now)},
               between);
 }

@@ -247,7 +247,7 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
   const auto price = [&](const std::string& release, double with) {
     std::ofstream file(folder + "/" + release + "/g.prices");
     const Json environment = fake_environment(Json::object());
-    file << Json{{"prices", 1},
+    file << Json{{"prices", 2},
                  {"release", release},
                  {"gpu", environment.at("gpu")},
                  {"driver", environment.at("driver")},
@@ -260,6 +260,7 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
                  {"what", "a replay"},
                  {"clock", "gpu"},
                  {"without", std::vector<double>(12, 10.0)},
+                 {"control", std::vector<double>(12, 10.0)},
                  {"with", std::vector<double>(12, with)}}
                 .dump()
          << "\n";

@@ -26,22 +26,21 @@ using ::testing::SizeIs;
 
 constexpr const char* kWork = "a replay of 20 kernels";
 
-// Pairs of 10 µs without and `ratio` times as much with the remedy, half of them that much more and half less.
+// Pairs of 10 µs without and `ratio` times as much with the remedy, half of them that much more and half less. The work
+// against itself is the same.
 Json priced(double ratio, double spread, size_t pairs = 12, const char* what = kWork) {
-  Json line = {{"price", Json::array({"c.FixIt"})},
-               {"what", what},
-               {"clock", "gpu"},
-               {"without", Json::array()},
-               {"with", Json::array()}};
+  Json line = {{"price", Json::array({"c.FixIt"})}, {"what", what},          {"clock", "gpu"},
+               {"without", Json::array()},          {"with", Json::array()}, {"control", Json::array()}};
   for (size_t i = 0; i < pairs; ++i) {
     line["without"].push_back(10);
+    line["control"].push_back(10);
     line["with"].push_back(10 * ratio * (i % 2 == 0 ? 1 + spread : 1 / (1 + spread)));
   }
   return line;
 }
 
 Json machine_of(const std::string& release, const Json& more = Json::object()) {
-  Json environment = {{"prices", 1},
+  Json environment = {{"prices", 2},
                       {"release", release},
                       {"gpu", "G"},
                       {"driver", "1"},
@@ -89,13 +88,16 @@ TEST_F(PricesOfRemedies, Pairs_GiveRatioIntervalAndSpread) {
   const Price price = price_of(read(priced(2, 0.1)));
   // Of 12 logarithms, six up and six down by log 1.1: their mean, and 2.201 standard errors.
   const double half = 2.201 * std::log(1.1) * std::sqrt(12.0 / 11) / std::sqrt(12.0);
-  EXPECT_NEAR(price.ratio, 2, 1e-9);
-  EXPECT_NEAR(price.low, 2 * std::exp(-half), 1e-3);
-  EXPECT_NEAR(price.high, 2 * std::exp(half), 1e-3);
+  EXPECT_NEAR(price.ratio.mean, 2, 1e-9);
+  EXPECT_NEAR(price.ratio.low, 2 * std::exp(-half), 1e-3);
+  EXPECT_NEAR(price.ratio.high, 2 * std::exp(half), 1e-3);
   EXPECT_NEAR(price.smallest, 2 / 1.1, 1e-9);
   EXPECT_NEAR(price.largest, 2 * 1.1, 1e-9);
   EXPECT_NEAR(price.without, 10, 1e-9);
   EXPECT_NEAR(price.with, (20 * 1.1 + 20 / 1.1) / 2, 1e-9) << "the median of an even number";
+  EXPECT_NEAR(price.cost, price.with - 10, 1e-9);
+  EXPECT_NEAR(price.least_cost, 20 / 1.1 - 10, 1e-9);
+  EXPECT_NEAR(price.greatest_cost, 20 * 1.1 - 10, 1e-9);
 }
 
 TEST_F(PricesOfRemedies, PriceLine_IsPutIntoWords) {
@@ -118,12 +120,46 @@ TEST_F(PricesOfRemedies, SpreadsThatDoNotMeet_AreAChange) {
   };
   EXPECT_TRUE(differ(priced(1.0, 0.02), priced(1.2, 0.02)));
   EXPECT_FALSE(differ(priced(1.0, 0.12), priced(1.2, 0.12))) << "the spreads meet";
-  EXPECT_FALSE(differ(priced(1.0, 0.001), priced(1.04, 0.001))) << "too little";
-  EXPECT_TRUE(differ(priced(1.0, 0.001), priced(1.06, 0.001)));
+  EXPECT_FALSE(differ(priced(2.0, 0.001), priced(2.04, 0.001))) << "too little of the cost";
+  EXPECT_TRUE(differ(priced(2.0, 0.001), priced(2.06, 0.001)));
+  EXPECT_FALSE(differ(priced(1.0, 0.0001), priced(1.009, 0.0001))) << "too little of the work";
+  EXPECT_TRUE(differ(priced(1.0, 0.0001), priced(1.011, 0.0001)));
   EXPECT_FALSE(differ(priced(1.0, 0.02, 7), priced(2.0, 0.02))) << "too few";
   EXPECT_TRUE(differ(priced(1.0, 0.02, 8), priced(2.0, 0.02)));
+  const auto after = [](double without) {  // The same cost, of work that takes another time.
+    Json line = priced(1, 0);
+    for (Json& time : line["without"]) time = without;
+    for (Json& time : line["control"]) time = without;
+    for (Json& time : line["with"]) time = without + 6.8;
+    return line;
+  };
+  EXPECT_FALSE(differ(after(10.8), after(2.4))) << "other ratios, and the same cost";
   EXPECT_FALSE(
       differ({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no GPU"}}, priced(2.0, 0.02)));
+}
+
+// As a systematic error makes it: the second of two equal works takes 3 % longer than the first.
+TEST_F(PricesOfRemedies, ControlThatDiffers_KeepsAPriceFromPublication) {
+  Json off = priced(2, 0.1), spread = priced(2, 0.1), old = priced(2, 0.1);
+  for (size_t i = 0; i < 12; ++i) off["control"][i] = i % 2 == 0 ? 10.2 : 10.4;
+  for (size_t i = 0; i < 12; ++i) spread["control"][i] = i % 2 == 0 ? 9.8 : 10.4;
+  EXPECT_TRUE(is_published(read(priced(2, 0.1))));
+  EXPECT_FALSE(is_published(read(off)));
+  EXPECT_TRUE(is_published(read(spread)));
+  EXPECT_FALSE(changed(read(off), read(priced(4, 0.1))));
+  EXPECT_TRUE(changed(read(spread), read(priced(4, 0.1))));
+  write(folder + "/p.prices", {machine_of("2.6.0"), off, spread});
+  EXPECT_THAT(prices_of(read_prices(folder + "/p.prices"), "c.FixIt"), SizeIs(1));
+  prices("2.6.0", {off});
+  prices("2.15.0", {priced(4, 0.1)});
+  EXPECT_EQ(compare_sides().code, 0);
+  EXPECT_THAT(compare_sides().out, HasSubstr("prices: 0 of 1 compared, 0 changed beyond their spread\n"));
+
+  old.erase("control");
+  write(folder + "/p.prices", {machine_of("2.6.0", {{"prices", 1}}), old});
+  const Prices without_control = read_prices(folder + "/p.prices");
+  EXPECT_FALSE(is_published(without_control.lines.at(0)));
+  EXPECT_THAT(prices_of(without_control, "c.FixIt"), IsEmpty());
 }
 
 TEST_F(PricesOfRemedies, ChangedPrice_EndsCompareWithThree) {
@@ -138,7 +174,7 @@ TEST_F(PricesOfRemedies, ChangedPrice_EndsCompareWithThree) {
   EXPECT_THAT(said.out, HasSubstr("prices: 2 of 3 compared, 1 changed beyond their spread\n"));
   EXPECT_THAT(said.out, HasSubstr("\n  dearer, a replay of 20 kernels\n    in 2.6.0 10.0 µs instead of 10.0 µs"));
   EXPECT_THAT(said.out, HasSubstr("in 2.15.0 12.0 µs instead of 10.0 µs (2.00 µs more), 1.20 times as long"));
-  EXPECT_THAT(said.out, HasSubstr("times as long (1.18 to 1.22), pairs from 1.18 to 1.22\n    c.FixIt\n"));
+  EXPECT_THAT(said.out, HasSubstr("times as long (1.18 to 1.22), pairs from 1.76 to 2.24 µs more\n    c.FixIt\n"));
   EXPECT_THAT(recapture("compare 2.15.0 2.6.0").out, HasSubstr("\n  cheaper, a replay of 20 kernels\n    in 2.15.0 "));
   EXPECT_EQ(recapture("compare 2.15.0 2.6.0").code, 3);
   EXPECT_EQ(recapture("compare 2.6.0 2.6.0").code, 0) << "one file";
@@ -194,6 +230,8 @@ TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {
   prices("2.6.0", {priced(1.0, 0.02)});
   const std::string path = reports + "2.15.0/g.prices";
   Json no_pairs = priced(1, 0.1), no_time = priced(1, 0.1), no_clock = priced(1, 0.1), nobody = priced(1, 0.1);
+  Json no_control = priced(1, 0.1);
+  no_control["control"].erase(0);
   no_pairs["with"].erase(0);
   no_time["with"][0] = -1;
   no_clock["clock"] = "sun";
@@ -203,7 +241,7 @@ TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {
            {"", ": has no prices"},
            {head, ": has no prices"},
            {"{\"recapture\":2}\n", ":1: not prices: it does not begin with them"},
-           {"{\"prices\":2}\n", ":1: not prices: it does not begin with them"},
+           {"{\"prices\":3}\n", ":1: not prices: it does not begin with them"},
            {"no JSON\n", ":1: not prices: "},
            {head + priced(1, 0.1).dump(), ":2: not prices: it is cut"},
            {head + "[]\n", ":2: not prices: "},
@@ -211,6 +249,10 @@ TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {
            {head + no_pairs.dump() + "\n", ":2: not prices: its times are no pairs, or fewer than two"},
            {head + priced(1, 0.1, 1).dump() + "\n", ":2: not prices: its times are no pairs, or fewer than two"},
            {head + no_time.dump() + "\n", ":2: not prices: 'with' has what is no time"},
+           {head + no_control.dump() + "\n", ":2: not prices: it has another number of controls than of pairs"},
+           {head + R"({"stage":"capture","nodes":10,"times":[1,0]})" + "\n",
+            ":2: not prices: 'times' has what is no time"},
+           {head + R"({"stage":"capture","nodes":10,"times":[1,2]})" + "\n", ": has no prices"},
            {head + no_clock.dump() + "\n", ":2: not prices: its clock is neither gpu nor host"},
            {head + nobody.dump() + "\n", ":2: not prices: a price without a remedy or without its work"}}) {
     std::ofstream(path) << text;
@@ -281,16 +323,26 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   const auto repetition = [](const char* work, double without, double with) -> Json {
     return {{"name", work},      {"run_name", fmt::format("c.FixIt d.FixIt/{}/iterations:1/manual_time", work)},
             {"label", "gpu"},    {"run_type", "iteration"},
-            {"real_time", with}, {"without", without}};
+            {"real_time", with}, {"without", without},
+            {"control", without}};
   };
   Json refused = repetition("other work", 0, 0), mean = repetition("a replay", 9, 9);
   refused["error_occurred"] = true;
   refused["error_message"] = "no such member";
   mean["run_type"] = "aggregate";
+  const auto stage = [](const char* nodes, double time) -> Json {
+    return {{"name", "a"},
+            {"run_name", fmt::format("stage/capture/{}/iterations:1/manual_time", nodes)},
+            {"label", "host"},
+            {"run_type", "iteration"},
+            {"real_time", time}};
+  };
   Json report = {
       {"context",
        {{"libtorch", "2.6.0"}, {"gpu", "NVIDIA G1"}, {"driver", "1"}, {"cuda_runtime", "12.4"}, {"hash", "h"}}},
-      {"benchmarks", {repetition("a replay", 10, 20), refused, repetition("a replay", 11, 22), mean}}};
+      {"benchmarks",
+       {repetition("a replay", 10, 20), refused, repetition("a replay", 11, 22), mean, stage("100", 7), stage("10", 2),
+        stage("100", 9)}}};
   const std::string program = folder + "/remedies", out = folder + "/out.prices";
   const auto measure = [&](const std::string& shell_lines) {
     std::ofstream(folder + "/report.json") << report;
@@ -304,8 +356,10 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   const ShellResult said = measure(writes);
   ASSERT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out,
-              HasSubstr("| a replay | 10.50 | 21.00 | 2.000 [2.000, 2.000] | 2.000 to 2.000 | c.FixIt, d.FixIt |\n"));
-  EXPECT_THAT(said.out, HasSubstr("| other work | not measured: no such member | | | | c.FixIt, d.FixIt |\n"));
+              HasSubstr("| a replay | 10.50 | 21.00 | 2.000 [2.000, 2.000] | 2.000 to 2.000 | 1.000 [1.000, 1.000] | "
+                        "yes | c.FixIt, d.FixIt |\n"));
+  EXPECT_THAT(said.out, HasSubstr("| other work | not measured: no such member | | | | | | c.FixIt, d.FixIt |\n"));
+  EXPECT_THAT(said.out, HasSubstr("| capture | 10 | 2.00 (2.00 to 2.00) |\n| capture | 100 | 8.00 (7.00 to 9.00) |\n"));
   const Prices prices = read_prices(out);
   EXPECT_EQ(prices.machine(), "2.6.0, NVIDIA G1");
   EXPECT_EQ(prices.env("revision"), "r");
@@ -326,7 +380,7 @@ TEST_F(PricesOfRemedies, BenchmarkRun_WritesPricesOnlyIfItSucceeds) {
   fs::copy_file(RECAPTURE_ROOT "/tools/prices", folder + "/tools/prices");
   for (const char* place : {"nvidia-g1.prices", "nvidia-g1.run-2.prices", "nvidia-g1.run-3.prices"}) {
     EXPECT_EQ(shell("'" + folder + "/tools/prices' --remedies 2.6.0 --revision r --program '" + program + "'").code, 0);
-    EXPECT_EQ(text_of(reports + "2.6.0/" + place).substr(0, 12), "{\"prices\":1,") << place;
+    EXPECT_EQ(text_of(reports + "2.6.0/" + place).substr(0, 12), "{\"prices\":2,") << place;
   }
 
   fs::remove(out);

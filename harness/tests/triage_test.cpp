@@ -274,10 +274,10 @@ TEST_F(Triage, PriceOnRecord_IsInTheReport) {
   fs::copy(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz",
            folder + "/records/2.11.0/nvidia-h200.jsonl.gz");
   std::ofstream(folder + "/records/2.11.0/nvidia-h200.prices")
-      << R"({"prices":1,"release":"2.11.0","gpu":"NVIDIA H200","driver":"1","cuda_runtime":"13.0","hash":"h"})"
+      << R"({"prices":2,"release":"2.11.0","gpu":"NVIDIA H200","driver":"1","cuda_runtime":"13.0","hash":"h"})"
       << "\n"
       << R"({"price":["grad_of_python_graphed_callable.FixCloneGradients"],"what":"a clone","clock":"gpu",)"
-      << R"("without":[10,10],"with":[20,20]})"
+      << R"("without":[10,10],"with":[20,20],"control":[10,10]})"
       << "\n";
   const ShellResult said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
   ASSERT_EQ(said.code, 0) << said.out;

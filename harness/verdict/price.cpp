@@ -20,6 +20,23 @@ double median(std::vector<double> times) {
   return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
 }
 
+std::pair<double, double> range_of(const std::vector<double>& values) {
+  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
+  return {*least, *greatest};
+}
+
+// Of what is at least two pairs.
+Ratio ratio_of(const std::vector<double>& without, const std::vector<double>& other) {
+  std::vector<double> logs;
+  for (size_t i = 0; i < other.size(); ++i) logs.push_back(std::log(other[i] / without[i]));
+  const auto pairs = static_cast<double>(logs.size());
+  double mean = 0, squares = 0;
+  for (const double log : logs) mean += log / pairs;
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  const double half = t_quantile(logs.size() - 1) * std::sqrt(squares / (pairs - 1) / pairs);
+  return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
+}
+
 // Three digits, in the unit that suits it.
 std::string time_words(double us) {
   const bool is_long = us >= 1000;
@@ -48,6 +65,7 @@ void add_pairs(std::vector<PriceLine> older_run, std::vector<PriceLine>& lines) 
       same->why_not.clear();
       same->without.insert(same->without.end(), old.without.begin(), old.without.end());
       same->with.insert(same->with.end(), old.with.begin(), old.with.end());
+      same->control.insert(same->control.end(), old.control.begin(), old.control.end());
     }
   }
 }
@@ -55,28 +73,34 @@ void add_pairs(std::vector<PriceLine> older_run, std::vector<PriceLine>& lines) 
 }  // namespace
 
 Price price_of(const PriceLine& line) {
-  std::vector<double> logs;
-  for (size_t i = 0; i < line.with.size(); ++i) logs.push_back(std::log(line.with[i] / line.without[i]));
-  const auto pairs = static_cast<double>(logs.size());
-  double mean = 0, squares = 0;
-  for (const double log : logs) mean += log / pairs;
-  for (const double log : logs) squares += (log - mean) * (log - mean);
-  const double half = t_quantile(logs.size() - 1) * std::sqrt(squares / (pairs - 1) / pairs);
-  const auto [smallest, largest] = std::minmax_element(logs.begin(), logs.end());
-  return {median(line.without),  median(line.with),   std::exp(mean),    std::exp(mean - half),
-          std::exp(mean + half), std::exp(*smallest), std::exp(*largest)};
+  Price price{median(line.without), median(line.with), ratio_of(line.without, line.with)};
+  std::vector<double> ratios, costs;
+  for (size_t i = 0; i < line.with.size(); ++i) {
+    ratios.push_back(line.with[i] / line.without[i]);
+    costs.push_back(line.with[i] - line.without[i]);
+  }
+  std::tie(price.smallest, price.largest) = range_of(ratios);
+  std::tie(price.least_cost, price.greatest_cost) = range_of(costs);
+  price.cost = median(costs);
+  return price;
+}
+
+bool is_published(const PriceLine& line) {
+  if (!line.why_not.empty() || line.control.empty()) return false;
+  const Ratio control = ratio_of(line.without, line.control);
+  return control.low <= 1 && 1 <= control.high;
 }
 
 std::string describe(const PriceLine& line) {
   if (!line.why_not.empty()) return "not measured: " + line.why_not;
   const Price price = price_of(line);
   const double more = price.with - price.without;
-  const bool can_be_told = price.low > 1 || price.high < 1;
+  const bool can_be_told = price.ratio.low > 1 || price.ratio.high < 1;
   return fmt::format("{} instead of {}{}, {:.2f} times as long ({:.2f} to {:.2f})", time_words(price.with),
                      time_words(price.without),
                      can_be_told ? fmt::format(" ({} {})", time_words(std::abs(more)), more < 0 ? "less" : "more")
                                  : ", no difference that can be told",
-                     price.ratio, price.low, price.high);
+                     price.ratio.mean, price.ratio.low, price.ratio.high);
 }
 
 Json render_json(const PriceLine& line) {
@@ -87,19 +111,23 @@ Json render_json(const PriceLine& line) {
                {"pairs", line.with.size()},
                {"without_us", price.without},
                {"with_us", price.with},
-               {"ratio", price.ratio},
-               {"low", price.low},
-               {"high", price.high},
+               {"ratio", price.ratio.mean},
+               {"low", price.ratio.low},
+               {"high", price.ratio.high},
+               {"cost_us", price.cost},
                {"smallest", price.smallest},
                {"largest", price.largest}});
   return json;
 }
 
 bool changed(const PriceLine& before, const PriceLine& now) {
+  if (!is_published(before) || !is_published(now)) return false;
   if (std::min(before.with.size(), now.with.size()) < kFewestPairs) return false;
   const Price one = price_of(before), other = price_of(now);
-  const bool is_apart = other.smallest > one.largest || other.largest < one.smallest;
-  return is_apart && std::max(other.ratio / one.ratio, one.ratio / other.ratio) >= kLeastChange;
+  const bool is_apart = other.least_cost > one.greatest_cost || other.greatest_cost < one.least_cost;
+  const double change = std::abs(other.cost - one.cost);
+  return is_apart && change >= kLeastChange * std::max(std::abs(one.cost), std::abs(other.cost)) &&
+         change >= kLeastShareOfWork * std::min(one.without, other.without);
 }
 
 std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
@@ -135,7 +163,8 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
 std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test) {
   std::vector<const PriceLine*> lines;
   for (const PriceLine& line : prices.lines) {
-    if (std::find(line.fixes.begin(), line.fixes.end(), test) != line.fixes.end()) lines.push_back(&line);
+    const bool is_its = std::find(line.fixes.begin(), line.fixes.end(), test) != line.fixes.end();
+    if (is_its && (is_published(line) || !line.why_not.empty())) lines.push_back(&line);
   }
   return lines;
 }
