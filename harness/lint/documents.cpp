@@ -10,7 +10,9 @@
 #include <set>
 #include <sstream>
 
+#include "harness/base/exit.h"
 #include "harness/base/regex.h"
+#include "harness/model/release.h"
 #include "harness/model/tree.h"
 
 namespace recapture::lint {
@@ -22,6 +24,7 @@ const std::map<std::string, int> kDocuments = {{"capture failures", 1122},
                                                {"freeze race", 173},
                                                {"gradient aliasing", 428},
                                                {"CUDA graph guide", 0}};
+constexpr char kReleases = '@';
 const std::string kNoLines = "-", kNotCovered = "not covered: ", kNotYet = "not yet";
 const std::set<std::string> kKinds = {"environment", "heading", "item", "message",
                                       "number",      "remedy",  "row",  "warning"};
@@ -75,14 +78,26 @@ std::vector<CoveringTest> DocumentLine::tests() const {
   std::vector<CoveringTest> tests;
   if (covered.rfind(kNotCovered, 0) == 0 || covered == kNotYet) return tests;
   std::istringstream words(covered);
-  for (std::string id; words >> id;) {
-    const size_t colon = id.find(':');
-    const auto shows = colon == id.npos ? kShows.end() : kShows.find(id.substr(colon + 1));
-    if (shows == kShows.end()) {
-      tests.push_back({id, Shows::Documented});
-    } else {
-      tests.push_back({id.substr(0, colon), shows->second});
+  std::string releases;
+  for (std::string word; words >> word;) {
+    if (word.front() == kReleases) {
+      releases = word.substr(1);
+      continue;
     }
+    CoveringTest test{word, Shows::Documented, releases};
+    const size_t colon = word.rfind(':');
+    if (const auto shows = kShows.find(word.substr(colon == word.npos ? word.size() : colon + 1));
+        shows != kShows.end()) {
+      test.shows = shows->second;
+      test.id.erase(colon);
+    }
+    const size_t fact = test.id.find('?'), value = test.id.find('=', fact == word.npos ? 0 : fact);
+    if (fact != word.npos && value != word.npos && fact + 1 < value && value + 1 < test.id.size()) {
+      test.fact = test.id.substr(fact + 1, value - fact - 1);
+      test.value = test.id.substr(value + 1);
+      test.id.erase(fact);
+    }
+    tests.push_back(std::move(test));
   }
   return tests;
 }
@@ -153,9 +168,14 @@ std::vector<std::string> document_errors(const std::string& root) {
       if (!RE2::PartialMatch(line.heading + line.says, kMayWait)) error("'not yet' is for what needs DDP or NCCL");
       continue;
     }
-    for (const auto& [id, shows] : line.tests()) {
-      if (cases.tests.count(id) == 0) error(id + " is no test, nor one with ':fails', ':against' or ':any'");
-      covered.insert(id.substr(0, id.find('.')));
+    for (const CoveringTest& test : line.tests()) {
+      if (cases.tests.count(test.id) == 0) error(test.id + " is no test, nor one with ':fails', ':against' or ':any'");
+      covered.insert(test.id.substr(0, test.id.find('.')));
+      try {
+        in_range("2.0.0", test.releases);
+      } catch (const ExitError& e) {
+        error(e.what());
+      }
     }
   }
   for (const auto& [document, to] : read) {

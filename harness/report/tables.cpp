@@ -331,12 +331,39 @@ std::optional<bool> is_right(const lint::CoveringTest& test, const std::string& 
   return std::nullopt;
 }
 
+// The same by a fact of the test's record.
+std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compare::Side& side,
+                                     const std::string& record) {
+  const auto run =
+      std::find_if(side.runs.begin(), side.runs.end(), [&](const JudgedRun& one) { return one.record.path == record; });
+  const TestRecord* found = run == side.runs.end() ? nullptr : run->record.find(test.id);
+  if (found == nullptr) return std::nullopt;
+  const Json none = Json::object();
+  bool has_it = false;
+  if (test.fact == "frames") {
+    const Json& culprit = found->has("culprit") ? found->line.at("culprit") : none;
+    if (!culprit.contains("frames")) return std::nullopt;
+    for (const Json& frame : culprit.at("frames")) {
+      has_it = has_it || frame.get<std::string>().find(test.value) != std::string::npos;
+    }
+  } else {
+    const Json& facts = found->has("facts") ? found->line.at("facts") : none;
+    if (!facts.contains(test.fact)) return std::nullopt;
+    has_it = text_at(facts, test.fact.c_str()) == test.value;
+  }
+  return has_it != (test.shows == lint::Shows::Against);
+}
+
 // "never", "no longer", "not yet", or "not always" of a course that contradicts a claim somewhere; "" of one that does
 // not. And the side that shows it: the first after the last that agrees, or the newest.
-std::pair<std::string, size_t> contradiction_of(const timeline::Timeline& course, const lint::CoveringTest& test) {
+std::pair<std::string, size_t> contradiction_of(const timeline::Timeline& course,
+                                                const std::vector<compare::Side>& sides,
+                                                const lint::CoveringTest& test) {
   std::vector<size_t> right, wrong;
   for (const size_t side : course.known()) {
-    const std::optional<bool> is = is_right(test, course.stands[side].result);
+    if (!in_range(sides[side].name, test.releases)) continue;
+    const std::optional<bool> is = test.fact.empty() ? is_right(test, course.stands[side].result)
+                                                     : is_right_by_fact(test, sides[side], course.stands[side].record);
     if (is) (*is ? right : wrong).push_back(side);
   }
   if (wrong.empty()) return {"", 0};
@@ -387,7 +414,7 @@ std::string render_documents(TableInput input) {
     for (const lint::CoveringTest& test : tests) {
       for (const auto& [sides, all, on] : machines.of(test.id)) {
         const timeline::Timeline course = by_result(all);
-        auto [holds, side] = contradiction_of(course, test);
+        auto [holds, side] = contradiction_of(course, *sides, test);
         if (holds.empty()) continue;
         if (test.shows == lint::Shows::Against && has_others && holds == "never") holds = "not always";
         std::string record = course.stands[side].record;

@@ -68,6 +68,25 @@ TEST_F(Tree, UnknownWordAfterATest_IsAnError) {
   }
 }
 
+TEST_F(Tree, RangeOrFactOfADocumentLine_IsRead) {
+  const auto line = [&](const std::string& tests) {
+    return good + "freeze race\t171\tDescription\titem\tand\t" + tests;
+  };
+  EXPECT_THAT(documents(line("@>=2.2,<2.6 a.Reproduces?rank0.outstanding=no:against a.Reproduces\n")), IsEmpty());
+  const auto tests = read_documents(root).back().tests();
+  ASSERT_EQ(tests.size(), 2U);
+  EXPECT_EQ(tests[0].id, "a.Reproduces");
+  EXPECT_EQ(tests[0].shows, Shows::Against);
+  EXPECT_EQ(tests[0].fact, "rank0.outstanding");
+  EXPECT_EQ(tests[0].value, "no");
+  for (const CoveringTest& test : tests) EXPECT_EQ(test.releases, ">=2.2,<2.6");
+  EXPECT_EQ(tests[1].fact, "");
+  EXPECT_THAT(documents(line("@2.2 a.Reproduces\n")), ElementsAre(HasSubstr("coverage.tsv:3: ")));
+  for (const char* word : {"a.Reproduces?\n", "a.Reproduces?x\n", "a.Reproduces?x=\n", "a.Reproduces?=x\n"}) {
+    EXPECT_THAT(documents(line(word)), ElementsAre(HasSubstr(" is no test"))) << word;
+  }
+}
+
 TEST_F(Tree, DocumentLineAboutReleasesOnRecord_IsAnError) {
   const std::string cell = "freeze race\t171\tDescription\titem\t";
   for (const char* covered : {"not covered: no record is older\n", "not covered: the records have 2.11.0 alone\n",

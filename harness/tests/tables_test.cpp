@@ -60,6 +60,48 @@ TEST(ReportsTables, Operators_AreUpToDate) {
   }
 }
 
+// What no test of the case compares, though calls.md has it.
+TEST(ReportsTables, CaptureBesideARefusedCall_EndsIn901AndAnyOtherWell) {
+  RecordFilter filter;
+  filter.cases = {"unsafe_calls_by_mode"};
+  size_t cells = 0;
+  for (const Record& record : newest_records(kRoot + "/reports", filter).records) {
+    for (const TestRecord& test : record.tests) {
+      if (test.case_id() != "unsafe_calls_by_mode" || !test.has("facts")) continue;
+      const Json& facts = test.line.at("facts");
+      for (const auto& [key, value] : facts.items()) {
+        if (key.rfind("table.", 0) != 0 || !facts.contains(key + ".end")) continue;
+        std::istringstream calls(value.get<std::string>()), ends(facts.at(key + ".end").get<std::string>());
+        for (std::string call, end; calls >> call && ends >> end; ++cells) {
+          const size_t at = call.find('=') + 1;
+          EXPECT_EQ(end, call.substr(0, at) + (call.substr(at) == "900" ? "901" : "ok"))
+              << record.path << ": " << test.id() << ", " << key;
+        }
+      }
+    }
+  }
+  EXPECT_GT(cells, 1000U);
+}
+
+// How long NCCL's watchdog holds a capture up is no outcome of a test. The records say it of every release.
+TEST(ReportsTables, ClaimsAboutTheWatchdog_AreJudgedByFactsOfTheRecords) {
+  std::istringstream table(shell(kRecapture + " dev tables documents 2>/dev/null").out);
+  std::map<std::string, std::string> holds;  // By the beginning of the claim.
+  for (std::string line; std::getline(table, line);) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, '|');) cells.push_back(cell);
+    if (cells.size() < 6 || cells[2] != " NCCL Watchdog Thread ") continue;
+    holds[cells[3].substr(1, 20)] = cells[4];
+  }
+  EXPECT_EQ(holds["so from 2.2 on; not "], " no longer ") << "2.1.0 had no counter, 2.1.2 has one";
+  EXPECT_EQ(holds["so up to 2.5; not so"], " not yet ") << "2.6 still waits";
+  EXPECT_EQ(holds["so from 2.6 on; not "], " not yet ") << "the guard came in 2.7";
+  for (const char* right : {"the capture first wa", "the watchdog calls c", "1.9 to 2.1: NCCL_ASY"}) {
+    EXPECT_EQ(holds.count(right), 0U) << right;
+  }
+}
+
 TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) {
   const timeline::OperatorTable table = timeline::operator_table(kRoot, kRoot + "/reports");
   for (const timeline::OperatorRow& row : table.rows) {
@@ -291,6 +333,38 @@ TEST_F(Tables, RoleOfATest_DecidesWhetherAClaimHolds) {
   said_of("c.Control:against c.Reproduces");
   EXPECT_THAT(render_documents(all), HasSubstr("| not always | holds from 2.5.1 to 2.7.1 "));
   EXPECT_EQ(said_of("c.Reproduces:any"), "");
+}
+
+TEST_F(Tables, ClaimAboutSomeReleases_IsJudgedByThemAlone) {
+  record("2.5.1", kD);
+  record("2.7.1", kOk);
+  TableInput all = input();
+  const auto holds = [&](const std::string& covered) {
+    all.documents.front().covered = covered;
+    return render_documents(all).find("| 12-14 |") == std::string::npos;
+  };
+  EXPECT_FALSE(holds("c.Reproduces"));
+  EXPECT_TRUE(holds("@<2.6 c.Reproduces"));
+  EXPECT_FALSE(holds("@>=2.6 c.Reproduces"));
+  EXPECT_THAT(render_documents(all), HasSubstr("| never | "));
+  EXPECT_FALSE(holds("@>=2.4,<2.6 c.Reproduces @>=2.6 c.Reproduces")) << "a range is for the tests behind it";
+}
+
+TEST_F(Tables, FactOfARecord_DecidesWhereAClaimNamesIt) {
+  record("2.5.1", kD, "12.4", "no");
+  record("2.7.1", kOk, "12.4", "yes");
+  TableInput all = input();
+  const auto said_of = [&](const std::string& covered) {
+    all.documents.front().covered = covered;
+    const std::string text = render_documents(all);
+    const size_t claim = text.find("| 12-14 |");
+    return claim == text.npos ? "" : text.substr(claim, text.find('\n', claim) - claim);
+  };
+  EXPECT_EQ(said_of("@<2.6 c.Reproduces?table.cudaMalloc=no"), "");
+  EXPECT_EQ(said_of("@>=2.6 c.Reproduces?table.cudaMalloc=yes"), "") << "however the test came out";
+  EXPECT_THAT(said_of("c.Reproduces?table.cudaMalloc=yes"), HasSubstr("| not yet |"));
+  EXPECT_THAT(said_of("c.Reproduces?table.cudaMalloc=yes:against"), HasSubstr("| no longer |"));
+  EXPECT_EQ(said_of("c.Reproduces?no.such.fact=yes"), "") << "no record has it";
 }
 
 TEST_F(Tables, SameResultInOtherWords_IsOneRange) {
