@@ -97,8 +97,9 @@ struct StoppingRule {
   Stopping stopping;
   Stopping after_one_hit;  // Where the tries go on to the first hit if a fixed number of them had none.
 };
-constexpr std::array<StoppingRule, 6> kStoppingRules = {{
+constexpr std::array<StoppingRule, 7> kStoppingRules = {{
     {"300 captures", Stopping::Tries, Stopping::Tries},
+    {"60 starts of a loader, each in a process of its own", Stopping::Tries, Stopping::Tries},
     {"a fixed number of calls", Stopping::Tries, Stopping::Tries},
     {"a number of calls, and where none showed it on to the first that does, up to twenty times as many",
      Stopping::Tries, Stopping::Hits},
