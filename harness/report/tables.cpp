@@ -344,7 +344,7 @@ std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compa
     const Json& culprit = found->has("culprit") ? found->line.at("culprit") : none;
     if (!culprit.contains("frames")) return std::nullopt;
     for (const Json& frame : culprit.at("frames")) {
-      has_it = has_it || frame.get<std::string>().find(test.value) != std::string::npos;
+      has_it = has_it || (frame.is_string() && frame.get<std::string>().find(test.value) != std::string::npos);
     }
   } else {
     const Json& facts = found->has("facts") ? found->line.at("facts") : none;
