@@ -1,21 +1,22 @@
 // In Python, of how many starts of a DataLoader its pinning thread breaks a capture, and of how many with each remedy.
 //
-// The thread breaks one of the first captures of its process, mostly the very first. It pins the first batches by a
-// call of the driver for each, which a global capture forbids to all threads; later batches find memory in the cache.
-// So captures of one process are no independent tries, and a bound that counts them says nothing. Here a try is one
-// start: a process of its own goes through the document's loop up to the first capture that fails, or ten. Sixty starts
-// are made, eight at a time. A remedy with which none fails leaves less than 4.9 % of the starts, with 95 % confidence.
-// With the document's sleep of two seconds a start has two captures.
+// The thread breaks one of the first captures beside a new loader, the first one most often, and in most starts one of
+// the first ten. It pins a batch by a call of the driver, which a global capture forbids to all threads. So captures of
+// one process are no independent tries, and a bound that counts them says nothing. Here a try is one start: a process
+// of its own goes through the document's loop up to the first capture that fails, or ten. Sixty starts are made, eight
+// at a time. A remedy with which none fails leaves less than 4.9 % of the starts, with 95 % confidence. With the
+// document's sleep of two seconds a start has two captures.
 //
-// What a user can act on: the first captures beside a new loader are those to protect. Capture before the loader's
-// iterator is made, or begin when the loader has filled its queue.
+// What a user can act on: the captures while a new loader runs its first batches are those to protect. A capture before
+// that, in the same process, does not help. Capture before the loader's iterator is made, or in thread-local mode.
 //
 // Each process is a fork that uses CUDA by itself, and the data are made before it: a start begins with an empty cache
 // of pinned memory, as in a new program. The call that broke a capture is heard in each of them; the record keeps the
 // most frequent one that was refused (900), and how often each was heard. The refused call can come back after the
 // capture has ended, so each process waits for its pinning thread. Each graph is replayed twice, and must draw other
-// numbers each time. A capture that is broken just as it begins can also fail an assertion of LibTorch's own; such a
-// start is none of those that are counted.
+// numbers each time. A call that is refused as the capture ends can leave the capture whole and fail the next batch
+// instead (900), and a capture that is broken just as it begins can fail an assertion of LibTorch's own. Such starts
+// are none of those that ReproducesAtRate counts; a remedy must not leave them either.
 //
 // Alone:  g++ cases/python/data_loader_started_beside_capture.cpp $(tools/libtorch --flags) -o data_loader_started_beside_capture
 
@@ -31,7 +32,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, a DataLoader's pinning thread invalidates one of the first captures of a process",
+    .title = "In Python, a DataLoader's pinning thread invalidates one of the first captures beside it",
     .sources = {{"capture failures", "DataLoader Pin Memory Thread"}},
     .documented = "This failure is intermittent because it depends on timing.",
     .nature = Nature::Race,
@@ -264,7 +265,7 @@ TEST_F(DataLoaderStartedBesideCapture, ReproducesWithLargeBatchesAndWorkers) {
   REPRODUCES_AT_RATE(invalidated, kStarts);
 }
 
-// Whether it is the first capture of the process, or the first one beside the loader.
+// A capture before the loader starts: those beside the loader fail all the same.
 TEST_F(DataLoaderStartedBesideCapture, ReproducesAfterAnEarlierCapture) {
   Loop loop;
   loop.pin_memory = "False";
