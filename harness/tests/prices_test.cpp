@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/compare/compare.h"
@@ -435,11 +436,11 @@ TEST(PricesByMachine, Lines_AreInTheOrderOfTheirNumbers) {
 TEST(PricesByMachine, RunsOfTheNewestBenchmarks_AreMerged) {
   auto runs = runs_of({{"2.11.0", "G", "1", "old"}, {"2.11.0", "G", "2", "new"}, {"2.11.0", "G", "3", "new"}});
   runs[0].lines = {{{"c.Fix"}, "work", "gpu", {1}, {9}, ""}};
-  runs[1].lines = {{{"c.Fix"}, "work", "gpu", {1}, {2}, ""},
+  runs[1].lines = {{{"c.Fix"}, "work", "gpu", {1}, {2}, "", {3}},
                    {{"d.Fix"}, "work", "gpu", {1}, {3}, ""},
                    {{"e.Fix"}, "work", "gpu", {1}, {4}, ""},
                    {{"f.Fix"}, "work", "gpu", {}, {}, "no room"}};
-  runs[2].lines = {{{"c.Fix"}, "work", "gpu", {10}, {20}, ""},
+  runs[2].lines = {{{"c.Fix"}, "work", "gpu", {10}, {20}, "", {11}},
                    {{"e.Fix"}, "work", "gpu", {}, {}, "no such member"},
                    {{"f.Fix"}, "work", "gpu", {5}, {6}, ""}};
   runs.push_back(runs[1]);
@@ -447,9 +448,14 @@ TEST(PricesByMachine, RunsOfTheNewestBenchmarks_AreMerged) {
   const auto merged = prices_by_machine(runs);
   ASSERT_THAT(merged, SizeIs(1));
   ASSERT_THAT(merged[0].lines, SizeIs(4));
-  const auto with = [&](const std::string& test) { return prices_of(merged[0], test).at(0)->with; };
+  const auto line_of = [&](const std::string& test) {
+    return *std::find_if(merged[0].lines.begin(), merged[0].lines.end(),
+                         [&](const PriceLine& line) { return line.fixes.front() == test; });
+  };
+  const auto with = [&](const std::string& test) { return line_of(test).with; };
   EXPECT_THAT(with("c.Fix"), ElementsAre(20, 2)) << "not of the old benchmarks";
-  EXPECT_THAT(prices_of(merged[0], "c.Fix")[0]->without, ElementsAre(10, 1));
+  EXPECT_THAT(line_of("c.Fix").without, ElementsAre(10, 1));
+  EXPECT_THAT(line_of("c.Fix").control, ElementsAre(11, 3)) << "a control stays with its pair";
   EXPECT_THAT(with("d.Fix"), ElementsAre(3)) << "the newest run did not try it";
   EXPECT_THAT(with("e.Fix"), ElementsAre(4)) << "the newest run could not";
   EXPECT_THAT(with("f.Fix"), ElementsAre(6)) << "the older run could not";
