@@ -523,9 +523,10 @@ std::string Results::why_not(const std::string& test) const {
 }
 
 bool Results::is_without(const std::string& test) const {
-  if (ran_.count(test) != 0) return false;
-  const auto found = silent_.find(test);
-  return found == silent_.end() || found->second->result == Result::Inapplicable;
+  const auto is_absent = [](const Seen& seen) { return seen.row->result == Result::Inapplicable; };
+  const std::vector<Seen>& ran = of(test);
+  if (!ran.empty()) return std::all_of(ran.begin(), ran.end(), is_absent);
+  return silent_.count(test) == 0;
 }
 
 void Results::add_tests(std::set<std::string>& tests) const {
