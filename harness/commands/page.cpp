@@ -99,6 +99,10 @@ report::PageInput read(const run::Layout& places, const Options& options, Deferr
     input.rules = rules_of(places.root);
   }
   input.background = compare::read_compare_context(places.root);
+  const auto has_operators = [](const Record& one) { return one.cases.count(std::string(kOperatorsCase)) != 0; };
+  if (std::any_of(input.records.begin(), input.records.end(), has_operators)) {
+    input.operators = timeline::operator_table(places.root, input.folder, input.records);
+  }
   compare::learn_remedies(places.reports(), input.background);
   return input;
 }

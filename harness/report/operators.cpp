@@ -17,13 +17,13 @@ using timeline::OperatorOnRelease;
 using timeline::OperatorRow;
 using timeline::OperatorTable;
 
-constexpr char kAbsent[] = "not in this release";
+constexpr char kAbsent[] = "not in this release", kNoType[] = "not for the GPU", kNoEager[] = "eager fails too";
 constexpr size_t kFewKinds = 3;  // Of an argument, in a line of text.
 
 std::string word_of(const OperatorOnRelease& on) {
   if (on.absent) return kAbsent;
   const auto worst = on.worst();
-  if (!worst) return on.results.empty() ? "not for the GPU" : "eager fails too";
+  if (!worst) return on.results.empty() ? kNoType : kNoEager;
   return std::string(to_string(*worst));
 }
 
@@ -123,21 +123,37 @@ const OperatorOnRelease* newest(const OperatorRow& row) {
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
+// The newest that has it and cannot capture it; nullptr if there is none.
+const OperatorOnRelease* newest_not_captured(const OperatorRow& row) {
+  const auto found = std::find_if(row.releases.rbegin(), row.releases.rend(),
+                                  [](const OperatorOnRelease& on) { return !on.absent && !is_captured(on); });
+  return found == row.releases.rend() ? nullptr : &*found;
+}
+
 // Without what the message goes on to say.
 std::string cause_text(const OperatorFailure& failure) {
   std::string text = escape_control(describe_failure(failure));
   if (const size_t end = text.find(". "); end != std::string::npos) text.erase(end);
-  const std::string refused = "refused by ";
-  if (text.compare(0, refused.size(), refused) == 0) text.erase(0, refused.size());
+  for (const std::string refused : {"refused by ", "refused: "}) {
+    if (text.compare(0, refused.size(), refused) == 0) return text.substr(refused.size());
+  }
   return text;
+}
+
+// Why it cannot be captured, with the release where a newer one can; "" where every release can, or no reason is known.
+std::string why_of(const OperatorRow& row) {
+  const OperatorOnRelease* on = newest_not_captured(row);
+  const OperatorFailure* cause = on == nullptr ? nullptr : cause_of(*on);
+  if (cause == nullptr) return "";
+  return (on == newest(row) ? "" : on->release + ": ") + cause_text(*cause);
 }
 
 std::string head_of_row(const OperatorRow& row) {
   const std::string variant = row.what.call.size() >= row.what.name.size() ? "" : " (" + row.what.name + ")";
   std::string text = row.what.call + variant + ": " + course_of(row);
-  const OperatorOnRelease* on = newest(row);
-  if (on == nullptr || is_captured(*on)) return text;
-  if (const OperatorFailure* cause = cause_of(*on)) text += " (" + cause_text(*cause) + ")";
+  if (const std::string why = why_of(row); !why.empty()) text += " (" + why + ")";
+  const OperatorOnRelease* on = newest_not_captured(row);
+  if (on == nullptr) return text;
   if (const std::string advice = advice_of(row, *on); !advice.empty()) text += "; " + advice;
   return text;
 }
@@ -163,6 +179,21 @@ Json json_of(const OperatorResult& result) {
 
 }  // namespace
 
+OperatorAnswers operator_answers(const OperatorTable& table, const std::string& release) {
+  const bool is_on_record = std::find(table.releases.begin(), table.releases.end(), release) != table.releases.end();
+  OperatorAnswers answers;
+  for (const OperatorRow& row : table.rows) {
+    answers.known.push_back(row.what);
+    const auto is_meant = [&](const OperatorOnRelease& on) {
+      return (!is_on_record || on.release == release) && !on.absent && !on.results.empty() && !is_captured(on);
+    };
+    const auto on = std::find_if(row.releases.rbegin(), row.releases.rend(), is_meant);
+    if (on == row.releases.rend()) continue;
+    answers.not_captured[row.what.name] = {row.what.name, head_of_row(row), advice_of(row, *on)};
+  }
+  return answers;
+}
+
 std::string render_text(const OperatorRow& row) {
   std::string text = head_of_row(row) + "\n";
   const OperatorOnRelease* on = newest(row);
@@ -175,16 +206,43 @@ std::string render_text(const OperatorRow& row) {
   return text + fmt::format("  record    {}\n", on->record);
 }
 
+std::vector<std::pair<std::string, std::string>> operator_words() {
+  std::vector<std::pair<std::string, std::string>> words;
+  for (size_t i = 0; i < kOperatorVerdicts.size(); ++i) {
+    const auto verdict = static_cast<OperatorVerdict>(i);
+    const bool is_fine = verdict == OperatorVerdict::Captured || verdict == OperatorVerdict::Undefined;
+    const bool is_refused = verdict == OperatorVerdict::SomeRefused || verdict == OperatorVerdict::Refused;
+    const bool is_unknown = verdict == OperatorVerdict::EagerFails || verdict == OperatorVerdict::Unavailable;
+    words.emplace_back(verdict == OperatorVerdict::EagerFails ? kNoEager : to_string(verdict), is_fine      ? "green"
+                                                                                               : is_refused ? "amber"
+                                                                                               : is_unknown ? "grey"
+                                                                                                            : "red");
+  }
+  for (const char* word : {kNoType, kAbsent}) words.emplace_back(word, "grey");
+  return words;
+}
+
+OperatorView view_of(const OperatorTable& table, const OperatorRow& row) {
+  OperatorView view;
+  for (const std::string& release : table.releases) {
+    const auto on = std::find_if(row.releases.begin(), row.releases.end(),
+                                 [&](const OperatorOnRelease& each) { return each.release == release; });
+    view.words.push_back(on == row.releases.end() ? "" : word_of(*on));
+    view.phrases.push_back(on == row.releases.end() ? "" : phrase_of(*on));
+  }
+  const OperatorOnRelease* on = newest_not_captured(row);
+  view.is_captured = on == nullptr;
+  view.why = why_of(row);
+  if (on != nullptr) view.instead = advice_of(row, *on);
+  return view;
+}
+
 std::string render_text(const OperatorTable& table) {
   std::string text;
   std::map<std::string, std::map<std::string, size_t>> counts;  // By release, by word.
   for (const OperatorRow& row : table.rows) {
-    bool is_fine = true;
-    for (const OperatorOnRelease& on : row.releases) {
-      ++counts[on.release][word_of(on)];
-      is_fine = is_fine && (on.absent || is_captured(on));
-    }
-    if (!is_fine) text += head_of_row(row) + "\n";
+    for (const OperatorOnRelease& on : row.releases) ++counts[on.release][word_of(on)];
+    if (newest_not_captured(row) != nullptr) text += head_of_row(row) + "\n";
   }
   for (const std::string& release : table.releases) {
     std::vector<std::string> parts;
@@ -241,24 +299,16 @@ std::string render_markdown(const OperatorTable& table) {
   size_t fine = 0;
   text += head_of(head);
   for (const OperatorRow& row : table.rows) {
-    const OperatorOnRelease* on = newest(row);
-    if (on == nullptr) continue;
-    const bool is_fine = std::all_of(row.releases.begin(), row.releases.end(),
-                                     [](const auto& each) { return each.absent || is_captured(each); });
-    if (is_fine) {
+    if (newest(row) == nullptr) continue;
+    const OperatorView view = view_of(table, row);
+    if (view.is_captured) {
       ++fine;
       captured += fmt::format("{}`{}`", captured.empty() ? "" : ", ", row.what.name);
       continue;
     }
     std::vector<std::string> cells = {"`" + row.what.name + "`"};
-    for (const std::string& release : table.releases) {
-      const auto found = std::find_if(row.releases.begin(), row.releases.end(),
-                                      [&](const auto& each) { return each.release == release; });
-      cells.push_back(found == row.releases.end() ? "" : phrase_of(*found));
-    }
-    const OperatorFailure* cause = is_captured(*on) ? nullptr : cause_of(*on);
-    cells.push_back(cause == nullptr ? "" : escape_markdown(cause_text(*cause)));
-    cells.push_back(escape_markdown(advice_of(row, *on)));
+    cells.insert(cells.end(), view.phrases.begin(), view.phrases.end());
+    cells.insert(cells.end(), {escape_markdown(view.why), escape_markdown(view.instead)});
     text += row_of(cells);
   }
   if (fine > 0) {

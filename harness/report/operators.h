@@ -1,12 +1,27 @@
 // The table of operators under capture: as text, as JSON for other tools, as Markdown.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/base/json.h"
 #include "harness/timeline/operators.h"
 
 namespace recapture::report {
+
+// One operator beside the others: a cell for each release of the table, "" where it is not on record.
+struct OperatorView {
+  std::vector<std::string> words, phrases;  // "refused"; with the form, where the forward pass is captured.
+  bool is_captured = false;                 // In every release on record that has it.
+  std::string why, instead;                 // Of the newest release that cannot capture it.
+};
+// Every word of a cell and its color, the best first.
+std::vector<std::pair<std::string, std::string>> operator_words();
+OperatorView view_of(const timeline::OperatorTable& table, const timeline::OperatorRow& row);
+
+// What to answer where one of these is named: of those that cannot be captured in that release, or, where it has no
+// operators on record, in some release.
+OperatorAnswers operator_answers(const timeline::OperatorTable& table, const std::string& release);
 
 // One operator: in a line since when it is what, then its forms on the newest release, and what to capture instead.
 std::string render_text(const timeline::OperatorRow& row);

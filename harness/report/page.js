@@ -83,8 +83,8 @@ function newestIn(column, test) {
 
 // ---- What is chosen, which is what stands behind the # ----
 
-const kPlaces = {compare: ['from', 'to', 'on'], matrix: [], history: ['test']};
-const kQuery = {compare: ['show', 'text', 'case'], matrix: ['family', 'verdict', 'text', 'case', 'at'], history: ['case']};
+const kPlaces = {compare: ['from', 'to', 'on'], matrix: [], history: ['test'], operators: []};
+const kQuery = {compare: ['show', 'text', 'case'], matrix: ['family', 'verdict', 'text', 'case', 'at'], history: ['case'], operators: ['text', 'verdict']};
 let state = {};
 
 function fragment(chosen) {
@@ -126,7 +126,7 @@ function show() {
   const chosen = fragment({...state, case: '', at: ''});
   if (drawn[state.view] !== chosen) {
     drawn[state.view] = chosen;
-    ({compare: showCompare, matrix: showMatrix, history: showHistory})[state.view]();
+    ({compare: showCompare, matrix: showMatrix, history: showHistory, operators: showOperators})[state.view]();
   }
   showDetail();
 }
@@ -630,6 +630,65 @@ function sinceWhen(some) {
   });
 }
 
+// ---- Operators ----
+
+const operators = {rows: [], chips: new Map(), captured: null};
+
+// As `recapture operators` takes it: "F.one_hot(x)" and "torch.nn.functional.one_hot" are one operator.
+const bareName = word => word.replace(/\(.*/, '').replace(/^(torch\.|nn\.functional\.|functional\.|ops\.aten\.|Tensor\.|F\.|x\.)+/i, '').replace(/([^_])_$/, '$1').toLowerCase();
+const operatorCount = some => counted(some.length, 'operator');
+
+function drawOperators() {
+  const {releases, words, rows} = data.operators, colors = new Map(words);
+  operators.rows = rows.map(([call, name, on, phrases, isCaptured, why, instead, lines]) => {
+    const one = {call: text(call), name: text(name), words: list(on).map(text), isCaptured, lines: list(lines).map(text)};
+    one.bare = [bareName(one.call), bareName(one.name)];
+    one.text = [one.call, one.name, text(why), text(instead)].join('\n').toLowerCase();
+    const open = make('button', {type: 'button', class: 'open', 'aria-expanded': 'false', 'aria-label': `Forms of ${one.name}`, click: () => openForms(one)}, '▸');
+    const variant = one.bare[0] === one.bare[1] ? '' : make('span', {class: 'faint'}, ` (${one.name})`);
+    one.row = make('tr', {}, make('th', {scope: 'row'}, open, make('span', {class: 'mono'}, one.call), variant),
+      list(phrases).map((phrase, at) => make('td', {class: 'nowrap', 'data-side': text(releases[at]), 'aria-label': phrase ? null : 'not on record'}, phrase ? make('span', {class: `tag ${colors.get(one.words[at])}`}, text(phrase)) : '')),
+      make('td', {'data-side': 'why not', 'aria-label': why ? null : 'none'}, text(why)), make('td', {'data-side': 'instead', 'aria-label': instead ? null : 'none'}, text(instead)));
+    return one;
+  });
+  operators.captured = operators.rows.filter(one => one.isCaptured);
+  operators.columns = 3 + releases.length;
+  operators.body = make('tbody', {});
+  byId('operator-rows').replaceChildren(make('table', {class: 'list'}, make('thead', {}, make('tr', {},
+    ['Operator', ...releases.map(text), 'Why not', 'Capture instead'].map(word => make('th', {scope: 'col'}, word)))), operators.body));
+  byId('operators-words').replaceChildren(...words.flatMap(([word, color]) => {
+    const count = operators.rows.filter(one => one.words.includes(word)).length;
+    if (!count) return [];
+    const chip = make('button', {type: 'button', class: `chip ${color}`, click: () => choose({verdict: state.verdict === word ? '' : word})}, `${word} `, make('span', {class: 'faint'}, String(count)));
+    operators.chips.set(word, chip);
+    return [chip];
+  }));
+}
+
+function openForms(one) {
+  const button = one.row.querySelector('.open'), opens = !one.forms;
+  button.setAttribute('aria-expanded', opens);
+  button.textContent = opens ? '▾' : '▸';
+  if (one.forms) one.forms.remove();
+  one.forms = opens ? make('tr', {}, make('td', {colspan: operators.columns}, make('pre', {class: 'mono'}, one.lines.join('\n')))) : null;
+  if (opens) one.row.after(one.forms);
+}
+
+// Of a name the operators of that name come first. Without a word, those that every release captures stay folded.
+function showOperators() {
+  if (!operators.rows.length) drawOperators();
+  byId('operators-text').value = state.text || '';
+  const word = (state.text || '').trim().toLowerCase(), bare = bareName(word), isOf = one => one.bare.includes(bare);
+  const fits = one => (!state.verdict || one.words.includes(state.verdict)) && (!word || one.text.includes(word) || (bare && one.bare.some(name => name.includes(bare))));
+  const fitting = operators.rows.filter(one => fits(one) && (word || state.verdict || !one.isCaptured));
+  const ordered = word ? [...fitting.filter(isOf), ...fitting.filter(one => !isOf(one))] : fitting;
+  operators.body.replaceChildren(...ordered.flatMap(one => one.forms ? [one.row, one.forms] : [one.row]));
+  for (const [each, chip] of operators.chips) chip.setAttribute('aria-pressed', String(state.verdict === each));
+  byId('operators-count').textContent = !operators.rows.length ? 'No operators are on record.'
+    : word || state.verdict ? `${fitting.length} of ${operatorCount(operators.rows)}`
+    : `${operatorCount(fitting)} that some release on record cannot capture; ${operators.captured.length} more are captured in all that have them`;
+}
+
 // ---- What is on record of a case ----
 
 // {title, column, find: test → {run, seen}}, side by side in a table; several such tables one below the other.
@@ -749,11 +808,11 @@ const tabs = Object.keys(kPlaces).map(view => byId('tab-' + view));
 for (const [at, tab] of tabs.entries()) {
   tab.addEventListener('click', () => openView(at));
   tab.addEventListener('keydown', event => {
-    const next = {ArrowLeft: at + 2, ArrowRight: at + 1, Home: 0, End: 2}[event.key];
+    const last = tabs.length - 1, next = {ArrowLeft: at + last, ArrowRight: at + 1, Home: 0, End: last}[event.key];
     if (next === undefined) return;
     event.preventDefault();
-    openView(next % 3);
-    tabs[next % 3].focus();
+    openView(next % tabs.length);
+    tabs[next % tabs.length].focus();
   });
 }
 function openView(at) {
@@ -780,7 +839,7 @@ byId('machine').addEventListener('change', () => {
   choose({on, ...hasBoth ? {} : {from: '', to: ''}});
 });
 byId('swap').addEventListener('click', () => { const pair = chosenPair(); choose({on: pair.machine.name, from: pair.to, to: pair.from}); });
-for (const view of ['compare', 'matrix']) byId(view + '-text').addEventListener('input', event => choose({text: event.target.value}, 'replaceState'));
+for (const view of ['compare', 'matrix', 'operators']) byId(view + '-text').addEventListener('input', event => choose({text: event.target.value}, 'replaceState'));
 byId('family').addEventListener('change', event => choose({family: event.target.value === 'all' ? '' : event.target.value}));
 byId('test').addEventListener('input', event => choose({test: event.target.value}, 'replaceState'));
 byId('detail').addEventListener('close', () => { if (state.case) choose({case: '', at: ''}); });

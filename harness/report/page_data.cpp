@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <unordered_map>
 
 #include "harness/base/escape.h"
@@ -21,6 +22,7 @@
 #include "harness/report/case_view.h"
 #include "harness/report/comparison.h"
 #include "harness/report/latest.h"
+#include "harness/report/operators.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/result_matrix.h"
 #include "harness/verdict/select.h"
@@ -57,6 +59,13 @@ std::string shown(const std::string& text) {
     at = end + 1;
   }
   return lines.substr(0, lines.find_last_not_of('\n') + 1);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
 }
 
 // The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
@@ -141,6 +150,7 @@ class Page {
     json["runs"] = std::move(runs);
     json["compared"] = std::move(compared);
     json["rates"] = rates;
+    json["operators"] = operators();
     json["observations"] = observations_.take();
     json["changes"] = changes_.take();
     json["upstream"] = upstream_.take();
@@ -329,6 +339,28 @@ class Page {
     }
     while (one.size() > 2 && one.back() == 0) one.erase(one.size() - 1);
     return observations_.add(one);
+  }
+
+  size_t all_from_outside(const std::vector<std::string>& words) {
+    Json list = Json::array();
+    for (const std::string& each : words) list.push_back(from_outside(each));
+    return lists_.add(list);
+  }
+
+  // A table of its own. Of operators that no release has on record there is nothing to show.
+  Json operators() {
+    Json rows = Json::array(), words = Json::array();
+    for (const timeline::OperatorRow& row : input_.operators.rows) {
+      if (row.releases.empty()) continue;
+      const OperatorView view = view_of(input_.operators, row);
+      rows.push_back({from_outside(row.what.call), from_outside(row.what.name), all_from_outside(view.words),
+                      all_from_outside(view.phrases), view.is_captured ? 1 : 0, from_outside(view.why),
+                      from_outside(view.instead), all_from_outside(lines_of(render_text(row)))});
+    }
+    for (const auto& [word, color] : operator_words()) words.push_back({word, color});
+    Json releases = Json::array();
+    for (const std::string& release : input_.operators.releases) releases.push_back(from_outside(release));
+    return {{"releases", releases}, {"words", words}, {"rows", rows}};
   }
 
   Json all_rates() {

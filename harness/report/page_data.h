@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/compare/compare.h"
+#include "harness/timeline/operators.h"
 
 namespace recapture::report {
 
@@ -14,6 +15,7 @@ struct PageInput {
   size_t unreadable = 0;               // and of files that are no records.
   Rules rules;                         // Results are judged by these, as in `show`;
   compare::CompareContext background;  // sides are compared with this, as in `compare`.
+  timeline::OperatorTable operators;   // What each operator does under capture, of these records.
   std::string folder;                  // Where the records lie. They are named from there.
 };
 
@@ -22,7 +24,9 @@ struct PageInput {
 //  "same", "unknown": two of these, "most_unknown": percent, "tags": [name, meaning, words] each, "any_program": the
 //  tag of every scope, "releases": of all machines, the oldest first, "sources": what is cited, "cases", "tests": the
 //  catalogue and what else was run, "columns": of each kind of machine the newest result of each test, "runs": all,
-//  "compared": all pairs of releases, "first": the pair to begin with, "rates", "made": of what}
+//  "compared": all pairs of releases, "first": the pair to begin with, "rates", "made": of what,
+//  "operators": {"releases", "words": verdicts with their colors, "rows": [call, name, words, phrases, whether every
+//  release captures it, why not, what instead, the lines of `recapture operators`] each}}
 Json page_data(PageInput input);
 
 }  // namespace recapture::report

@@ -16,6 +16,7 @@
 
 #include "harness/model/catalogue.h"
 #include "harness/model/scope.h"
+#include "harness/report/operators.h"
 #include "harness/report/page_data.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
@@ -385,6 +386,44 @@ TEST_F(Page, Data_StoresEachEntryOnce) {
       EXPECT_TRUE(all.insert(one.dump()).second) << kind << " has twice " << one.dump();
     EXPECT_GT(all.size(), 5U) << kind;
   }
+}
+
+TEST_F(Page, Operators_AreWhatTheVerbPrints) {
+  run("1", "2026-01-01", "D");
+  PageInput input;
+  input.records = read_records_below(folder);
+  input.folder = folder;
+  input.operators = timeline::operator_table(kRoot, kRoot + "/reports");
+  const timeline::OperatorTable table = input.operators;
+  const Json data = page_data(std::move(input));
+  const Json& operators = data.at("operators");
+  ASSERT_EQ(operators.at("releases").size(), table.releases.size());
+  std::set<std::string> words;
+  for (const Json& word : operators.at("words")) words.insert(word.at(0));
+  size_t number = 0, captured = 0;
+  for (const timeline::OperatorRow& row : table.rows) {
+    if (row.releases.empty()) continue;
+    const Json& one = operators.at("rows").at(number++);
+    EXPECT_EQ(text_of(data, one.at(0)), row.what.call);
+    EXPECT_EQ(text_of(data, one.at(1)), row.what.name);
+    std::string lines;
+    for (const Json& line : list_of(data, one.at(7))) lines += text_of(data, line) + "\n";
+    EXPECT_EQ(lines, render_text(row));
+    for (const Json& word : list_of(data, one.at(2))) {
+      EXPECT_TRUE(text_of(data, word).empty() || words.count(text_of(data, word)) == 1) << text_of(data, word);
+    }
+    EXPECT_EQ(list_of(data, one.at(3)).size(), table.releases.size());
+    captured += one.at(4) == 1 ? 1 : 0;
+  }
+  EXPECT_EQ(number, operators.at("rows").size());
+  EXPECT_GT(captured, 500U);
+  EXPECT_LT(captured, number);
+  EXPECT_LT(operators.dump().size(), 200U << 10) << "texts that operators share are stored once";
+}
+
+TEST_F(Page, RecordsWithoutOperators_HaveNone) {
+  run("1", "2026-01-01", "D");
+  EXPECT_TRUE(data().at("operators").at("rows").empty());
 }
 
 TEST_F(Page, LaterRun_ListsChangesSinceTheRunBefore) {

@@ -36,25 +36,30 @@ std::optional<OperatorVerdict> OperatorOnRelease::worst() const {
 }
 
 OperatorTable operator_table(const std::string& root, const std::string& folder) {
-  const std::vector<Operator> operators = read_operators(root);
-  const std::vector<Instead> all_instead = read_instead(root, operators);
   RecordFilter filter;
   filter.cases = {std::string(kOperatorsCase)};
-  std::vector<Record> records = newest_records(folder, filter).records;
-  records.erase(std::remove_if(records.begin(), records.end(), [](const Record& one) { return !counts(one); }),
-                records.end());
-  std::stable_sort(records.begin(), records.end(),
-                   [](const Record& a, const Record& b) { return a.environment.started < b.environment.started; });
+  return operator_table(root, folder, newest_records(folder, filter).records);
+}
+
+OperatorTable operator_table(const std::string& root, const std::string& folder, const std::vector<Record>& records) {
+  const std::vector<Operator> operators = read_operators(root);
+  const std::vector<Instead> all_instead = read_instead(root, operators);
+  std::vector<const Record*> in_order;
+  for (const Record& record : records) {
+    if (counts(record)) in_order.push_back(&record);
+  }
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const Record* a, const Record* b) { return a->environment.started < b->environment.started; });
   // The later one replaces the earlier.
   std::map<std::string, std::map<std::string, const Record*>> newest;  // By release, by test.
   std::set<std::string> releases;
-  for (const Record& record : records) {
-    for (const TestRecord& test : record.tests) {
+  for (const Record* record : in_order) {
+    for (const TestRecord& test : record->tests) {
       if (test.case_id() != kOperatorsCase) continue;
       const Result result = read_test(Kind::Operator, test).result;
       if (result != Result::Holds && result != Result::Inapplicable) continue;
-      newest[record.env("release")][test.id()] = &record;
-      releases.insert(record.env("release"));
+      newest[record->env("release")][test.id()] = record;
+      releases.insert(record->env("release"));
     }
   }
   OperatorTable table;

@@ -34,4 +34,7 @@ struct OperatorTable {
 // were broken on purpose or chose another library do not count. Throws ExitError(Usage) as read_record() does.
 OperatorTable operator_table(const std::string& root, const std::string& folder);
 
+// The same of records that are read already, from that folder.
+OperatorTable operator_table(const std::string& root, const std::string& folder, const std::vector<Record>& records);
+
 }  // namespace recapture::timeline

@@ -4,6 +4,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 from .comparison import check_compare, check_headlines, check_links, check_tags
+from .operators import check_operators
 from .reading import check_hostile, check_reading
 from .records import make_big, make_hostile, write_page
 from .results import check_detail, check_history, check_matrix
@@ -11,7 +12,7 @@ from .site import check_site, write_site
 from .times import check_times
 
 PARTS = (check_compare, check_tags, check_headlines, check_links, check_detail, check_matrix, check_history,
-         check_reading)
+         check_operators, check_reading)
 
 
 class Checks:

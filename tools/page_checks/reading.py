@@ -34,9 +34,10 @@ CONTRAST = r"""(() => {
 NEED_NAMES = {"button", "link", "combobox", "searchbox", "textbox", "tab", "tabpanel", "tablist", "grid", "gridcell",
               "cell", "columnheader", "rowheader", "dialog", "DisclosureTriangle", "listbox"}
 VIEWS = ("", "#compare?show=error+changed", "#compare/2.6.0/2.11.0?show=unknown", "#matrix", "#history",
+         "#operators", "#operators?text=one_hot",
          "#history/item_in_capture.Reproduces", "#compare?case=pinned_background_thread_in_capture",
          "#matrix?case=item_in_capture")
-NARROW_VIEWS = ("", "#matrix", "#history", "#compare?case=pinned_background_thread_in_capture")
+NARROW_VIEWS = ("", "#matrix", "#history", "#operators", "#compare?case=pinned_background_thread_in_capture")
 HOSTILE_VIEWS = ("", "#compare?show=error+changed", "#compare?show=unknown", "#compare?show=the+same", "#matrix",
                  "#history")
 
