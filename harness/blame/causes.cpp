@@ -120,6 +120,7 @@ class Finder {
     }
     found_.answer = found_.causes.empty() ? explain::Answer::CannotTell : explain::Answer::CaptureFailure;
     found_.summary = found_.causes.empty() ? "the cause is not known" : found_.causes.front().title;
+    found_.operators = answers();
     Causes causes{std::move(found_), ""};
     for (const explain::Found& one : causes.explanation.causes) {
       if (causes.case_to_read.empty() && case_of(one.id) != nullptr) causes.case_to_read = one.id;
@@ -128,6 +129,32 @@ class Finder {
   }
 
  private:
+  // What the records say of the operator that waited or was refused: the outermost of the stack, or else one that the
+  // program's own line calls.
+  std::vector<OperatorAnswer> answers() const {
+    const bool is_refused = failure_.is_by_exception() && !found_.causes.empty() && !has(kException);
+    const Call* call = failure_.culprit ? &*failure_.culprit : nullptr;
+    if (call == nullptr ? !is_refused : !is_wait(*call) || beside_another(*call) == true) return {};
+    const std::vector<recapture::Operator>& known = knowledge_.answers.known;
+    if (call != nullptr) {
+      const std::vector<std::string> on_stack = operators_on(call->frames);
+      if (!on_stack.empty()) {
+        const recapture::Operator* one = aten_operator(on_stack.back(), known);
+        const std::vector<OperatorAnswer> some = knowledge_.answers.of({one});
+        if (!some.empty()) return some;
+      }
+    }
+    const auto frames = call != nullptr
+                            ? python_frames_of(*call, call->thread)
+                            : source_frames(failure_.given_up->root() == nullptr ? std::vector<python::Frame>()
+                                                                                 : failure_.given_up->root()->frames);
+    for (const SourceFrame& frame : frames) {
+      const std::vector<OperatorAnswer> some = knowledge_.answers.of(called_operators(source_line(frame), known));
+      if (frame.own || !some.empty()) return some;
+    }
+    return {};
+  }
+
   void of_call(const Call& call) {
     const std::optional<bool> beside = beside_another(call);
     const std::vector<SourceFrame> python = python_frames_of(call, call.thread);

@@ -32,6 +32,7 @@ struct Knowledge {
   std::vector<Operator> operators;
   std::vector<TestVerdict> rows;  // Empty where there is no record of the release.
   std::vector<Prices> prices;
+  OperatorAnswers answers;  // Of those that cannot be captured.
 };
 
 struct Causes {

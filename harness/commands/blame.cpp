@@ -68,6 +68,7 @@ class KnowledgeOfReleases {
     knowledge.operators = blame::read_operators(places_.root, knowledge.catalogue);
     knowledge.rows = current_verdicts(places_, release);
     knowledge.prices = current_prices(places_, release);
+    knowledge.answers = current_answers(places_, release);
     return all_.emplace(release, std::move(knowledge)).first->second;
   }
 

@@ -10,6 +10,7 @@
 #include "harness/base/exit.h"
 #include "harness/base/output.h"
 #include "harness/model/catalogue.h"
+#include "harness/model/operators.h"
 #include "harness/run/layout.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/test_verdict.h"
@@ -89,6 +90,8 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
                                           const std::set<std::string>& cases = {});
 // And its newest prices.
 std::vector<Prices> current_prices(const run::Layout& places, const std::string& release);
+// And what its records say of operators that cannot be captured.
+OperatorAnswers current_answers(const run::Layout& places, const std::string& release);
 
 // Throws ExitError if JUnit XML cannot be written there, or if that would overwrite something else: `record`, which
 // need not be there yet, or a file that is no XML.

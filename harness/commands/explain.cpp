@@ -18,6 +18,7 @@
 #include "harness/model/suggest.h"
 #include "harness/report/explanation.h"
 #include "harness/report/latest.h"
+#include "harness/report/operators.h"
 #include "harness/run/layout.h"
 #include "harness/run/process.h"
 #include "harness/verdict/result_matrix.h"
@@ -75,8 +76,14 @@ Exit explain_text(const run::Layout& places, const Options& options) {
   if (!options.release.empty()) known_release(places.root, options.release);
   const Catalogue catalogue = read_catalogue(places.root);
   const auto causes = explain::read_causes(places.root, catalogue);
-  explain::Explanation explanation = explain::find_causes(read_text(options.file, causes), causes);
+  const explain::ErrorText text = read_text(options.file, causes);
+  explain::Explanation explanation = explain::find_causes(text, causes);
   const std::string release = release_of(places, options, explanation);
+  const std::vector<Operator> known = read_operators(places.root);
+  const auto operators = named_operators(text, explanation, known);
+  if (!operators.empty() && !explanation.is_hip) {
+    explanation.operators = current_answers(places, release).of(operators);
+  }
   const std::set<std::string> cases = cases_with_remedies(explanation);
   const bool has_records = !cases.empty() && !release.empty();
   add_remedies(explanation, causes, catalogue, cases.empty() ? std::vector<Change>() : read_changes(places.root),
@@ -108,6 +115,10 @@ std::vector<TestVerdict> current_verdicts(const run::Layout& places, const std::
     }
   }
   return rows;
+}
+
+OperatorAnswers current_answers(const run::Layout& places, const std::string& release) {
+  return report::operator_answers(timeline::operator_table(places.root, places.reports()), release);
 }
 
 std::vector<Prices> current_prices(const run::Layout& places, const std::string& release) {

@@ -483,6 +483,7 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   explanation.is_python = text.is_python;
   explanation.release = text.release;
   explanation.script = text.script;
+  explanation.statement = statement;
   std::vector<Found>&found = explanation.causes, followers;
   bool by_exception = false;
   for (size_t i = 0; i < causes.size(); ++i) {
@@ -584,6 +585,30 @@ Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes)
     if (says_more) return better;
   }
   return explanation;
+}
+
+std::vector<const Operator*> named_operators(const ErrorText& text, const Explanation& explanation,
+                                             const std::vector<Operator>& operators) {
+  static const RE2 kInStack(R"(at::_ops::(\w+)::)", RE2::Latin1), kInMessage(R"(\baten(?:::|\.)(\w+))", RE2::Latin1);
+  constexpr size_t kOneStack = 40;  // Lines between two operators of a stack, at most.
+  if (explanation.answer != Answer::CaptureFailure && explanation.answer != Answer::CannotTell) return {};
+  std::vector<const Operator*> named = called_operators(explanation.statement, operators);
+  if (!named.empty()) return named;
+  const Operator* outermost = nullptr;
+  for (size_t line = 0, last = 0; line < text.lines.size(); ++line) {
+    std::string name;
+    if (!RE2::PartialMatch(text.lines[line], kInStack, &name)) continue;
+    if (outermost != nullptr && line - last > kOneStack) break;  // Of another thread.
+    last = line;
+    if (const Operator* one = aten_operator(name, operators)) outermost = one;
+  }
+  if (outermost != nullptr) return {outermost};
+  for (const std::string& line : text.lines) {
+    std::string name;
+    if (!RE2::PartialMatch(line, kInMessage, &name)) continue;
+    if (const Operator* one = aten_operator(name, operators)) named.push_back(one);
+  }
+  return named;
 }
 
 std::set<std::string> cases_with_remedies(const Explanation& explanation) {

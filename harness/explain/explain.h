@@ -10,6 +10,7 @@
 #include "harness/explain/causes.h"
 #include "harness/explain/error_text.h"
 #include "harness/model/expectations.h"
+#include "harness/model/operators.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/test_verdict.h"
 
@@ -54,12 +55,19 @@ struct Explanation {
   std::vector<FixAdvice> remedies;  // Of the culprits, in their order.
   bool is_hip = false;              // The text is of a GPU that no record is of.
   bool is_python = false;
-  std::string release = {};  // PyTorch's, where the text names it.
-  std::string script = {};   // The program, where the text names it.
+  std::string release = {};                    // PyTorch's, where the text names it.
+  std::string script = {};                     // The program, where the text names it.
+  std::string statement = {};                  // Of the program, that failed, where a traceback shows it.
+  std::vector<OperatorAnswer> operators = {};  // What the records say of the operators that it names.
 };
 
 // What the text shows, without remedies.
 Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes);
+
+// The operators that a text of a capture failure names: by the statement that failed, or else by the stack, or else by
+// the message.
+std::vector<const Operator*> named_operators(const ErrorText& text, const Explanation& explanation,
+                                             const std::vector<Operator>& operators);
 
 // Cases whose fixes are the remedies of what was found.
 std::set<std::string> cases_with_remedies(const Explanation& explanation);

@@ -1,6 +1,7 @@
 #include "harness/model/operators.h"
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/letter_case.h"
 #include "harness/base/toml.h"
 #include "harness/model/suggest.h"
 
@@ -45,6 +47,20 @@ std::string bare(std::string name) {
 std::string without_underscore(std::string name) {
   if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
   return name;
+}
+
+// Whether what stands before a call's name says that it is torch's, or may be a tensor: "torch.linalg", "F", "mask".
+enum class Owner { Torch, Tensor, Other };
+Owner owner_of(const std::string& before) {
+  constexpr std::array<std::string_view, 6> kTorch = {"torch", "torch.nn.functional", "nn.functional", "functional",
+                                                      "F",     "torch.Tensor"};
+  constexpr std::array<std::string_view, 12> kOthers = {"np",   "numpy", "math", "random",    "jnp",   "jax.numpy",
+                                                        "cupy", "cp",    "os",   "itertools", "scipy", "operator"};
+  if (std::find(kTorch.begin(), kTorch.end(), before) != kTorch.end()) return Owner::Torch;
+  for (const std::string_view other : kOthers) {
+    if (before == other || before.rfind(std::string(other) + ".", 0) == 0) return Owner::Other;
+  }
+  return before.empty() ? Owner::Other : Owner::Tensor;
 }
 
 }  // namespace
@@ -127,6 +143,59 @@ std::vector<const Operator*> named_operators(const std::string& word, const std:
     }
   }
   throw ExitError(Exit::Usage, unknown_name("operator", wanted, known));
+}
+
+std::vector<const Operator*> called_operators(const std::string& line, const std::vector<Operator>& operators) {
+  static const RE2 kCall(R"(((?:[A-Za-z_]\w*\.)*|[)\]]\.)([A-Za-z_]\w*)\()");
+  std::vector<const Operator*> found;
+  std::string before, name;
+  for (re2::StringPiece rest = line; RE2::FindAndConsume(&rest, kCall, &before, &name);) {
+    if (!before.empty()) before.pop_back();
+    const std::string path = without_underscore(bare(before + "." + name));
+    const Owner owner = owner_of(before);
+    for (const Operator& one : operators) {
+      const std::string call = without_underscore(bare(one.call));
+      const bool is_dotted = call.find('.') != std::string::npos;
+      const bool is_it = owner == Owner::Tensor ? call == path || (!is_dotted && call == without_underscore(name))
+                                                : owner == Owner::Torch && call == path;
+      if (!is_it) continue;
+      found.push_back(&one);
+      break;  // Its variants are the same call.
+    }
+  }
+  return found;
+}
+
+const Operator* aten_operator(std::string name, const std::vector<Operator>& operators) {
+  const auto find = [&](const std::string& wanted) -> const Operator* {
+    for (const Operator& one : operators) {
+      std::string call = bare(one.call);
+      std::replace(call.begin(), call.end(), '.', '_');
+      if (without_underscore(call) == wanted || one.test() == wanted) return &one;
+    }
+    return nullptr;
+  };
+  name = lower_case(name);
+  // An overload follows after a point or an underscore, and has underscores of its own.
+  std::replace(name.begin(), name.end(), '.', '_');
+  for (name = without_underscore(name); !name.empty();) {
+    if (const Operator* one = find(name)) return one;
+    const size_t last = name.rfind('_');
+    if (last == std::string::npos || last == 0) break;
+    name.erase(last);
+  }
+  return nullptr;
+}
+
+std::vector<OperatorAnswer> OperatorAnswers::of(const std::vector<const Operator*>& operators) const {
+  std::vector<OperatorAnswer> answers;
+  std::set<std::string> seen;
+  for (const Operator* one : operators) {
+    if (one == nullptr) continue;
+    const auto found = not_captured.find(one->name);
+    if (found != not_captured.end() && seen.insert(one->name).second) answers.push_back(found->second);
+  }
+  return answers;
 }
 
 }  // namespace recapture

@@ -1,7 +1,9 @@
 // The operators of PyTorch that are tried under capture, and what can be captured in place of those that cannot:
 // cases/operators/operators.tsv and instead.toml.
 #pragma once
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace recapture {
@@ -28,5 +30,26 @@ std::vector<Instead> read_instead(const std::string& root, const std::vector<Ope
 // Those that a word means: "torch.linalg.inv", "linalg.inv", "F.one_hot", "Tensor.index_fill_", "one_hot", by name or
 // by call, so with all variants. Throws ExitError(Usage) with the nearest if none.
 std::vector<const Operator*> named_operators(const std::string& word, const std::vector<Operator>& operators);
+
+// Those that a line of Python calls: "y = torch.linalg.inv(a)", "F.one_hot(x)", "mask.nonzero()". A method may be one
+// of another object, so a name alone proves nothing.
+std::vector<const Operator*> called_operators(const std::string& line, const std::vector<Operator>& operators);
+
+// The one that ATen calls so, with or without its overload: "linalg_inv", "isin_Tensor_Tensor"; nullptr if none.
+const Operator* aten_operator(std::string name, const std::vector<Operator>& operators);
+
+// What the records say of operators that cannot be captured.
+struct OperatorAnswer {
+  std::string name;
+  std::string line;  // As `recapture operators` begins: "torch.linalg.inv: refused in …; Call torch.linalg.inv_ex(A)."
+  std::string advice;  // The part of it that says what to capture instead, "" for none.
+};
+struct OperatorAnswers {
+  std::vector<Operator> known;                         // All that are tried.
+  std::map<std::string, OperatorAnswer> not_captured;  // By name.
+
+  // Of these operators those that have an answer, each once.
+  std::vector<OperatorAnswer> of(const std::vector<const Operator*>& operators) const;
+};
 
 }  // namespace recapture

@@ -434,9 +434,11 @@ std::string in_short(const blame::Failure& failure, std::string_view heard_by, c
     const explain::Found& cause = explanation.causes[i];
     words += line(i == 0 ? "cause" : "or", painter.bold(fmt::format("{} ({})", cause.title, cause.id)));
   }
+  for (const OperatorAnswer& one : explanation.operators) words += line("operator", painter.green(one.line));
   if (explanation.causes.empty()) return words + line("cause", "not known");
   const explain::FixAdvice* remedy = remedy_of(explanation);
-  if (remedy != nullptr) {
+  // What a record says of the operator is worth more than what none has tried.
+  if (remedy != nullptr && (explanation.operators.empty() || remedy->holds == true)) {
     const std::string holds = remedy->holds == true ? fmt::format("holds in {}: ", release) : "try: ";
     words += line("fix", painter.green(holds + remedy->text));
   }
@@ -464,7 +466,9 @@ std::string causes_in_full(const explain::Explanation& explanation, const std::s
       if (remedy.cause == cause.id) words += report::render_text(remedy, release, 11);
     }
   }
-  return words.empty() ? line("cause", "not known") : words;
+  if (words.empty()) words = line("cause", "not known");
+  for (const OperatorAnswer& one : explanation.operators) words += line("operator", one.line);
+  return words;
 }
 
 // Each of them with that head, as far as there is room.

@@ -70,6 +70,8 @@ std::string render_text(const explain::Explanation& explanation, const std::stri
     if (!one.also.empty()) words += fmt::format("  the same text: {}\n", fmt::join(one.also, ", "));
   }
   if (!others.empty()) words += fmt::format("\nless likely: {}\n", fmt::join(others, ", "));
+  if (!explanation.operators.empty()) words += "\n";
+  for (const OperatorAnswer& one : explanation.operators) words += fmt::format("operator: {}\n", one.line);
   if (explanation.answer == explain::Answer::CannotTell || explanation.answer == explain::Answer::CaptureFailure) {
     words += fmt::format("\nTo see the call: recapture blame {}\n",
                          explanation.script.empty() ? "PROGRAM" : "python " + escape_control(explanation.script));
@@ -102,13 +104,18 @@ Json render_json(const explain::Explanation& explanation, const std::string& rel
                         {"cause", remedy.cause},
                         {"useless", remedy.useless}});
   }
+  Json operators = Json::array();
+  for (const OperatorAnswer& one : explanation.operators) {
+    operators.push_back({{"name", one.name}, {"answer", one.line}, {"instead", one.advice}});
+  }
   return {{"schema", kSchema},
           {"answer", to_string(explanation.answer)},
           {"summary", explanation.summary},
           {"platform", explanation.is_hip ? "hip" : "cuda"},
           {"release", release.empty() ? Json() : Json(release)},
           {"causes", causes},
-          {"remedies", remedies}};
+          {"remedies", remedies},
+          {"operators", operators}};
 }
 
 }  // namespace recapture::report

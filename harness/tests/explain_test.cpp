@@ -661,6 +661,34 @@ TEST(Explain, ReleaseAndProgram_AreReadFromTheText) {
       "");
 }
 
+// By the statement that failed, else by the stack's outermost, else by the message.
+TEST(Explain, TextOfAnOperator_NamesIt) {
+  const std::vector<Operator> operators = {{"linalg.inv", "torch.linalg.inv"},
+                                           {"nonzero", "torch.nonzero"},
+                                           {"item", "torch.Tensor.item"},
+                                           {"masked_select", "torch.masked_select"}};
+  const auto names = [&](const std::string& text) {
+    const ErrorText parsed = parse_error_text(text);
+    std::vector<std::string> all;
+    for (const Operator* one : named_operators(parsed, explained(text), operators)) {
+      all.push_back(one->name);
+    }
+    return all;
+  };
+  const auto trace = [](const std::string& statement) {
+    return "Traceback (most recent call last):\n  File \"train.py\", line 9, in step\n    " + statement + "\n" +
+           kRefused;
+  };
+  EXPECT_THAT(names(trace("y = torch.linalg.inv(a)")), ElementsAre("linalg.inv"));
+  EXPECT_THAT(names(trace("i = (x > 0).nonzero()")), ElementsAre("nonzero"));
+  EXPECT_THAT(names(trace("y = model(a)")), IsEmpty());
+  EXPECT_THAT(names(kRefused + "frame #4: at::_ops::item::call(at::Tensor const&)\n"
+                               "frame #9: at::_ops::linalg_inv::call(at::Tensor const&)\n"),
+              ElementsAre("linalg.inv"));
+  EXPECT_THAT(names(kRefused + "data dependent operator: aten.masked_select.default\n"), ElementsAre("masked_select"));
+  EXPECT_THAT(names("ValueError: aten.masked_select.default\n"), IsEmpty()) << "no capture failed";
+}
+
 // docs/reference/explain-json.md
 TEST(Explain, Json_HasTheMembersOfItsSchema) {
   const Json json = render_json(explained("loss.item()\n" + kRefused));
@@ -670,7 +698,8 @@ TEST(Explain, Json_HasTheMembersOfItsSchema) {
     std::sort(all.begin(), all.end());
     return all;
   };
-  EXPECT_THAT(keys(json), ElementsAre("answer", "causes", "platform", "release", "remedies", "schema", "summary"));
+  EXPECT_THAT(keys(json),
+              ElementsAre("answer", "causes", "operators", "platform", "release", "remedies", "schema", "summary"));
   EXPECT_THAT(keys(json.at("causes").at(0)),
               ElementsAre("also", "evidence", "has_case", "id", "link", "role", "title", "why"));
   EXPECT_THAT(keys(json.at("remedies").at(0)), ElementsAre("cause", "holds", "price", "text", "useless"));

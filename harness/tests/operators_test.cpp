@@ -215,6 +215,39 @@ TEST(OperatorNames, UnknownWord_ListsNearest) {
   }
 }
 
+std::vector<std::string> called(const std::string& line) {
+  std::vector<std::string> names;
+  for (const Operator* one : called_operators(line, kOperators)) names.push_back(one->name);
+  return names;
+}
+
+TEST(OperatorNames, LineOfPython_NamesWhatItCalls) {
+  EXPECT_THAT(called("y = torch.linalg.inv(a) @ F.one_hot(x)"), ElementsAre("linalg.inv", "nn.functional.one_hot"));
+  EXPECT_THAT(called("linalg.pinv(torch.nn.functional.one_hot(i).float())"),
+              ElementsAre("linalg.pinv", "nn.functional.one_hot"));
+  EXPECT_THAT(called("x.view(-1).index_fill_(0, i, v)"), ElementsAre("index_fill"));
+  EXPECT_THAT(called("x[0].uniform_()"), ElementsAre("uniform"));
+  for (const char* line : {"np.linalg.inv(a)", "inv(a)", "inv = linalg", "np.uniform(3)", "random.uniform(0, 1)",
+                           "torch.linalg.inv_ex(a)", "index_fill(x)", "reindex_fill(", ""}) {
+    EXPECT_THAT(called(line), IsEmpty()) << line;
+  }
+}
+
+TEST(OperatorNames, AtensName_MayHaveAnOverload) {
+  const auto of_aten = [](const std::string& name) {
+    const Operator* one = aten_operator(name, kOperators);
+    return one == nullptr ? "" : one->name;
+  };
+  EXPECT_EQ(of_aten("linalg_inv"), "linalg.inv");
+  EXPECT_EQ(of_aten("linalg_pinv_atol_rtol_float"), "linalg.pinv");
+  EXPECT_EQ(of_aten("index_fill_int_Scalar"), "index_fill");
+  EXPECT_EQ(of_aten("index_fill_"), "index_fill");
+  EXPECT_EQ(of_aten("one_hot"), "nn.functional.one_hot");
+  EXPECT_EQ(of_aten("uniform_"), "uniform");
+  EXPECT_EQ(of_aten("_local_scalar_dense"), "");
+  EXPECT_EQ(of_aten(""), "");
+}
+
 OperatorRow row_of(const std::vector<std::pair<std::string, Json>>& releases) {
   OperatorRow row{
       kOperators[0], {"linalg.inv", "torch.linalg.inv_ex(input).inverse", "Call torch.linalg.inv_ex(A)."}, {}};
@@ -243,7 +276,41 @@ TEST(OperatorText, ReplacementThatIsRefusedItself_IsNoAdvice) {
 TEST(OperatorText, Course_NamesEachChange) {
   const std::string text = report::render_text(
       row_of({{"2.6.0", nullptr}, {"2.11.0", {{"forward", kRefused}}}, {"2.15.0", {{"forward", kRight}}}}));
-  EXPECT_THAT(text, HasSubstr("torch.linalg.inv: not in 2.6.0; refused in 2.11.0; captured in 2.15.0\n"));
+  EXPECT_THAT(text, HasSubstr("torch.linalg.inv: not in 2.6.0; refused in 2.11.0; captured in 2.15.0 "
+                              "(2.11.0: cuStreamSynchronize (900))\n"));
+}
+
+TEST(OperatorText, View_HasACellForEachReleaseOfTheTable) {
+  const timeline::OperatorTable table{
+      {row_of({{"2.6.0", nullptr}, {"2.11.0", {{"forward", kRight}, {"out", kRefused}, {"instead", kRight}}}})},
+      {"2.6.0", "2.11.0", "2.15.0"}};
+  const report::OperatorView view = report::view_of(table, table.rows.at(0));
+  EXPECT_THAT(view.words, ElementsAre("not in this release", "refused", ""));
+  EXPECT_THAT(view.phrases, ElementsAre("not in this release", "out refused", ""));
+  EXPECT_FALSE(view.is_captured);
+  EXPECT_EQ(view.why, "cuStreamSynchronize (900)");
+  EXPECT_EQ(view.instead, "Call torch.linalg.inv_ex(A).");
+  const auto words = report::operator_words();
+  for (const std::string& word : {view.words[0], view.words[1]}) {
+    EXPECT_TRUE(std::any_of(words.begin(), words.end(), [&](const auto& one) { return one.first == word; })) << word;
+  }
+}
+
+TEST(OperatorText, Answers_AreOfTheRelease) {
+  const timeline::OperatorTable table{
+      {row_of({{"2.6.0", {{"forward", kRefused}, {"instead", kRight}}}, {"2.15.0", {{"forward", kRight}}}})},
+      {"2.6.0", "2.15.0"}};
+  const auto answers_for = [&](const std::string& release) {
+    const OperatorAnswers answers = report::operator_answers(table, release);
+    return answers.of({&answers.known.at(0), &answers.known.at(0)});
+  };
+  for (const char* release : {"2.6.0", "2.9.1", ""}) {
+    ASSERT_EQ(answers_for(release).size(), 1U) << release;
+    EXPECT_EQ(answers_for(release).at(0).name, "linalg.inv");
+    EXPECT_EQ(answers_for(release).at(0).advice, "Call torch.linalg.inv_ex(A).");
+    EXPECT_THAT(answers_for(release).at(0).line, HasSubstr("torch.linalg.inv: refused in 2.6.0; captured in 2.15.0"));
+  }
+  EXPECT_THAT(answers_for("2.15.0"), IsEmpty()) << "it can be captured there";
 }
 
 TEST(OperatorJson, Table_HasReleasesFormsAndRecord) {
