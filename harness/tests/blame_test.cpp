@@ -560,6 +560,30 @@ TEST(Causes, DeviceSynchronizedByAnotherThread_NeedsNoOtherMode) {
   const blame::Causes causes = blame::causes_of({}, failure, knowledge());
   ASSERT_THAT(causes.explanation.causes, SizeIs(1));
   EXPECT_EQ(causes.explanation.causes[0].id, "device_synchronize_in_capture");
+TEST(Causes, OperatorOnRecord_HasTheRecordsAnswer) {
+  blame::Knowledge all = knowledge();
+  all.answers.known = {{"linalg.inv", "torch.linalg.inv"}, {"item", "torch.Tensor.item"}};
+  all.answers.not_captured["linalg.inv"] = {"linalg.inv", "torch.linalg.inv: refused in 2.11.0", "Call inv_ex."};
+  failure.culprit->api = "cuStreamSynchronize";
+  failure.culprit->frames = {{"at::_ops::item::call(…)", "/t/libtorch_cpu.so", 1},
+                             {"at::_ops::linalg_inv::call(…)", "/t/libtorch_cpu.so", 1}};
+  const auto lines = [&] {
+    std::vector<std::string> found;
+    for (const OperatorAnswer& one : blame::causes_of({}, failure, all).explanation.operators)
+      found.push_back(one.line);
+    return found;
+  };
+  EXPECT_THAT(lines(), ::testing::ElementsAre("torch.linalg.inv: refused in 2.11.0"));
+  blame::Process process;
+  process.failures = {failure};
+  const blame::Answer answer =
+      blame::answer_of({process}, "", [&](const blame::Process&) -> const blame::Knowledge& { return all; });
+  EXPECT_THAT(render_text(answer, {}), HasSubstr("  operator torch.linalg.inv: refused in 2.11.0\n"));
+  failure.culprit->api = "cuMemAlloc_v2";
+  EXPECT_THAT(lines(), IsEmpty()) << "no wait";
+  failure.culprit->api = "cuStreamSynchronize";
+  failure.culprit->frames.pop_back();
+  EXPECT_THAT(lines(), IsEmpty()) << "item() has no answer there";
 }
 
 TEST(Causes, Exception_IsExplainedByItsOwnTextAlone) {
