@@ -651,7 +651,7 @@ function drawOperators() {
       make('td', {'data-side': 'why not', 'aria-label': why ? null : 'none'}, text(why)), make('td', {'data-side': 'instead', 'aria-label': instead ? null : 'none'}, text(instead)));
     return one;
   });
-  operators.captured = operators.rows.filter(one => one.isCaptured);
+  operators.captured = operators.rows.filter(one => one.isCaptured && one.words.some(word => colors.get(word) === 'green'));
   operators.columns = 3 + releases.length;
   operators.body = make('tbody', {});
   byId('operator-rows').replaceChildren(make('table', {class: 'list'}, make('thead', {}, make('tr', {},
