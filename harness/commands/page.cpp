@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,8 +33,10 @@ struct Options {
   std::string records, output = "page.html", site;
 };
 
-// What cannot be read is named here, on the page, and by the exit code.
-void read_records(report::PageInput& input, DeferredErrors& wrong) {
+// What cannot be read is named here, on the page, and by the exit code. `known` have been read already.
+void read_records(report::PageInput& input, std::vector<Record> known, DeferredErrors& wrong) {
+  std::unordered_map<std::string, Record*> by_path;
+  for (Record& record : known) by_path.emplace(record.path, &record);
   struct File {
     std::string path, error;
     std::optional<Record> record;
@@ -58,6 +60,10 @@ void read_records(report::PageInput& input, DeferredErrors& wrong) {
   in_parallel(files.size(), [&](size_t i) {
     File& file = files[i];
     if (!file.error.empty()) return;
+    if (const auto its = by_path.find(file.path); its != by_path.end()) {
+      file.record = std::move(*its->second);
+      return;
+    }
     try {
       file.record = read_record(file.path);
     } catch (const ExitError& stop) {
@@ -81,23 +87,22 @@ report::PageInput read(const run::Layout& places, const Options& options, Deferr
   const auto kind = fs::status(input.folder, error);
   if (!fs::exists(kind)) throw ExitError(Exit::Usage, fmt::format("{}: {}", input.folder, std::strerror(ENOENT)));
   if (!fs::is_directory(kind)) throw ExitError(Exit::Usage, input.folder + " is no folder; --records takes one");
-  // These read the newest records of reports/ once more, which takes as long as half of the rest.
-  std::future<Rules> rules = std::async(std::launch::async, [&] {
-    Requirements demands;
-    demands.as_before = true;  // A record is judged as the run that wrote it was.
-    return rules_of(places.root, demands);
-  });
-  read_records(input, wrong);
+  input.rules = rules_of(places.root);
+  std::vector<Record> newest;
+  std::string unread;
+  try {
+    newest = newest_records(places.reports()).records;
+    input.rules.demands.as_before = true;  // A record is judged as the run that wrote it was.
+    input.rules.available = available_in(newest);
+  } catch (const ExitError& stop) {
+    unread = stop.what();
+  }
+  read_records(input, std::move(newest), wrong);
   if (input.records.empty()) {
     wrong.tell();
     throw ExitError(Exit::NothingRan, "no records below " + input.folder);
   }
-  try {
-    input.rules = rules.get();
-  } catch (const ExitError& stop) {
-    wrong.add(stop.what());
-    input.rules = rules_of(places.root);
-  }
+  if (!unread.empty()) wrong.add(unread);
   input.background = compare::read_compare_context(places.root);
   const auto has_operators = [](const Record& one) { return one.cases.count(std::string(kOperatorsCase)) != 0; };
   if (std::any_of(input.records.begin(), input.records.end(), has_operators)) {

@@ -267,7 +267,7 @@ Comparison compare_sides(const Side& from, const Side& to, const CompareContext&
 }
 
 Comparison compare_sides(const Results& from, const Results& to, const CompareContext& background) {
-  const auto pairs = pairs_of(from, to, background);
+  auto pairs = pairs_of(from, to, background);
   const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
   Comparison comparison{
       from.name(),
@@ -277,7 +277,8 @@ Comparison compare_sides(const Results& from, const Results& to, const CompareCo
       head_of(from.side(), to.side(), pairs, background),
       {},
       changes_of(pairs, to, background)};
-  for (const Pair& pair : pairs) comparison.tests.push_back(pair.compared);
+  comparison.tests.reserve(pairs.size());
+  for (Pair& pair : pairs) comparison.tests.push_back(std::move(pair.compared));
   return comparison;
 }
 

@@ -144,20 +144,24 @@ class Comparer {
       : from_(from), to_(to), background_(background) {}
 
   std::vector<Pair> pairs() const {
-    std::set<std::string> tests;
+    std::set<std::string_view> tests;
     from_.add_tests(tests);
     to_.add_tests(tests);
     std::map<std::string, std::vector<std::string>> cases;
-    for (const std::string& test : tests) cases[case_of(test)].push_back(test);
+    for (const std::string_view test : tests) {
+      std::string id(test);
+      // Releases differ in their lists of operators, and few runs try them.
+      if (kind_of_id(id) == Kind::Operator && (from_.is_without(id) || to_.is_without(id))) continue;
+      cases[case_of(id)].push_back(std::move(id));
+    }
     std::vector<Pair> all;
+    all.reserve(tests.size());
     for (const auto& [id, its] : cases) {
       const CatalogueCase* described = background_.find(id);
       std::vector<Pair> pairs;
+      pairs.reserve(its.size());
       for (const std::string& test : its) {
-        if (!is_of_today(described, test)) continue;
-        // Releases differ in their lists of operators, and few runs try them.
-        if (kind_of_id(test) == Kind::Operator && (from_.is_without(test) || to_.is_without(test))) continue;
-        pairs.push_back(pair_of(test));
+        if (is_of_today(described, test)) pairs.push_back(pair_of(test));
       }
       reconcile_within_case(pairs);
       std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
@@ -333,7 +337,7 @@ class Comparer {
 
   // Two failures that do the same to a program.
   void compare_errors(Pair& pair, State state) const {
-    const TestRecord &then = pair.from.test(), now = pair.to.test();
+    const TestRecord &then = pair.from.test(), &now = pair.to.test();
     // A test that ended before it saw its failure left behind what its own end did.
     const bool is_comparable = state != State::Works && then.has(key::seen) && now.has(key::seen);
     const Aftermath aftermath = is_comparable ? compare_aftermath(then, now) : Aftermath::Same;
@@ -529,7 +533,7 @@ bool Results::is_without(const std::string& test) const {
   return silent_.count(test) == 0;
 }
 
-void Results::add_tests(std::set<std::string>& tests) const {
+void Results::add_tests(std::set<std::string_view>& tests) const {
   for (const auto& [test, seen] : ran_) tests.insert(test);
   for (const auto& [test, row] : silent_) tests.insert(test);
 }

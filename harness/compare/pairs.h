@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/compare/compare.h"
@@ -39,7 +40,7 @@ class Results {
   bool tried(const std::string& test) const { return ran_.count(test) + silent_.count(test) > 0; }
   // The release has no such test, or no run of this side planned it.
   bool is_without(const std::string& test) const;
-  void add_tests(std::set<std::string>& tests) const;
+  void add_tests(std::set<std::string_view>& tests) const;
   const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }
 

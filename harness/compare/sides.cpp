@@ -18,6 +18,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/parallel.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
@@ -532,8 +533,11 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
     return std::tuple(a.environment.machine.overrides.empty(), a.environment.started, a.path) >
            std::tuple(b.environment.machine.overrides.empty(), b.environment.started, b.path);
   });
+  std::vector<JudgedRun> runs(records.size());
+  in_parallel(records.size(), [&](size_t i) { runs[i] = judge_without_staleness(std::move(records[i]), background); });
   std::map<MachineId, MachineSides> machines;
-  for (Record& record : records) {
+  for (JudgedRun& run : runs) {
+    const Record& record = run.record;
     const MachineId machine = record.environment.machine.with_overrides();
     MachineSides& here = machines[machine];
     if (here.name.empty()) here.environment = record.environment;
@@ -546,7 +550,7 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
     } else if (!have_same_libraries(side->runs.front().record.environment, record.environment)) {
       side = here.other_runtimes.insert(here.other_runtimes.end(), {release, {}});
     }
-    side->runs.push_back(judge_without_staleness(std::move(record), background));
+    side->runs.push_back(std::move(run));
   }
   std::vector<JudgedRun> hosts;
   for (const auto& [key, machine] : machines) {

@@ -50,6 +50,22 @@ class Once {
   Json all_ = Json::array();
 };
 
+// The same of texts, which are their own keys. Number 0 is "".
+class Texts {
+ public:
+  Texts() { add(""); }
+  size_t add(const std::string& text) {
+    const auto [at, is_new] = known_.emplace(text, all_.size());
+    if (is_new) all_.push_back(text);
+    return at->second;
+  }
+  Json take() { return std::move(all_); }
+
+ private:
+  std::unordered_map<std::string, size_t> known_;
+  Json all_ = Json::array();
+};
+
 // Text from outside with its lines, and nothing else that could steer what shows it.
 std::string shown(const std::string& text) {
   std::string lines;
@@ -664,8 +680,9 @@ class Page {
   }
 
   PageInput input_;
-  Once texts_{""}, lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()},
-      upstream_{Json::array()}, changes_{Json::array()};
+  Texts texts_;
+  Once lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()}, upstream_{Json::array()},
+      changes_{Json::array()};
   std::map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
   std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.

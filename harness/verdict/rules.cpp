@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
+#include "harness/base/parallel.h"
 #include "harness/model/catalogue.h"
 #include "harness/verdict/select.h"
 #include "harness/verdict/verdict.h"
@@ -57,16 +59,25 @@ AvailabilityKey availability_key(const Record& record, const std::string& test) 
 }
 
 Available available_in(const std::vector<Record>& records) {
-  Available fewest;
-  for (const Record& record : records) {
-    const int gpus = record.environment.gpus;
-    AvailabilityKey key{kind_of_availability(record.environment), ""};
-    for (const TestRecord& test : record.tests) {
-      if (classify(kind_of_id(test.id()), test) == Result::Unavailable) continue;
-      key.second = test.id();
-      const auto [its, is_new] = fewest.emplace(key, gpus);
+  std::vector<std::vector<std::string>> ran(records.size());
+  in_parallel(records.size(), [&](size_t i) {
+    for (const TestRecord& test : records[i].tests) {
+      std::string id = test.id();
+      if (classify(kind_of_id(id), test) != Result::Unavailable) ran[i].push_back(std::move(id));
+    }
+  });
+  std::map<MachineKind, std::map<std::string, int>> by_kind;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const int gpus = records[i].environment.gpus;
+    auto& tests = by_kind[kind_of_availability(records[i].environment)];
+    for (std::string& test : ran[i]) {
+      const auto [its, is_new] = tests.emplace(std::move(test), gpus);
       its->second = std::min(its->second, gpus);
     }
+  }
+  Available fewest;
+  for (const auto& [kind, tests] : by_kind) {  // In the order of the result, so that each goes to its end.
+    for (const auto& [test, gpus] : tests) fewest.emplace_hint(fewest.end(), AvailabilityKey{kind, test}, gpus);
   }
   return fewest;
 }
