@@ -110,7 +110,6 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   app.add_flag("--version", asks_version, "Print the version, and the revision of the tree");
   require_values(words);
   const std::vector<commands::Verb> verbs = add_verbs(app, root);
-  if (const std::string note = commands::replace_old_verb(words); !note.empty()) print_error(note);
   const std::vector<size_t> plain = commands::plain_words(words);
   if (!plain.empty())
     commands::require_options(app, {words.begin(), words.begin() + static_cast<ptrdiff_t>(plain.front())});

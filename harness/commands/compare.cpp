@@ -6,7 +6,6 @@
 #include "harness/base/file.h"
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
-#include "harness/commands/names.h"
 #include "harness/compare/prices.h"
 #include "harness/report/features.h"
 
@@ -20,22 +19,14 @@ Exit compare_sides(const run::Layout& places, const CompareOptions& options) {
   return exit_for(comparison);
 }
 
-// The side `good` works for one more version.
-std::string replace_old_side(const std::string& side) {
-  if (side != "good") return side;
-  print_error(note_about_old_word("good", "baseline"));
-  return "baseline";
-}
-
 }  // namespace
 
 CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options) {
   auto* command = app.add_subcommand(name, what);
   command
       ->add_option("from", options.from, "A release, a record, a folder of one release, latest, latest~1, or baseline")
-      ->required()
-      ->transform(replace_old_side);
-  command->add_option("to", options.to, "The same")->required()->transform(replace_old_side);
+      ->required();
+  command->add_option("to", options.to, "The same")->required();
   command->add_option("--gpu", options.machine.gpu, "Part of the GPU's name; none for runs without one");
   command->add_option("--driver", options.machine.driver, "The driver's version");
   for (const OverridableLibrary& library : kOverridableLibraries) {

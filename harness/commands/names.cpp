@@ -3,28 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "harness/base/exit.h"
 #include "harness/model/suggest.h"
 
 namespace recapture::commands {
 namespace {
-
-struct Renamed {
-  std::string_view old, now;
-};
-
-// Work for one more version. The first that fits counts.
-constexpr std::array kOldVerbs = {
-    Renamed{"good", "baseline"},     Renamed{"gather", "nightly collect"},  Renamed{"news", "nightly diff"},
-    Renamed{"merge", "dev merge"},   Renamed{"tables", "dev tables"},       Renamed{"ci plan", "nightly plan"},
-    Renamed{"test", "dev test"},     Renamed{"catalogue", "dev catalogue"}, Renamed{"expect propose", "dev propose"},
-    Renamed{"expect", "dev propose"}};
-
-// What was generated once, and is a file now.
-constexpr std::array kFiles = {Renamed{"ci github", "ci/github.yml"}, Renamed{"ci gitlab", "ci/gitlab.yml"},
-                               Renamed{"ci slurm", "ci/slurm.sh"}};
 
 std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -69,29 +53,6 @@ std::vector<size_t> plain_words(const std::vector<std::string>& words) {
   return plain;
 }
 
-std::string replace_old_verb(std::vector<std::string>& words) {
-  std::vector<size_t> plain = plain_words(words);
-  if (!plain.empty() && words[plain.front()] == "help") plain.erase(plain.begin());
-  if (plain.empty()) return "";
-  const size_t at = plain.front();
-  for (const auto& [old, now] : kOldVerbs) {
-    const bool is_pair = old.find(' ') != old.npos && plain.size() > 1 && plain[1] == at + 1;
-    if (old != (is_pair ? words[at] + " " + words[at + 1] : words[at])) continue;
-    const size_t blank = now.find(' ');
-    words.erase(words.begin() + static_cast<ptrdiff_t>(at), words.begin() + static_cast<ptrdiff_t>(at + 1 + is_pair));
-    words.insert(words.begin() + static_cast<ptrdiff_t>(at), std::string(now.substr(0, blank)));
-    if (blank != now.npos) {
-      words.insert(words.begin() + static_cast<ptrdiff_t>(at + 1), std::string(now.substr(blank + 1)));
-    }
-    return note_about_old_word(old, now);
-  }
-  return "";
-}
-
-std::string note_about_old_word(std::string_view old, std::string_view now) {
-  return fmt::format("'{}' is now '{}'; the old word goes in the next version", old, now);
-}
-
 CLI::App& find_verb(CLI::App& app, const std::vector<std::string>& words) {
   CLI::App* found = &app;
   std::string name;
@@ -102,12 +63,6 @@ CLI::App& find_verb(CLI::App& app, const std::vector<std::string>& words) {
     if (!named.empty()) {
       found = named.front();
       continue;
-    }
-    const std::string two = i + 1 < words.size() ? name + " " + words[i + 1] : "";
-    const auto file = std::find_if(kFiles.begin(), kFiles.end(), [&](const Renamed& one) { return one.old == two; });
-    if (file != kFiles.end()) {
-      throw ExitError(Exit::Usage, fmt::format("there is no `recapture {}`; use {}, which is not generated any more",
-                                               file->old, file->now));
     }
     throw ExitError(Exit::Usage, unknown_name("verb", name, names_of_verbs(app), hint_for(*found)));
   }

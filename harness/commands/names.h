@@ -1,20 +1,13 @@
-// Names on the command line: the verb that is meant, old verbs, and the nearest of what is misspelt.
+// Names on the command line: the verb that is meant, and the nearest of what is misspelt.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace recapture::commands {
 
 // Where the words stand that are neither options nor the value of --root. The first name the verb.
 std::vector<size_t> plain_words(const std::vector<std::string>& words);
-
-// Puts the new verb in the place of an old one, and returns the note about it, or "".
-std::string replace_old_verb(std::vector<std::string>& words);
-
-// "'gather' is now 'nightly collect'; the old word goes in the next version"
-std::string note_about_old_word(std::string_view old, std::string_view now);
 
 // The verb that these words name, such as "nightly", "diff". Throws ExitError(Usage) with the nearest where there is
 // none. Without words, or after the name of a group alone, it is the application or the group; words after a verb are

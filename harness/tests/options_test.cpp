@@ -202,51 +202,12 @@ TEST_F(Options, NoCasesVerbOrMemory_GetsALineAndACode) {
 #endif
 }
 
-TEST_F(Options, OldVerb_DoesTheSameAndNamesTheNewOne) {
-  const std::tuple<const char*, const char*, const char*> table[] = {
-      {"good", "baseline", "/nowhere"},
-      {"gather", "nightly collect", "night from --plan /nowhere"},
-      {"news", "nightly diff", "/nowhere"},
-      {"ci plan", "nightly plan", "--tier none"},
-      {"merge", "dev merge", "/nowhere/m /nowhere/1 /nowhere/2"},
-      {"tables", "dev tables", "rules"},
-      {"catalogue", "dev catalogue", "--release 2.15.0"},
-      {"test", "dev test", "twofold.ControlHolds --release 2.15.0"},
-      {"expect propose", "dev propose", "/nowhere"},
-      {"help news", "help nightly diff", ""},
-      {"news --help", "nightly diff --help", ""},
-      {"--root /nowhere news", "--root /nowhere nightly diff", "x"},
-  };
-  for (const auto& [old, now, arguments] : table) {
-    SCOPED_TRACE(old);
-    const auto said = [&](const std::string& verb, const std::string& redirection) {
-      return shell("{ " + command(verb + " " + arguments) + "; } " + redirection);
-    };
-    EXPECT_EQ(said(old, "2>/dev/null").out, said(now, "2>/dev/null").out);
-    const ShellResult noted = said(old, "2>&1 >/dev/null"), plain = said(now, "2>&1 >/dev/null");
-    EXPECT_EQ(noted.code, plain.code);
-    EXPECT_THAT(noted.out, ::testing::MatchesRegex("recapture: '[a-z ]+' is now '[a-z ]+'; the old word goes in the "
-                                                   "next version\n.*"));
-    EXPECT_EQ(noted.out.substr(noted.out.find('\n') + 1), plain.out);
-  }
-  EXPECT_THAT(recapture("gather").out, HasSubstr("recapture: 'gather' is now 'nightly collect'; the old word goes "));
-}
-
-TEST_F(Options, OldVerbForAGeneratedFile_NamesTheFile) {
-  for (const auto& [what, file] : {std::pair("github", "ci/github.yml"), std::pair("gitlab", "ci/gitlab.yml"),
-                                   std::pair("slurm", "ci/slurm.sh")}) {
-    const ShellResult said = recapture(std::string("ci ") + what);
-    EXPECT_EQ(said.code, 2) << said.out;
-    EXPECT_THAT(said.out, HasSubstr(std::string("; use ") + file + ", which is not generated any more\n"));
-    EXPECT_TRUE(said.is_one_line()) << said.out;
-  }
-}
-
 TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
   const std::pair<const char*, const char*> table[] = {
       {"hsitory x", "there is no verb 'hsitory'; did you mean history?"},
       {"nightly dif", "there is no verb 'nightly dif'; did you mean nightly diff?"},
       {"diff nights", "there is no verb 'diff'; did you mean nightly diff?"},
+      {"tables", "there is no verb 'tables'; did you mean dev tables?"},
       {"help dev tabels", "there is no verb 'dev tabels'; did you mean dev tables?"},
       {"help show all", "there is no verb 'show all'; --help says what there is"},
       {"dev nothing",

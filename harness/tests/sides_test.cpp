@@ -309,12 +309,6 @@ TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   }
 }
 
-TEST_F(Sides, OldWordForTheBaseline_DoesTheSameAndNamesTheNewOne) {
-  const ShellResult said = compare_sides("good latest"), plain = compare_sides("baseline latest");
-  EXPECT_EQ(said.code, plain.code);
-  EXPECT_EQ(said.out, "recapture: 'good' is now 'baseline'; the old word goes in the next version\n" + plain.out);
-}
-
 TEST_F(Sides, BuildOfTheSameName_DoesNotHideTheRelease) {
   fs::create_directories(folder + "/build/2.15.0/cases");
   EXPECT_EQ(shell("cd '" + folder + "/build' && ./recapture compare 2.6.0 2.15.0").code, 1);
