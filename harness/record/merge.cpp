@@ -73,98 +73,126 @@ void require_same_run(const Record& part, const Record& first) {
   }
 }
 
+// Of all parts what they have in common, and in "volatile" when each of them ran, beside what, and where if that
+// differs.
+Json environment_of_all(const std::vector<Record>& parts) {
+  const Record& first = parts.front();
+  const auto all = [&](const auto& is_same) { return std::all_of(parts.begin(), parts.end(), is_same); };
+  Json environment = first.environment.json();
+  environment.erase("shard");
+  for (const char* place : kPlaces) {
+    if (!all([&](const Record& part) { return part.env(place) == first.env(place); })) environment.erase(place);
+  }
+  for (const char* name : kPlaceVariables) {
+    const std::string value = variable_in(environment, name);
+    if (!all([&](const Record& part) { return variable_in(part.environment.json(), name) == value; })) {
+      erase_variable(environment, name);
+    }
+  }
+  for (const Record& part : parts) {
+    Json own = part.environment.json().value("volatile", Json::object());
+    for (const char* place : kPlaces) {
+      if (!environment.contains(place) && part.environment.json().contains(place)) own[place] = part.env(place);
+    }
+    for (const char* name : kPlaceVariables) {
+      const std::string value = variable_in(part.environment.json(), name);
+      if (value != variable_in(environment, name)) own[name] = value;
+    }
+    environment["volatile"]["shards"].push_back(std::move(own));
+  }
+  return environment;
+}
+
+class Merger {
+ public:
+  explicit Merger(std::vector<Record> parts) : parts_(std::move(parts)) {
+    for (const Record& part : parts_) take(part);
+    take_plan(parts_.front().whole_plan, shard_of(parts_.front()).second);
+  }
+
+  void write(const std::string& out) {
+    const auto by_case = [](const std::string& a, const std::string& b) { return case_of(a) < case_of(b); };
+    std::stable_sort(plan_.begin(), plan_.end(), by_case);
+    std::vector<TestRecord> tests = whole_.tests;
+    std::stable_sort(tests.begin(), tests.end(),
+                     [&](const TestRecord& a, const TestRecord& b) { return by_case(a.id(), b.id()); });
+    RecordWriter writer = RecordWriter::create(out, "merge makes a new record, so name another");
+    writer.write(environment_of_all(parts_));
+    writer.write({{"plan", plan_}});
+    std::string previous;
+    for (const TestRecord& test : tests) {
+      if (test.case_id() != previous) writer.write(whole_.cases.at(previous = test.case_id()).to_json());
+      writer.write(test.line);
+      for (const TestRecord& again : whole_.confirmations[test.id()]) writer.write(again.line);
+    }
+    writer.write({{"end", missing_.empty() ? "complete" : join(missing_, "; ")}});
+  }
+
+  // A sentence each.
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ private:
+  void take(const Record& part) {
+    require_same_run(part, parts_.front());
+    if (const auto [at, is_new] = shards_.emplace(shard_of(part).first, part.path); !is_new) {
+      throw refusal(part, fmt::format("it is shard {}, and so is {}", part.env("shard"), at->second));
+    }
+    for (const std::string& test : part.plan) {
+      if (!planned_.insert(test).second) throw refusal(part, test + " is in another of the records too");
+      plan_.push_back(test);
+    }
+    for (const TestRecord& test : part.tests) {
+      if (whole_.find(test.id()) != nullptr) throw refusal(part, test.id() + " is in another of the records too");
+      whole_.add(test);
+    }
+    for (const auto& [id, info] : part.cases) {
+      if (!whole_.cases.emplace(id, info).second) throw refusal(part, id + " is in another of the records too");
+    }
+    whole_.confirmations.insert(part.confirmations.begin(), part.confirmations.end());
+    if (part.end != "complete") {
+      missing_.push_back(fmt::format("shard {} did not come to its end{}", part.env("shard"),
+                                     part.end.empty() ? "" : ": " + part.end));
+      return;
+    }
+    const auto lost = std::find_if(part.plan.begin(), part.plan.end(),
+                                   [&](const std::string& test) { return part.find(test) == nullptr; });
+    if (lost != part.plan.end()) {
+      missing_.push_back(fmt::format("shard {} is called complete, and {} has not run", part.env("shard"), *lost));
+    }
+  }
+
+  // The plan of all shards, as each of them knows it: what a lost one had to run is not run, rather than gone. Where
+  // there are more shards than cases, some have nothing to run and leave no record.
+  void take_plan(const std::vector<std::string>& all, int shards) {
+    const auto is_planned = [&](const std::string& test) { return planned_.count(test) != 0; };
+    const bool is_covered = !all.empty() && std::all_of(all.begin(), all.end(), is_planned);
+    for (int shard = 1; shard <= shards && !is_covered; ++shard) {
+      if (shards_.count(shard) == 0) missing_.push_back(fmt::format("shard {}/{} is missing", shard, shards));
+    }
+    if (!all.empty()) plan_ = all;
+    if (plan_.empty()) missing_.emplace_back("no shard has a plan, so what should have run is not known");
+    if (!missing_.empty()) return;
+    // All shards are there, and none of them was to run this.
+    const auto lost = std::find_if_not(plan_.begin(), plan_.end(), is_planned);
+    if (lost != plan_.end()) missing_.push_back(*lost + " is in no shard's plan");
+  }
+
+  std::vector<Record> parts_;
+  Record whole_;  // Its tests, cases and confirmations.
+  std::vector<std::string> plan_, missing_;
+  std::set<std::string> planned_;
+  std::map<int, std::string> shards_;  // Their paths.
+};
+
 }  // namespace
 
 std::vector<std::string> merge_records(const std::vector<std::string>& parts, const std::string& out) {
   std::vector<Record> records;
   records.reserve(parts.size());
   for (const std::string& path : parts) records.push_back(read_record(path));
-  const auto [unused, of] = shard_of(records.front());
-  std::map<int, std::string> by_shard;
-  std::vector<std::string> lacks;
-  Record whole;
-  std::set<std::string> planned;
-  for (const Record& part : records) {
-    require_same_run(part, records.front());
-    const int shard = shard_of(part).first;
-    if (const auto [at, is_new] = by_shard.emplace(shard, part.path); !is_new) {
-      throw refusal(part, fmt::format("it is shard {}, and so is {}", part.env("shard"), at->second));
-    }
-    for (const std::string& test : part.plan) {
-      if (!planned.insert(test).second) throw refusal(part, test + " is in another of the records too");
-      whole.plan.push_back(test);
-    }
-    for (const TestRecord& test : part.tests) {
-      if (whole.find(test.id()) != nullptr) throw refusal(part, test.id() + " is in another of the records too");
-      whole.add(test);
-    }
-    for (const auto& [id, info] : part.cases) {
-      if (!whole.cases.emplace(id, info).second) throw refusal(part, id + " is in another of the records too");
-    }
-    whole.confirmations.insert(part.confirmations.begin(), part.confirmations.end());
-    if (part.end != "complete") {
-      lacks.push_back(fmt::format("shard {} did not come to its end{}", part.env("shard"),
-                                  part.end.empty() ? "" : ": " + part.end));
-      continue;
-    }
-    const auto lost = std::find_if(part.plan.begin(), part.plan.end(),
-                                   [&](const std::string& test) { return part.find(test) == nullptr; });
-    if (lost != part.plan.end()) {
-      lacks.push_back(fmt::format("shard {} is called complete, and {} has not run", part.env("shard"), *lost));
-    }
-  }
-  // The plan of all shards, as each of them knows it: what a lost one had to run is not run, rather than gone. Where
-  // there are more shards than cases, some have nothing to run and leave no record.
-  const std::vector<std::string>& all = records.front().whole_plan;
-  const auto is_planned = [&](const std::string& test) { return planned.count(test) != 0; };
-  const bool covered = !all.empty() && std::all_of(all.begin(), all.end(), is_planned);
-  for (int shard = 1; shard <= of && !covered; ++shard) {
-    if (by_shard.count(shard) == 0) lacks.push_back(fmt::format("shard {}/{} is missing", shard, of));
-  }
-  if (!all.empty()) whole.plan = all;
-  if (whole.plan.empty()) lacks.emplace_back("no shard has a plan, so what should have run is not known");
-  if (lacks.empty()) {  // All shards are there, and none of them was to run this.
-    const auto lost = std::find_if_not(whole.plan.begin(), whole.plan.end(), is_planned);
-    if (lost != whole.plan.end()) lacks.push_back(*lost + " is in no shard's plan");
-  }
-  const auto by_case = [](const std::string& a, const std::string& b) { return case_of(a) < case_of(b); };
-  std::stable_sort(whole.plan.begin(), whole.plan.end(), by_case);
-  std::vector<TestRecord> tests = whole.tests;
-  std::stable_sort(tests.begin(), tests.end(),
-                   [&](const TestRecord& a, const TestRecord& b) { return by_case(a.id(), b.id()); });
-  RecordWriter writer = RecordWriter::create(out, "merge makes a new record, so name another");
-  Json environment = records.front().environment.json();
-  environment.erase("shard");
-  for (const char* place : kPlaces) {
-    const auto is_there = [&](const Record& part) { return part.env(place) == records.front().env(place); };
-    if (!std::all_of(records.begin(), records.end(), is_there)) environment.erase(place);
-  }
-  for (const char* name : kPlaceVariables) {
-    const std::string first = variable_in(environment, name);
-    const auto is_there = [&](const Record& part) { return variable_in(part.environment.json(), name) == first; };
-    if (!std::all_of(records.begin(), records.end(), is_there)) erase_variable(environment, name);
-  }
-  for (const Record& part : records) {  // When each of them ran, beside what, and where if that differs.
-    Json its = part.environment.json().value("volatile", Json::object());
-    for (const char* place : kPlaces) {
-      if (!environment.contains(place) && part.environment.json().contains(place)) its[place] = part.env(place);
-    }
-    for (const char* name : kPlaceVariables) {
-      const std::string value = variable_in(part.environment.json(), name);
-      if (value != variable_in(environment, name)) its[name] = value;
-    }
-    environment["volatile"]["shards"].push_back(std::move(its));
-  }
-  writer.write(environment);
-  writer.write({{"plan", whole.plan}});
-  std::string previous;
-  for (const TestRecord& test : tests) {
-    if (test.case_id() != previous) writer.write(whole.cases.at(previous = test.case_id()).to_json());
-    writer.write(test.line);
-    for (const TestRecord& again : whole.confirmations[test.id()]) writer.write(again.line);
-  }
-  writer.write({{"end", lacks.empty() ? "complete" : join(lacks, "; ")}});
-  return lacks;
+  Merger merger(std::move(records));
+  merger.write(out);
+  return merger.missing();
 }
 
 }  // namespace recapture
