@@ -8,7 +8,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/lint/documents.h"
-#include "harness/lint/sources.h"
+#include "harness/tests/lint/sources.h"
 #include "harness/tests/namespaces.h"
 
 namespace recapture {

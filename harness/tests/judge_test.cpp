@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "harness/lint/expectations.h"
-#include "harness/lint/signatures.h"
 #include "harness/model/release.h"
 #include "harness/report/markdown.h"
+#include "harness/tests/lint/signatures.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
 #include "harness/verdict/test_verdict.h"

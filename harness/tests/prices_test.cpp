@@ -1,5 +1,5 @@
 // What remedies cost, from the benchmarks' repetitions to what `show`, `explain` and `compare` say of them.
-#include "harness/lint/prices.h"
+#include "harness/tests/lint/prices.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

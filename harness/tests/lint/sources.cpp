@@ -1,4 +1,4 @@
-#include "harness/lint/sources.h"
+#include "harness/tests/lint/sources.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "harness/lint/prices.h"
+#include "harness/tests/lint/prices.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "harness/lint/signatures.h"
+#include "harness/tests/lint/signatures.h"
 
 #include <fmt/format.h>
 
