@@ -1,4 +1,7 @@
-"""`python -m recapture`: the program in place of this process, so that signals and the exit code are its own."""
+"""`python -m recapture`: the program in place of this process, so that signals and the exit code are its own.
+
+`check` alone runs here: it needs the PyTorch of this interpreter.
+"""
 import os
 import sys
 
@@ -8,6 +11,10 @@ UNAVAILABLE = 7  # harness/base/exit.h
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["check"]:
+        from recapture._check import main as check
+
+        sys.exit(check(sys.argv[2:]))
     try:
         path = _places.program()
         os.execv(path, [path, *sys.argv[1:]])
