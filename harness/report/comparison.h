@@ -40,7 +40,8 @@ std::string render_markdown(const ComparisonReport& report);
 //  "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes": [{"advice", "fix"}], "upstream",
 //               "upstream_changes": [{"what", "number", "since", "title", "url"}], "blocks"}],
 //  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "waivers"}, "exit",
-//  and of a gate "schema", "answer", "why", "blocking", "outside_scope", "waivers", "features" (docs/reference/gate-json.md)}
+//  and of a gate "schema", "answer", "why", "blocking", "outside_scope", "waivers", "features"
+//  (docs/reference/gate-json.md)}
 Json render_json(const ComparisonReport& report);
 
 // What blocks is a failure; what is unknown an error, or skipped where a side could not run it.

@@ -560,11 +560,17 @@ TEST(Causes, DeviceSynchronizedByAnotherThread_NeedsNoOtherMode) {
   const blame::Causes causes = blame::causes_of({}, failure, knowledge());
   ASSERT_THAT(causes.explanation.causes, SizeIs(1));
   EXPECT_EQ(causes.explanation.causes[0].id, "device_synchronize_in_capture");
+}
+
 TEST(Causes, OperatorOnRecord_HasTheRecordsAnswer) {
   blame::Knowledge all = knowledge();
   all.answers.known = {{"linalg.inv", "torch.linalg.inv"}, {"item", "torch.Tensor.item"}};
   all.answers.not_captured["linalg.inv"] = {"linalg.inv", "torch.linalg.inv: refused in 2.11.0", "Call inv_ex."};
+  blame::Failure failure;
+  failure.culprit.emplace();
   failure.culprit->api = "cuStreamSynchronize";
+  failure.culprit->code = 900;
+  failure.culprit->in_log = true;
   failure.culprit->frames = {{"at::_ops::item::call(…)", "/t/libtorch_cpu.so", 1},
                              {"at::_ops::linalg_inv::call(…)", "/t/libtorch_cpu.so", 1}};
   const auto lines = [&] {

@@ -91,9 +91,9 @@ TEST(FailureTable, ReleaseWithoutARun_IsNotRun) {
 
 TEST(FailureTable, OfSeveralFormsAndMachines_TheWorstCounts) {
   const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther", "FixA"});
-  const ResultMatrix matrix({run_of("2.6.0", {seen("ok"), seen("ok", "ReproducesOther")}),
-                             run_of("2.6.0", {seen("D")}, {{"gpu", "H"}})},
-                            Rules());
+  const ResultMatrix matrix(
+      {run_of("2.6.0", {seen("ok"), seen("ok", "ReproducesOther")}), run_of("2.6.0", {seen("D")}, {{"gpu", "H"}})},
+      Rules());
   const auto on = failure_table(matrix, catalogue).rows.at(0).releases.at(0);
   EXPECT_EQ(on.worst, FailureOutcome::Raises);
   EXPECT_EQ(on.failing, 1U);  // Tests, not runs.
@@ -102,8 +102,8 @@ TEST(FailureTable, OfSeveralFormsAndMachines_TheWorstCounts) {
 }
 
 TEST(FailureTable, UnknownOutcome_IsNeverAPass) {
-  for (const auto outcome : {FailureOutcome::NotSeen, FailureOutcome::Absent, FailureOutcome::Unavailable,
-                             FailureOutcome::NotRun}) {
+  for (const auto outcome :
+       {FailureOutcome::NotSeen, FailureOutcome::Absent, FailureOutcome::Unavailable, FailureOutcome::NotRun}) {
     EXPECT_FALSE(is_known(outcome)) << to_string(outcome);
   }
   Json unavailable = {{"test", "c.Reproduces"}, {"ending", "exited"}, {"code", 77}, {"unavailable", "no GPU"}};
@@ -118,8 +118,7 @@ TEST(Site, HostileText_StaysText) {
   const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
   const FailureTable failures = failure_table(matrix, catalogue);
   const timeline::OperatorTable operators;
-  for (const auto& [path, page] :
-       report::render_site({"/nowhere", "reports", {}, {}, failures, operators}, matrix)) {
+  for (const auto& [path, page] : report::render_site({"/nowhere", "reports", {}, {}, failures, operators}, matrix)) {
     EXPECT_THAT(page, Not(HasSubstr("<script>alert"))) << path;
     EXPECT_THAT(page, Not(HasSubstr("<img"))) << path;
   }
