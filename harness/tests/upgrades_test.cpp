@@ -11,14 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/case/tags.h"
 #include "harness/compare/compare.h"
+#include "harness/compare/features.h"
 #include "harness/compare/policy.h"
 #include "harness/model/scope.h"
 #include "harness/report/comparison.h"
 #include "harness/tests/committed_records.h"
 #include "harness/tests/namespaces.h"
+#include "harness/tests/shell.h"
 
 namespace recapture {
 namespace {
@@ -199,6 +202,35 @@ TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
     if (breaks) failing += releases[i] + " ";
   }
   EXPECT_EQ(failing, "2.6.0 2.7.1 2.9.1 2.10.0 2.11.0 2.13.0 ") << "those that break a program that ran on them";
+}
+
+// Ten programs that were observed on a GPU (examples/gate), each of one family of cases.
+TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
+  const std::string folder = RECAPTURE_ROOT "/harness/tests/data/features";
+  const toml::table file = parse_toml(folder + "/stories.toml");
+  const auto most = file["most"].value<size_t>();
+  const auto* stories = tables_in(file, "story", folder, "[[story]]");
+  ASSERT_TRUE(most && stories != nullptr && stories->size() == 10);
+  std::vector<std::string> longer;
+  for (const auto& node : *stories) {
+    const toml::table& story = *node.as_table();
+    const std::string family = text_in(story, "family", folder), observed = folder + "/" + family + ".toml";
+    const compare::Features features = compare::read_features(observed);
+    for (const compare::Feature& one : features.all) {
+      if (one.tag->name == text_in(story, "feature", folder)) EXPECT_EQ(one.use, compare::Use::Used) << family;
+    }
+    const ShellResult said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " gate --json " RECAPTURE_ROOT
+                                                   "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT
+                                                   "/reports/2.15.0/nvidia-h200.jsonl.gz --features " +
+                                   observed);
+    std::set<std::string> listed;
+    for (const Json& change : Json::parse(said.out).at("changes")) {
+      for (const Json& test : change.at("tests")) listed.insert(test.get<std::string>());
+    }
+    EXPECT_EQ(texts_of(story, "tests", folder) - listed, std::set<std::string>()) << family << ": not named";
+    if (listed.size() > *most) longer.push_back(family);
+  }
+  EXPECT_EQ(join(longer), "distributed, sync") << "DDP uses a third of all features; many cases read to the host";
 }
 
 }  // namespace
