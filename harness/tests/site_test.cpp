@@ -63,8 +63,8 @@ FailureOutcome outcome_of(const Record& record) {
 
 TEST(FailureTable, OutcomeOfARun_IsWhatTheProgramMeets) {
   EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")})), FailureOutcome::Raises);
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {}, "silently wrong")), FailureOutcome::SilentlyWrong);
-  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, {}, "leaks")), FailureOutcome::Leaks);
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, Json::object(), "silently wrong")), FailureOutcome::SilentlyWrong);
+  EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("D")}, Json::object(), "leaks")), FailureOutcome::Leaks);
   EXPECT_EQ(outcome_of(run_of("2.11.0", {seen("ok")})), FailureOutcome::Works);
   Json hung = seen("D");
   hung["ending"] = "deadline";
