@@ -305,8 +305,8 @@ pid_t start(const Program& program, const Scratch& scratch, int out, int err, in
     }
   }
   execve(full.path.c_str(), argv.data(), envp.data());
-  const std::string_view why = static_cast<size_t>(errno) < error_texts.size() ? error_texts[errno] : "?";
-  for (const std::string_view part : {std::string_view(cannot), why, std::string_view("\n")}) {
+  const char* why = static_cast<size_t>(errno) < error_texts.size() ? error_texts[errno].c_str() : "?";
+  for (const std::string_view part : {std::string_view(cannot), std::string_view(why), std::string_view("\n")}) {
     [[maybe_unused]] const ssize_t written = write(2, part.data(), part.size());
   }
   _exit(127);
