@@ -113,8 +113,7 @@ report::PageInput read(const run::Layout& places, const Options& options, Deferr
 }
 
 // A folder of ours has an index.html that begins as this one does; in any other folder nothing is replaced.
-void write_site(const std::string& folder, const std::map<std::string, std::string>& pages) {
-  constexpr size_t kFirstBytes = 15;
+void check_site(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
     throw ExitError(Exit::Usage, folder + " is no folder; --site takes one");
@@ -122,6 +121,11 @@ void write_site(const std::string& folder, const std::map<std::string, std::stri
   if (fs::is_directory(folder, error) && !fs::is_empty(folder, error) && !fs::exists(folder + "/index.html", error)) {
     throw ExitError(Exit::Usage, folder + " has other files in it; --site takes a new folder or one that it has made");
   }
+}
+
+void write_site(const std::string& folder, const std::map<std::string, std::string>& pages) {
+  constexpr size_t kFirstBytes = 15;
+  std::error_code error;
   fs::create_directories(folder + "/failures", error);
   if (error) throw ExitError(Exit::Usage, fmt::format("{}: {}", folder, error.message()));
   for (const auto& [path, text] : pages) replace_output(folder + "/" + path, text, kFirstBytes, "page");
@@ -130,15 +134,15 @@ void write_site(const std::string& folder, const std::map<std::string, std::stri
 Exit write(const run::Layout& places, const Options& options) {
   DeferredErrors wrong;
   if (!options.site.empty()) {
+    check_site(options.site);
     report::PageInput input = read(places, options, wrong);
     const ResultMatrix matrix(input.records, input.rules);
     const auto failures = timeline::failure_table(matrix, input.background.catalogue);
-    const auto operators = timeline::operator_table(places.root, input.folder);
     std::string newest;
     for (const Record& record : input.records) newest = std::max(newest, record.environment.started);
-    auto pages = report::render_site(
-        {places.root, input.folder, input.background.sources, input.background.changes, failures, operators, newest},
-        matrix);
+    auto pages = report::render_site({places.root, input.folder, input.background.sources, input.background.changes,
+                                      failures, input.operators, newest},
+                                     matrix);
     pages[report::kUpgradePage] = report::page_of(report::page_data(std::move(input)));
     write_site(options.site, pages);
     wrong.tell();
