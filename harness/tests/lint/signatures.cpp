@@ -42,6 +42,7 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
   std::set<Reproduced> reproduced;
   std::map<std::string, std::set<std::string>>
       own;  // What each test itself shows, on any release: never foreign to it.
+  std::map<std::string, std::set<std::string>> documented;  // By test. With the same signature it is the same failure.
   for (const Record& record : records) {
     if (record.broken() != Break::Nothing) continue;
     for (const TestRecord& test : record.tests) {
@@ -52,12 +53,14 @@ std::vector<std::string> loose_signatures(const std::vector<Record>& records, co
       if (classify(Kind::Reproduces, test) != Result::Reproduced) continue;
       reproduced.insert({observed, test.text(key::documented), test.text(key::raised_by)});
       own[test.id()].insert(test.text(key::seen));
+      documented[test.id()].insert(test.text(key::documented));
     }
   }
   std::set<std::string> errors;
   for (const Reproduced& mine : reproduced) {
     for (const Observed& other : all) {
       if (own[mine.observed.test].count(other.seen) != 0 || !takes(mine, other)) continue;
+      if (documented[other.test].count(mine.documented) != 0) continue;
       errors.insert(fmt::format("{} documents '{}', which also takes {}'s '{}'", mine.observed.test, mine.documented,
                                 other.test, other.seen));
     }
