@@ -63,17 +63,6 @@ TEST_F(Builds, Plan_WithoutReleases_HasNoBuild) {
   EXPECT_THAT(recapture("nightly plan").out, AllOf(HasSubstr("2.6.0"), HasSubstr("2.15.0"), Not(HasSubstr("nightly"))));
 }
 
-TEST_F(Builds, Ci_OfAFormerGenerator_NamesTheFileToCopy) {
-  for (const auto& [what, file] :
-       {std::pair("github", "ci/github.yml"), {"gitlab", "ci/gitlab.yml"}, {"slurm", "ci/slurm.sh"}}) {
-    const ShellResult said = recapture(std::string("ci ") + what);
-    EXPECT_EQ(said.code, 2);
-    EXPECT_TRUE(said.is_one_line()) << said.out;
-    EXPECT_THAT(said.out, HasSubstr(file));
-    EXPECT_TRUE(fs::exists(RECAPTURE_ROOT + std::string("/") + file));
-  }
-}
-
 TEST_F(Builds, WhatIsWrong_GetsOneLineThatNamesWhatThereIs) {
   for (const auto& [builds, releases, arguments, words] : std::vector<std::array<std::string, 4>>{
            {"", "'nightly'", "nightly plan", "there is no release 'nightly'; this file has 2.6.0, 2.15.0"},

@@ -471,7 +471,7 @@ struct Session {
 };
 
 std::vector<Session> sessions_in(const std::string& text) {
-  static const RE2 kAsks(R"(\$ build/recapture ((?:list|show|compare|history|bisect)(?: .*)?))");
+  static const RE2 kAsks(R"(\$ build/recapture ((?:list|show|compare|history|bisect|operators)(?: .*)?))");
   std::vector<Session> sessions;
   std::istringstream lines(text);
   bool is_asked = false;
@@ -791,7 +791,8 @@ TEST_F(Scripts, Suite_EndsWithTheFirstFailureAndRunsInTheUsersFolder) {
          "130 ;; "
          "esac; mkdir -p \"${3%/*}\"; touch \"${3%/*}/build.ninja\" ;;\nesac\n");
   script("tree/ci/nemo", "#!/bin/sh\n");
-  script("bin/cmake", "#!/bin/sh\ncase $* in *broken*) echo no; exit 1 ;; esac\n");
+  script("bin/cmake",
+         "#!/bin/sh\ncase $* in --version) echo cmake version 3.25.1 ;; *broken*) echo no; exit 1 ;; esac\n");
   script("tree/build/recapture", "#!/bin/sh\necho \"$*, in ${PWD##*/}\"; case $* in *changed*) exit 1 ;; esac\n");
   std::ofstream(folder + "/tree/build/build.ninja");
   fs::create_directories(folder + "/user/site/torch");

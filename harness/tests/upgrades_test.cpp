@@ -217,14 +217,17 @@ TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
     const std::string family = text_in(story, "family", folder), observed = folder + "/" + family + ".toml";
     const compare::Features features = compare::read_features(observed);
     for (const compare::Feature& one : features.all) {
-      if (one.tag->name == text_in(story, "feature", folder)) EXPECT_EQ(one.use, compare::Use::Used) << family;
+      if (one.tag->name == text_in(story, "feature", folder)) {
+        EXPECT_EQ(one.use, compare::Use::Used) << family;
+      }
     }
     const ShellResult said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " gate --json " RECAPTURE_ROOT
                                                    "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT
                                                    "/reports/2.15.0/nvidia-h200.jsonl.gz --features " +
                                    observed);
     std::set<std::string> listed;
-    for (const Json& change : Json::parse(said.out).at("changes")) {
+    const Json answer = Json::parse(said.out);
+    for (const Json& change : answer.at("changes")) {
       for (const Json& test : change.at("tests")) listed.insert(test.get<std::string>());
     }
     EXPECT_EQ(texts_of(story, "tests", folder) - listed, std::set<std::string>()) << family << ": not named";
