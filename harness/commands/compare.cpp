@@ -7,7 +7,6 @@
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/prices.h"
-#include "harness/report/features.h"
 
 namespace recapture::commands {
 namespace {
@@ -45,10 +44,10 @@ void print_report(const report::ComparisonReport& report, const CompareOptions& 
   if (options.json) {
     print("{}\n", render_json(report).dump(1, ' ', false, Json::error_handler_t::replace));
   } else {
-    if (report.features != nullptr) {
-      print("{}", options.markdown ? report::render_markdown(*report.features) : report::render_text(*report.features));
-    }
-    print("{}", options.markdown ? render_markdown(report) : render_text(report));
+    const bool is_short = report.decision != nullptr && !options.verbose;
+    print("{}", options.markdown ? render_markdown(report)
+                : is_short       ? render_short(report)
+                                 : render_text(report, options.verbose));
   }
 }
 
@@ -76,6 +75,7 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
 Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command = add_comparison(app, "compare", "Compare two releases or runs", *options);
+  command->add_flag("--verbose", options->verbose, "Name every case of a change that hits many, and of the unknown");
   command->footer(
       "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator "
       "is\n"

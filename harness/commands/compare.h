@@ -15,7 +15,7 @@ struct CompareOptions {
   std::string from, to, records, junit, policy, features;
   std::vector<std::string> program;
   compare::MachineChoice machine;
-  bool json = false, markdown = false, run = false;
+  bool json = false, markdown = false, run = false, verbose = false;
 };
 
 CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, CompareOptions& options);

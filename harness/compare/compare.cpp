@@ -48,7 +48,9 @@ Advice advice_on(const std::string& fix, const std::string& release, const Compa
   return advice;
 }
 
-std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const CompareContext& background) {
+// A fix that stopped holding is told as that, and not as one that may be deleted.
+std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, const Results& to,
+                              const CompareContext& background) {
   std::vector<Advised> fixes;
   const CatalogueCase* one = background.find(case_of(pair.compared.test));
   if (one == nullptr) return fixes;
@@ -58,6 +60,10 @@ std::vector<Advised> fixes_of(const Pair& pair, const Results& to, const Compare
     const std::string name = one->id + "." + test.name;
     const auto& results = to.of(name);
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
+    const bool has_stopped = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& other) {
+      return other.compared.test == name && other.compared.consequence == Consequence::StoppedHolding;
+    });
+    if (has_stopped) continue;
     if (pair.compared.consequence == Consequence::Healed) {
       fixes.push_back({advice_on(name, release, background), test.fix});
     } else if (holds) {
@@ -88,7 +94,7 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
       change.is = test.is;
       change.note = test.note;
       change.sentence = test.sentence;
-      change.fixes = fixes_of(pair, to, background);
+      change.fixes = fixes_of(pair, pairs, to, background);
       change.upstream = upstream_of(pair, background);
       at = changes.insert(changes.end(), {is_damage(pair.to.state()), std::move(change)});
     }

@@ -85,7 +85,7 @@ std::vector<std::string> cases_of(const std::vector<std::string>& tests) {
 
 std::vector<std::string> cases_of(const Alike& group) {
   std::vector<std::string> cases;
-  for (const compare::CaseChange* change : group) cases.push_back(change->case_id);
+  for (const compare::CaseChange* change : group) add_once(cases, change->case_id);
   return cases;
 }
 
@@ -95,24 +95,52 @@ size_t tests_of(const Alike& group) {
   return tests;
 }
 
+// The sentence of all changes of a group: without their notes, where those differ.
+std::string sentence_of(const Alike& group) {
+  const compare::CaseChange& first = *group.front();
+  const bool is_same = std::all_of(group.begin(), group.end(),
+                                   [&](const compare::CaseChange* change) { return change->note == first.note; });
+  return is_same ? first.sentence : first.sentence.substr(0, first.sentence.size() - first.note.size());
+}
+
+// Where the notes of a group differ, each with its changes: "afterwards emptyCache(): keeps the memory".
+std::vector<std::pair<std::string, Alike>> notes_of(const Alike& group) {
+  std::vector<std::pair<std::string, Alike>> notes;
+  for (const compare::CaseChange* change : group) {
+    const std::string note = change->note.substr(std::min(change->note.find_first_not_of("; "), change->note.size()));
+    auto at = std::find_if(notes.begin(), notes.end(), [&](const auto& known) { return known.first == note; });
+    if (at == notes.end()) at = notes.insert(notes.end(), {note, {}});
+    at->second.push_back(change);
+  }
+  if (notes.size() == 1) notes.clear();
+  const auto is_plain = [](const auto& note) { return note.first.empty(); };
+  notes.erase(std::remove_if(notes.begin(), notes.end(), is_plain), notes.end());
+  return notes;
+}
+
+// "93 tests of 60 cases"
+std::string size_of(const Alike& group) {
+  return fmt::format("{} of {}", plural(tests_of(group), "test"), plural(cases_of(group).size(), "case"));
+}
+
 // Whether a user has something to do about it: a new error text under the same constraint asks for no fix.
 bool shows_fixes(compare::Consequence consequence) {
   return compare::is_regression(consequence) || consequence == compare::Consequence::Healed;
 }
 
-std::string group_text(const Alike& group) {
+// A change that hits many cases alike is one line; `is_whole` names the cases.
+std::string group_text(const Alike& group, bool is_whole) {
   const compare::CaseChange& first = *group.front();
-  std::string text = "\n" + wrap("  ", first.sentence, "    ");
   const bool is_long = group.size() > kFewCases;
+  std::string text = "\n" + wrap("  ", sentence_of(group) + (is_long ? ": " + size_of(group) : ""), "    ");
+  for (const auto& [note, those] : notes_of(group)) text += wrap("    ", note + ": " + size_of(those), "      ");
   for (const compare::UpstreamChange& change : first.upstream) {
     if (is_long) break;
     const std::string what = is_change(first) ? change.what : "see " + change.title;
     text += wrap("    ", fmt::format("{}{}{}", what, what.empty() ? "" : ": ", upstream_words(change)), "      ");
   }
   if (is_long) {
-    text += fmt::format("    in {} tests of {} cases:\n", tests_of(group), group.size());
-    text += wrap("      ", join(cases_of(group), " "), "      ");
-    return text + fmt::format("    more: recapture show {}\n", first.case_id);
+    return is_whole ? text + wrap("    in ", join(cases_of(group), " "), "      ") : text;
   }
   for (const compare::CaseChange* change : group) {
     text += wrap("    ", fmt::format("{} ({}): {}", change->case_id, names_of(*change), change->title), "      ");
@@ -150,7 +178,10 @@ std::vector<Alike> groups_of(const compare::Comparison& comparison) {
   for (const compare::CaseChange& change : comparison.changes) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& known) {
       const compare::CaseChange& first = *known.front();
-      return first.difference() == change.difference() && number_of(first) == number_of(change);
+      // An error with a new type or text is one change, even if a capture leaves different things behind.
+      const bool has_same_note = first.note == change.note || change.consequence == compare::Consequence::ErrorChanged;
+      return has_same_note && number_of(first) == number_of(change) &&
+             std::tie(first.consequence, first.was, first.is) == std::tie(change.consequence, change.was, change.is);
     });
     if (group == groups.end()) group = groups.insert(groups.end(), Alike());
     group->push_back(&change);
@@ -160,9 +191,9 @@ std::vector<Alike> groups_of(const compare::Comparison& comparison) {
 
 std::string render_counts(const compare::Comparison& comparison) {
   std::array<size_t, compare::kConsequenceCount> counts{};
-  for (const compare::ComparedTest& test : comparison.tests) ++counts.at(static_cast<size_t>(test.consequence));
+  for (const Alike& group : groups_of(comparison)) ++counts.at(static_cast<size_t>(group.front()->consequence));
   std::vector<std::string> parts;
-  for (size_t i = 0; i < static_cast<size_t>(compare::Consequence::Same); ++i) {
+  for (size_t i = 0; i < counts.size(); ++i) {
     if (counts.at(i) != 0)
       parts.push_back(fmt::format("{} {}", counts.at(i), to_string(static_cast<compare::Consequence>(i))));
   }
@@ -186,6 +217,11 @@ std::string answer_of(const ComparisonReport& report) {
   return changes.empty() ? "no change" : "nothing that runs today breaks";
 }
 
+std::string title_of(const ComparisonReport& report) {
+  const compare::Comparison& comparison = report.comparison;
+  return fmt::format("{} -> {} on {}: {}\n", comparison.from, comparison.to, comparison.machine, answer_of(report));
+}
+
 // What a reader must know before the changes, without the title.
 std::vector<std::string> summary_of(const ComparisonReport& report) {
   std::vector<std::string> lines;
@@ -201,12 +237,94 @@ std::vector<std::string> summary_of(const ComparisonReport& report) {
   return lines;
 }
 
+// Blocking changes of one case, or of several that changed alike.
+struct Blocking {
+  std::vector<std::string> cases;
+  const compare::CaseChange* change;
+};
+
+std::vector<Blocking> blocking_of(const ComparisonReport& report) {
+  std::vector<Blocking> all;
+  const auto blocks = [&](const std::string& test) { return report.decision->blocking.count(test) != 0; };
+  for (const Alike& group : groups_of(report.comparison)) {
+    Blocking one{{}, nullptr};
+    for (const compare::CaseChange* change : group) {
+      if (std::none_of(change->tests.begin(), change->tests.end(), blocks)) continue;
+      if (one.change == nullptr) one.change = change;
+      add_once(one.cases, change->case_id);
+    }
+    const bool is_known = std::any_of(all.begin(), all.end(), [&](const Blocking& other) {
+      return one.change != nullptr && other.cases == one.cases && other.change->consequence == one.change->consequence;
+    });
+    if (one.change != nullptr && !is_known) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// At most kWidth columns.
+std::string cut(std::string line) {
+  line.erase(line.find_last_not_of(" :") + 1);  // Where a test said nothing.
+  if (line.size() <= kWidth) return line;
+  const size_t indent = line.find_first_not_of(' ');
+  return std::string(indent, ' ') + truncated(line.substr(indent), kWidth - indent - 3);
+}
+
+std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
+  const compare::CaseChange& change = *one.change;
+  const std::string others = one.cases.size() > 1 ? fmt::format(" and {} more", one.cases.size() - 1) : "";
+  std::vector<std::string> lines = {fmt::format("  {}: {}{}: {}; now {}", to_string(change.consequence),
+                                                one.cases.front(), others, change.was, change.is)};
+  std::vector<std::string> fixes;
+  for (const auto& [advice, fix] : change.fixes) {
+    if (advice == compare::Advice::Apply) fixes.push_back(fix);
+  }
+  lines.push_back(fixes.empty()
+                      ? fmt::format("    fix: no remedy is known to hold in {}", to)
+                      : fmt::format("    fix{}: {}", fixes.size() > 1 ? fmt::format(" (1 of {})", fixes.size()) : "",
+                                    fixes.front()));
+  return lines;
+}
+
+// Changes that do not block.
+size_t count_others(const ComparisonReport& report) {
+  const auto groups = groups_of(report.comparison);
+  const auto blocks = [&](const std::string& test) { return report.decision->blocking.count(test) != 0; };
+  return static_cast<size_t>(std::count_if(groups.begin(), groups.end(), [&](const Alike& group) {
+    return std::none_of(group.begin(), group.end(), [&](const compare::CaseChange* change) {
+      return std::any_of(change->tests.begin(), change->tests.end(), blocks);
+    });
+  }));
+}
+
+// "  and 3 more: a_case, b_case"
+std::string left_out_words(const std::vector<Blocking>& blocking, size_t from, size_t all) {
+  std::vector<std::string> cases;
+  for (size_t i = from; i < blocking.size(); ++i) {
+    for (const std::string& one : blocking[i].cases) add_once(cases, one);
+  }
+  return fmt::format("  and {} more{}{}", all - from, cases.empty() ? "" : ": ", join(cases));
+}
+
+std::string waiver_words(const compare::Decision& decision) {
+  std::vector<std::string> words;
+  for (const compare::WaiverState& waiver : decision.waivers) words.push_back(to_string(waiver));
+  return join(words, "; ");
+}
+
+std::string scope_words(const ComparisonReport& report) {
+  if (report.features == nullptr) return escape_control(join(report.policy.scope));
+  const std::string& program = report.features->program;
+  const auto count = [&](compare::Use use) { return report.features->of(use).size(); };
+  return fmt::format("what {} uses: {} features, and {} that are assumed",
+                     program.empty() ? "the program" : escape_control(program), count(compare::Use::Used),
+                     count(compare::Use::Assumed));
+}
+
 }  // namespace
 
-std::string render_text(const ComparisonReport& report) {
+std::string render_text(const ComparisonReport& report, bool is_whole) {
   const compare::Comparison& comparison = report.comparison;
-  std::string text =
-      fmt::format("{} -> {} on {}: {}\n", comparison.from, comparison.to, comparison.machine, answer_of(report));
+  std::string text = title_of(report);
   for (const std::string& line : summary_of(report)) text += wrap("  ", line, "    ");
   compare::Consequence current = compare::Consequence::Same;
   for (const Alike& group : groups_of(comparison)) {
@@ -214,7 +332,7 @@ std::string render_text(const ComparisonReport& report) {
       current = group.front()->consequence;
       text += fmt::format("\n{} ({})\n", to_string(current), compare::meaning(current));
     }
-    text += group_text(group);
+    text += group_text(group, is_whole);
   }
   if (!comparison.prices.empty()) text += "\nprices of remedies\n";
   for (const compare::PriceChange& change : comparison.prices) {
@@ -224,8 +342,44 @@ std::string render_text(const ComparisonReport& report) {
   if (!reasons.empty()) text += "\nunknown\n";
   for (const auto& [reason, tests] : reasons) {
     text += wrap(fmt::format("  {}: ", tests.size()), reason, "     ");
-    text += wrap("     in ", list(cases_of(tests), kFewCases), "        ");
+    text += wrap("     in ", list(cases_of(tests), is_whole ? tests.size() : kFewCases), "        ");
   }
+  if (report.features != nullptr) text += "\n" + render_text(*report.features);
+  return text;
+}
+
+std::string render_short(const ComparisonReport& report) {
+  constexpr size_t kLines = 10;
+  const compare::Decision& decision = *report.decision;
+  const auto blocking = blocking_of(report);
+  std::vector<std::string> tail;  // What comes after what blocks.
+  if (!decision.outside_scope.empty()) tail.push_back("  " + decision.outside_scope);
+  if (const std::string words = waiver_words(decision); !words.empty()) tail.push_back("  " + words);
+  if (const std::string words = scope_words(report); !words.empty()) tail.push_back("  scope: " + words);
+  const size_t others = count_others(report);
+  tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison),
+                             others == 0 ? "nothing else changed" : plural(others, "other change") + " allowed"));
+  tail.emplace_back("  --verbose prints every change, price and reason; `recapture show CASE` what is on record");
+  std::vector<std::vector<std::string>> parts;
+  for (const Blocking& one : blocking) parts.push_back(lines_of(one, report.comparison.to));
+  if (decision.exit == Exit::Inconclusive) {
+    parts.push_back({"  " + decision.reason});
+    for (const auto& [reason, tests] : reasons_of(report.comparison)) {
+      parts.push_back({fmt::format("  {}: {}", tests.size(), reason)});
+    }
+  }
+  std::string text = title_of(report);
+  size_t left = kLines - 1 - tail.size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_last = i + 1 == parts.size();
+    if (parts[i].size() + (is_last ? 0 : 1) > left) {  // A line has to say what is left out.
+      tail.insert(tail.begin(), left_out_words(blocking, i, parts.size()));
+      break;
+    }
+    for (const std::string& line : parts[i]) text += cut(line) + "\n";
+    left -= parts[i].size();
+  }
+  for (const std::string& line : tail) text += cut(line) + "\n";
   return text;
 }
 
@@ -254,19 +408,22 @@ std::string render_markdown(const ComparisonReport& report) {
                       escape_markdown(fix));
     }
     for (const compare::UpstreamChange& change : first.upstream) links.push_back(link(change));
-    for (const compare::CaseChange* change : group) names.push_back(fmt::format("`{}`", change->case_id));
+    for (const std::string& one : cases_of(group)) names.push_back(fmt::format("`{}`", one));
     const std::string title = group.size() == 1 ? escape_markdown(first.title) + "<br>" : "";
-    return fmt::format("| {}{} | {} | {} | {} |\n", title, list(names, kFewCases), escape_markdown(first.sentence),
-                       join(fixes, "<br>"), join(links, "<br>"));
+    std::string sentence = escape_markdown(sentence_of(group));
+    for (const auto& [note, those] : notes_of(group)) {
+      sentence += fmt::format("<br>{}: {}", escape_markdown(note), size_of(those));
+    }
+    return fmt::format("| {}{} | {} | {} | {} |\n", title, list(names, kFewCases), sentence, join(fixes, "<br>"),
+                       join(links, "<br>"));
   };
   const auto groups = groups_of(comparison);
   for (auto group = groups.begin(); group != groups.end();) {
     const compare::Consequence consequence = group->front()->consequence;
     const auto end = std::find_if(group, groups.end(),
                                   [&](const Alike& other) { return other.front()->consequence != consequence; });
-    size_t tests = 0;
-    for (auto each = group; each != end; ++each) tests += tests_of(*each);
-    const std::string title = fmt::format("{} {} ({})", tests, to_string(consequence), compare::meaning(consequence));
+    const std::string title =
+        fmt::format("{} {} ({})", end - group, to_string(consequence), compare::meaning(consequence));
     std::string part = compare::is_regression(consequence) ? fmt::format("\n**{}**\n", title)
                                                            : fmt::format("\n<details><summary>{}</summary>\n", title);
     part += "\n| what | change | what to do | upstream |\n| --- | --- | --- | --- |\n";
@@ -298,14 +455,24 @@ std::string render_markdown(const ComparisonReport& report) {
   if (left_out > 0) {
     text += fmt::format("\n{} more cases are left out here; `recapture compare` lists them all.\n", left_out);
   }
-  return text + tail;
+  return text + tail + (report.features == nullptr ? "" : "\n" + render_markdown(*report.features));
 }
 
 Json render_json(const ComparisonReport& report) {
   const compare::Comparison& comparison = report.comparison;
   const compare::Decision* decision = report.decision;
-  Json changes = Json::array();
+  const std::vector<Alike> groups = groups_of(comparison);
+  Json changes = Json::array(), counts = Json::object();
+  for (const Alike& group : groups) {
+    Json& count = counts[std::string(to_string(group.front()->consequence))];
+    if (count.is_null()) count = {{"changes", 0}, {"tests", 0}};
+    count["changes"] = count["changes"].get<size_t>() + 1;
+    count["tests"] = count["tests"].get<size_t>() + tests_of(group);
+  }
   for (const compare::CaseChange& change : comparison.changes) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& one) {
+      return std::find(one.begin(), one.end(), &change) != one.end();
+    });
     std::vector<std::string> upstream;
     Json upstream_changes = Json::array(), fixes = Json::array();
     for (const compare::UpstreamChange& source : change.upstream) {
@@ -329,6 +496,7 @@ Json render_json(const ComparisonReport& report) {
                        {"fixes", fixes},
                        {"upstream", join(upstream, "; ")},
                        {"upstream_changes", upstream_changes},
+                       {"group", group - groups.begin()},
                        {"blocks", is_blocking}});
   }
   Json unknown = Json::array();
@@ -342,6 +510,7 @@ Json render_json(const ComparisonReport& report) {
                {"judged", comparison.judged()},
                {"unknown", comparison.unknown()},
                {"unknown_tests", unknown},
+               {"counts", counts},
                {"changes", changes}});
   for (const compare::PriceChange& change : comparison.prices) {
     json["prices"].push_back(Json{{"before", render_json(change.before)}, {"now", render_json(change.now)}});
@@ -355,8 +524,8 @@ Json render_json(const ComparisonReport& report) {
       {"block", block}, {"scope", report.policy.scope}, {"unknown", report.policy.unknown}, {"waivers", waivers}};
   json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
   json["answer"] = answer_of(report);
-  if (decision == nullptr) return json;
   json["schema"] = 1;
+  if (decision == nullptr) return json;
   if (report.features != nullptr) json["features"] = render_json(*report.features);
   json["why"] = decision->reason;
   json["blocking"] = decision->blocking;

@@ -10,13 +10,13 @@
 
 namespace recapture::report {
 
-// Changes that differ in nothing but the case.
+// One change: it differs in nothing but the case, or in what a capture leaves behind.
 using Alike = std::vector<const compare::CaseChange*>;
 
 // In the order of the first of each. Points into the comparison.
 std::vector<Alike> groups_of(const compare::Comparison& comparison);
 
-// "2 new errors, 3 healed": of tests, the worst first; "no change".
+// "2 new errors, 3 healed": of groups, the worst first; "no change".
 std::string render_counts(const compare::Comparison& comparison);
 
 // "1022 of 1051 tests judged, 29 unknown"
@@ -30,17 +30,21 @@ struct ComparisonReport {
   const compare::Features* features = nullptr;
 };
 
-std::string render_text(const ComparisonReport& report);
+// `is_whole` names the cases of a change that hits many.
+std::string render_text(const ComparisonReport& report, bool is_whole = false);
+
+// Of a gate, ten lines at most: the verdict, what blocks, and a fix of each.
+std::string render_short(const ComparisonReport& report);
 
 // At most 20,000 bytes, for a comment: what does not hurt is folded, and what is too much is left out and counted.
 std::string render_markdown(const ComparisonReport& report);
 
 // {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "judged", "unknown",
-//  "unknown_tests": [{"test", "reason", "ran"}],
+//  "unknown_tests": [{"test", "reason", "ran"}], "counts": {consequence: {"changes", "tests"}},
 //  "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes": [{"advice", "fix"}], "upstream",
-//               "upstream_changes": [{"what", "number", "since", "title", "url"}], "blocks"}],
+//               "upstream_changes": [{"what", "number", "since", "title", "url"}], "group", "blocks"}],
 //  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "waivers"}, "exit",
-//  and of a gate "schema", "answer", "why", "blocking", "outside_scope", "waivers", "features"
+//  "schema", "answer", and of a gate "why", "blocking", "outside_scope", "waivers", "features"
 //  (docs/reference/gate-json.md)}
 Json render_json(const ComparisonReport& report);
 

@@ -161,6 +161,15 @@ TEST(Compare, FixThatFailsOrIsGone_StoppedHolding) {
 }
 
 // That a call no longer fails does not mean that it does its work.
+TEST(Compare, FixThatStoppedHolding_IsNotCalledNeedlessToo) {
+  const Comparison comparison =
+      compared({FakeRun().saw("D").passed("FixIt")}, {FakeRun().saw(kOk).passed("FixIt", false)});
+  ASSERT_EQ(comparison.changes.size(), 2U);
+  EXPECT_EQ(comparison.changes.front().consequence, Consequence::StoppedHolding);
+  EXPECT_EQ(comparison.changes.back().consequence, Consequence::Healed);
+  EXPECT_TRUE(comparison.changes.back().fixes.empty());
+}
+
 TEST(Compare, HealedFailure_AdvisesToDeleteAFixOnlyIfARunWithoutItPassed) {
   const auto advice = [](const std::vector<std::pair<const char*, bool>>& runs) {
     CompareContext with = background();
@@ -455,13 +464,92 @@ TEST(Format, Json_HasTheseKeysAndNoOthers) {
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   for (const auto& [key, value] : json.at("changes").at(0).items()) of_a_change.push_back(key);
   EXPECT_THAT(keys, ElementsAre("from", "to", "machine", "gpu", "driver", "variables", "libraries", "head", "judged",
-                                "unknown", "unknown_tests", "changes", "policy", "exit", "answer"));
+                                "unknown", "unknown_tests", "counts", "changes", "policy", "exit", "answer", "schema"));
   EXPECT_THAT(of_a_change, ElementsAre("consequence", "case", "tests", "was", "is", "sentence", "fixes", "upstream",
-                                       "upstream_changes", "blocks"));
+                                       "upstream_changes", "group", "blocks"));
   EXPECT_EQ(json.at("changes").at(0).at("consequence"), "broken handlers");
   EXPECT_EQ(json.at("changes").at(0).at("tests"), Json({"c.Reproduces"}));
   EXPECT_EQ(json.at("unknown_tests").at(0).at("test"), "c.ReproducesGone");
   EXPECT_EQ(json.at("unknown_tests").at(0).at("reason"), "not part of any run of 2.15.0");
+}
+
+// An error of 93 tests that has another type now, a third of which leaves less behind.
+Comparison renamed() {
+  Comparison comparison = rich();
+  CaseChange change;
+  change.consequence = Consequence::ErrorChanged;
+  change.was = "the same error was a c10::Error";
+  change.is = "is a c10::AcceleratorError";
+  comparison.changes.clear();
+  for (int i = 0; i < 93; ++i) {
+    change.case_id = fmt::format("case_{}", i);
+    change.note = i % 3 == 0 ? "; afterwards emptyCache(): keeps the memory" : "";
+    change.sentence = fmt::format("{} in 2.6.0; in 2.15.0 it {}{}", change.was, change.is, change.note);
+    change.tests = {change.case_id + ".Reproduces"};
+    comparison.changes.push_back(change);
+  }
+  return comparison;
+}
+
+TEST(Format, RenameThatHitsManyTests_IsOneLineAndCountsOne) {
+  const Comparison comparison = renamed();
+  const std::string text = render_text(report_of(comparison));
+  EXPECT_THAT(text, HasSubstr(": 1 error changed\n"));
+  EXPECT_THAT(text, HasSubstr("\n  the same error was a c10::Error in 2.6.0; in 2.15.0 it is a c10::AcceleratorError: "
+                              "93 tests of 93 cases\n    afterwards emptyCache(): keeps the memory: 31 tests of 31 "
+                              "cases\n\n"));
+  EXPECT_THAT(text, Not(HasSubstr("case_7")));
+  EXPECT_THAT(render_text(report_of(comparison), true), HasSubstr(" case_7 "));
+  EXPECT_THAT(render_markdown(report_of(comparison)), HasSubstr("<summary>1 error changed ("));
+  const Json json = render_json(report_of(comparison));
+  EXPECT_EQ(json.at("counts"), Json({{"error changed", {{"changes", 1}, {"tests", 93}}}}));
+  EXPECT_EQ(json.at("changes").size(), 93U);
+  for (const Json& change : json.at("changes")) EXPECT_EQ(change.at("group"), 0);
+}
+
+TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  Comparison comparison = rich();
+  const Policy policy;
+  const auto decision_on = [&](const Comparison& all) {
+    return decide(policy, all, {"c"}, background().catalogue, "2026-11-25");
+  };
+  const Decision blocked = decision_on(comparison);
+  const std::string text = render_short({comparison, policy, &blocked});
+  EXPECT_EQ(
+      text,
+      "2.6.0 -> 2.15.0 on G, driver 1: blocked\n"
+      "  broken handlers: c: raised CUDA error 900, invalidating the capture; now goes on with wrong results,...\n"
+      "    fix: no remedy is known to hold in 2.15.0\n"
+      "  stopped holding: c: the fix \"Do it.\" held; now fails\n"
+      "    fix: no remedy is known to hold in 2.15.0\n"
+      "  5 of 6 tests judged, 1 unknown; 2 other changes allowed\n"
+      "  --verbose prints every change, price and reason; `recapture show CASE` what is on record\n");
+  comparison.changes.front().fixes = {{Advice::Apply, "Do this."}, {Advice::Apply, "Do that."}};
+  EXPECT_THAT(render_short({comparison, policy, &blocked}), HasSubstr("\n    fix (1 of 2): Do this.\n"));
+  // More than fit.
+  Decision many = blocked;
+  const CaseChange first = comparison.changes.front();
+  for (int i = 0; i < 40; ++i) {
+    CaseChange change = first;
+    change.case_id = fmt::format("case_{}", i);
+    change.tests = {change.case_id + ".Reproduces"};
+    change.was += std::to_string(i);
+    many.blocking.insert(change.tests.front());
+    comparison.changes.push_back(change);
+  }
+  const std::string long_text = render_short({comparison, policy, &many});
+  EXPECT_EQ(lines(long_text), 10);
+  EXPECT_THAT(long_text, HasSubstr("\n  and 39 more: case_1, case_2, "));
+  // Too much is unknown.
+  const Comparison unknown = compared({FakeRun().saw("D")}, {FakeRun()});
+  const Decision cannot_tell = decision_on(unknown);
+  EXPECT_EQ(render_short({unknown, policy, &cannot_tell}),
+            "2.6.0 -> 2.15.0 on G, driver 1: cannot tell\n"
+            "  1 of 2 tests in scope are unknown, and 10 % may be\n"
+            "  1: not part of any run of 2.15.0\n"
+            "  1 of 2 tests judged, 1 unknown; nothing else changed\n"
+            "  --verbose prints every change, price and reason; `recapture show CASE` what is on record\n");
 }
 
 TEST(Format, Markdown_StaysShortAndCountsWhatItLeavesOut) {
