@@ -74,7 +74,7 @@ Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, co
 struct Options {
   std::vector<std::string> names;
   std::string junit, records;
-  bool all = false, json = false, markdown = false;
+  bool all = false, json = false, markdown = false, slowest = false;
 };
 
 // What the words on the command line turned out to be.
@@ -246,13 +246,18 @@ Exit show_cases(const run::Layout& places, const Options& options, const std::ve
   return exit_for(verdicts);
 }
 
-void print_rows(const ResultMatrix& board, const std::string& folder) {
-  for (const auto& [record, rows] : board.records()) {
+void print_rows(const ResultMatrix& board, const std::string& folder, bool slowest) {
+  for (const JudgedRun& run : board.records()) {
+    const auto& [record, rows] = run;
     if (board.records().size() > 1) {
       const fs::path path = record.path;
       print("{}\n", folder.empty() ? path.string() : path.lexically_relative(folder).string());
     }
     print("{}", report::heading(record));
+    if (slowest) {
+      print("{}{}", report::slowest(run), board.records().size() > 1 ? "\n" : "");
+      continue;
+    }
     for (const TestVerdict& row : rows) {
       // The operators are one line, in the summary; `recapture operators` has them.
       if (row.kind != Kind::Operator || is_surprise(row.verdict)) print("{}\n", report::render_line(row));
@@ -297,7 +302,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
   const auto all = report::latest(board);
   // A folder with one record is that record.
   const bool is_one = !everything && board.records().size() == 1 && read.left_out == 0;
-  const bool test_by_test = asked.folder.empty() || options.all || is_one;
+  const bool test_by_test = asked.folder.empty() || options.all || is_one || options.slowest;
   if (options.markdown) {
     print("{}", report::render_markdown(board));
   } else if (options.json) {
@@ -307,8 +312,8 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
     }
     print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   } else if (test_by_test) {
-    print_rows(board, asked.folder);
-    if (board.records().size() > 1) print_last_words(all);
+    print_rows(board, asked.folder, options.slowest);
+    if (board.records().size() > 1 && !options.slowest) print_last_words(all);
   } else {
     print("{}\n", report::machines_text(all));
     if (read.left_out > 0) {
@@ -329,6 +334,9 @@ Exit show(const run::Layout& places, const Options& options) {
     throw ExitError(Exit::Usage, "--json, --markdown and --junit cannot be combined");
   }
   if (!options.junit.empty()) require_place_for_junit(options.junit, "");
+  if (options.slowest && (options.json || options.markdown || !options.junit.empty())) {
+    throw ExitError(Exit::Usage, "--slowest prints text; --json has the seconds of every test");
+  }
   if (!options.records.empty() && !fs::is_directory(options.records)) {
     throw ExitError(Exit::Usage, options.records + " is no folder");
   }
@@ -336,6 +344,8 @@ Exit show(const run::Layout& places, const Options& options) {
   for (const std::string& name : options.names) sorter.take(name);
   Asked asked = sorter.asked();
   if (!asked.cases.empty()) {
+    if (options.slowest)
+      throw ExitError(Exit::Usage, "--slowest goes with records; `show CASE` has the times of a case");
     if (options.markdown || !options.junit.empty())
       throw ExitError(Exit::Usage, "a case is shown as text or by --json");
     return show_cases(places, options, asked.cases);
@@ -357,6 +367,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
       "Cases, families or tests; or records; or a folder of records (default: reports/); * stands for anything");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_flag("--all", options->all, "Show every test of every record, not only the newest of each machine");
+  command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");

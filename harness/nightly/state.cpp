@@ -161,7 +161,7 @@ PlaceState PlaceHistory::add(PlaceRuns night, const std::set<std::string>& good)
   for (const auto& [name, seen] : tonight.seen) names.insert(name);
   for (const std::string& name : names) judge(name, tonight);
   accept(tonight, good);
-  add_slower(tonight);
+  add_times(tonight);
   for (const auto& [name, test] : tests_) add_state(name, test, tonight);
   forget_all_but_baselines(tonight);
   return std::move(tonight.state);
@@ -373,31 +373,42 @@ void PlaceHistory::accept(Tonight& tonight, const std::set<std::string>& good) {
   }
 }
 
-// A line where it took more than three times as long as ever; else the time is one of those that it usually takes.
-std::string PlaceHistory::slower_words(const std::string& name, double seconds, Timing& timing) {
-  constexpr size_t kFewest = 3;
-  constexpr double kTimes = 3, kSeconds = 5;
-  if (timing.nights >= kFewest && seconds > kTimes * timing.slowest && seconds - timing.slowest >= kSeconds) {
-    return fmt::format("{} {:.1f} -> {:.1f} s ({} nights {:.1f} to {:.1f})", name, timing.slowest, seconds,
-                       timing.nights, timing.fastest, timing.slowest);
+// A race takes as long as it takes to show.
+void PlaceHistory::add_times(Tonight& tonight) {
+  constexpr size_t kSlowest = 10;
+  PlaceState& state = tonight.state;
+  std::vector<TestTime> times;
+  for (size_t i = tonight.runs; i > 0; --i) {  // The oldest first.
+    const JudgedRun& run = runs_.runs[i - 1];
+    double total = 0;
+    for (const TestVerdict& row : run.rows) {
+      if (!row.ran) continue;
+      total += row.seconds;
+      const auto seen = tonight.seen.find(row.test);
+      const bool is_newest = seen != tonight.seen.end() && seen->second.run == &run;
+      TestTime time{row.test, row.seconds, width_of(run.record, row.case_id), {}};
+      const auto info = run.record.cases.find(row.case_id);
+      if (is_clear(row) && time.width > 0 && info != run.record.cases.end() &&
+          nature_of(info->second.nature) != Nature::Race && !run.record.find(row.test)->has(key::tries)) {
+        Timing& timing = tests_[row.test].timing;
+        if (timing.code != info->second.hash) timing = {info->second.hash, {}};
+        time.median = timing.by_width[time.width].add(row.seconds);
+      }
+      if (!is_newest) continue;
+      state.seconds += row.seconds;
+      if (time.median) state.slower.push_back(time);
+      times.push_back(std::move(time));
+    }
+    if (!run.record.is_complete() || run.record.is_shard()) continue;
+    TestTime all{"all tests together", total, width_of(run.record, ""), {}};
+    if (all.width > 0) all.median = total_.by_width[all.width].add(total);
+    if (i == 1 && all.median) state.slower.push_back(all);
   }
-  timing.fastest = timing.nights == 0 ? seconds : std::min(timing.fastest, seconds);
-  timing.slowest = std::max(timing.slowest, seconds);
-  ++timing.nights;
-  return "";
-}
-
-void PlaceHistory::add_slower(Tonight& tonight) {
-  double total = 0;
-  const auto add = [&](const std::string& name, double seconds, Timing& timing) {
-    const std::string words = slower_words(name, seconds, timing);
-    if (!words.empty()) tonight.state.slower.push_back(words);
-  };
-  for (const auto& [name, seen] : tonight.seen) {
-    total += seen.row->seconds;
-    if (is_clear(*seen.row)) add(name, seen.row->seconds, tests_[name].timing);
-  }
-  if (runs_.runs.front().record.is_complete()) add("all tests together", total, total_);
+  state.width = width_of(runs_.runs.front().record, "");
+  std::stable_sort(times.begin(), times.end(),
+                   [](const TestTime& a, const TestTime& b) { return a.seconds > b.seconds; });
+  times.resize(std::min(times.size(), kSlowest));
+  state.slowest = std::move(times);
 }
 
 TestState PlaceHistory::state_of(const std::string& name, const Test& test, NightState state, size_t end) const {
@@ -421,8 +432,12 @@ TestState PlaceHistory::state_of(const std::string& name, const Test& test, Nigh
 void PlaceHistory::add_state(const std::string& name, const Test& test, Tonight& tonight) const {
   if (tonight.closed.count(name) != 0) return;
   const size_t end = test.points.size();
+  const auto seen = tonight.seen.find(name);
   const auto add = [&](NightState state, size_t until) {
     tonight.state.tests.push_back(state_of(name, test, state, until));
+    if (seen != tonight.seen.end() && seen->second.row->ran) {
+      tonight.state.tests.back().seconds = seen->second.row->seconds;
+    }
   };
   if (tonight.has_result.count(name) == 0) {
     if (was_open(test, end)) add(NightState::NotJudged, end);

@@ -11,6 +11,7 @@
 
 #include "harness/compare/compare.h"
 #include "harness/compare/pairs.h"
+#include "harness/verdict/duration.h"
 
 namespace recapture::nightly {
 
@@ -50,6 +51,15 @@ struct TestState {
   std::string seen;                     // The true text of the newest red night.
   std::string driver, runtime;          // Of the last night on which it was not red.
   std::vector<compare::UpstreamChange> upstream;
+  std::optional<double> seconds;  // Tonight.
+};
+
+// What a test took, and what it used to take where that is news.
+struct TestTime {
+  std::string test;
+  double seconds = 0;
+  int width = 0;  // How many tests ran at once; 0 where it is not on record.
+  std::optional<double> median;
 };
 
 // Tests with one reason.
@@ -70,7 +80,10 @@ struct PlaceState {
   TestsByReason never_judged;           // Could not be judged on any night.
   TestsByReason new_baseline;           // This night is their baseline, and it is not the first of the place.
   std::vector<std::string> unexpected;  // Not as documented or expected in a baseline of this night.
-  std::vector<std::string> slower;      // "TEST 2.6 -> 78 s (5 nights 2.3 to 2.9)"
+  double seconds = 0;                   // Of all tests together.
+  int width = 0;                        // How many ran at once; 0 where it is not on record.
+  std::vector<TestTime> slowest;        // The ten that took longest.
+  std::vector<TestTime> slower;         // Each with its median.
   std::map<std::string, std::vector<std::string>> remedies;  // By case: the fixes that hold, in a sentence each.
 };
 
@@ -99,8 +112,8 @@ class PlaceHistory {
     Mark mark = Mark::Fine;
   };
   struct Timing {
-    size_t nights = 0;
-    double fastest = 0, slowest = 0;
+    std::string code;  // Of the case: an edited one takes its own time.
+    std::map<int, Durations> by_width;
   };
   struct Window {
     std::vector<std::string> red_nights;
@@ -127,7 +140,6 @@ class PlaceHistory {
   static Window window_of(const std::vector<Point>& points, size_t end);
   static bool was_open(const Test& test, size_t end);
   static std::string streak_start(const std::vector<Point>& points, size_t end);
-  static std::string slower_words(const std::string& name, double seconds, Timing& timing);
 
   void find_results(Tonight& tonight) const;
   void compare_with_baselines(Tonight& tonight) const;
@@ -142,7 +154,7 @@ class PlaceHistory {
   void take_fine(const compare::Seen& seen, Test& test, Tonight& tonight) const;
   void start(const compare::Seen& seen, Test& test, Tonight& tonight) const;
   void accept(Tonight& tonight, const std::set<std::string>& good);
-  void add_slower(Tonight& tonight);
+  void add_times(Tonight& tonight);
   void add_state(const std::string& name, const Test& test, Tonight& tonight) const;
   TestState state_of(const std::string& name, const Test& test, NightState state, size_t end) const;
   void forget_all_but_baselines(Tonight& tonight);

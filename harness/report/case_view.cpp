@@ -9,9 +9,11 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/model/bounds.h"
 #include "harness/model/release.h"
+#include "harness/verdict/duration.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::report {
@@ -196,6 +198,21 @@ std::string common_reason(const std::vector<Latest>& rows) {
   return first_line(rows.front().row->observed);
 }
 
+// How many tests ran at once in the runs of all of these; 0 where it is not on record, or the runs differ.
+int width_of(const std::vector<Latest>& rows) {
+  const auto width = [](const Latest& latest) { return width_of(latest.judged->record, latest.row->case_id); };
+  const int first = width(rows.front());
+  return std::all_of(rows.begin(), rows.end(), [&](const Latest& latest) { return width(latest) == first; }) ? first
+                                                                                                             : 0;
+}
+
+// "2.6 s"; with the width, where that is not the one of all of them.
+std::string time_of(const Latest& latest, int common) {
+  if (!latest.row->ran || latest.row->seconds == 0) return "";
+  const int width = width_of(latest.judged->record, latest.row->case_id);
+  return render_seconds(latest.row->seconds) + (common > 0 || width == 0 ? "" : fmt::format(" ({} at once)", width));
+}
+
 std::string results_text(const CaseView& view) {
   std::string text;
   std::map<std::string, std::string> known;  // Details by where they have been told.
@@ -205,10 +222,13 @@ std::string results_text(const CaseView& view) {
       text += "  unavailable: " + reason + "\n";
       continue;
     }
+    const int width = width_of(rows);
+    if (width > 0) text += fmt::format("  times with {} at once\n", plural(static_cast<size_t>(width), "test"));
     for (const Latest& latest : rows) {
       const TestVerdict& row = *latest.row;
-      std::string line = fmt::format("  {:<36} {:<12} {:<14} {}", row.name, row.ran ? to_string(row.result) : "-",
-                                     to_string(row.verdict), first_line(render_observed(row)));
+      std::string line =
+          fmt::format("  {:<36} {:<12} {:<14} {:>7}  {}", row.name, row.ran ? to_string(row.result) : "-",
+                      to_string(row.verdict), time_of(latest, width), first_line(render_observed(row)));
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
       if (latest.test() == nullptr) continue;
@@ -244,26 +264,6 @@ std::vector<std::pair<std::string, std::vector<std::string>>> by_outcome(const C
     }
   }
   return groups;
-}
-
-// "NVIDIA H200: 2.6.0, 2.11.0; no GPU: 2.15.0", of "2.6.0, NVIDIA H200" and others.
-std::string by_gpu(const std::vector<std::string>& machines) {
-  std::vector<std::pair<std::string, std::string>> groups;
-  for (const std::string& machine : machines) {
-    const size_t comma = std::min(machine.find(", "), machine.size());
-    const std::string release = machine.substr(0, comma), gpu = machine.substr(std::min(comma + 2, machine.size()));
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == gpu; });
-    if (group == groups.end()) {
-      groups.emplace_back(gpu, release);
-    } else {
-      group->second += ", " + release;
-    }
-  }
-  std::string text;
-  for (const auto& [gpu, releases] : groups) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", gpu, releases);
-  }
-  return text;
 }
 
 std::string fixes_text(const CaseView& view) {
@@ -360,6 +360,25 @@ Details details_of(const TestRecord& test) {
   return known;
 }
 
+std::string by_gpu(const std::vector<std::string>& machines) {
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const std::string& machine : machines) {
+    const size_t comma = std::min(machine.find(", "), machine.size());
+    const std::string release = machine.substr(0, comma), gpu = machine.substr(std::min(comma + 2, machine.size()));
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == gpu; });
+    if (group == groups.end()) {
+      groups.emplace_back(gpu, release);
+    } else {
+      group->second += ", " + release;
+    }
+  }
+  std::string text;
+  for (const auto& [gpu, releases] : groups) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", gpu, releases);
+  }
+  return text;
+}
+
 std::string outcome_of(const TestVerdict& row) {
   if (!row.ran) return "not run";
   if (row.verdict == Verdict::Inconclusive || row.verdict == Verdict::Missing)
@@ -406,7 +425,9 @@ Json render_json(const CaseView& view) {
                    {"result", row.ran ? std::string(to_string(row.result)) : "not run"},
                    {"verdict", std::string(to_string(row.verdict))},
                    {"seen", render_observed(row)},
-                   {"code", row.code}};
+                   {"code", row.code},
+                   {"seconds", row.seconds},
+                   {"jobs", width_of(latest.judged->record, row.case_id)}};
       if (const TestRecord* its = latest.test()) {
         for (const char* key : {key::documented, key::healthy, key::raised_by, key::culprit, key::exception,
                                 key::message, static_cast<const char*>("probes")}) {

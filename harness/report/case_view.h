@@ -37,6 +37,9 @@ Details details_of(const TestRecord& test);
 // test showed it.
 std::string outcome_of(const TestVerdict& row);
 
+// "NVIDIA H200: 2.6.0, 2.11.0; no GPU: 2.15.0", of "2.6.0, NVIDIA H200" and others.
+std::string by_gpu(const std::vector<std::string>& machines);
+
 std::string render_text(const CaseView& view);
 Json render_json(const CaseView& view);
 

@@ -1,5 +1,6 @@
 #include "harness/report/json.h"
 
+#include "harness/verdict/duration.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::report {
@@ -27,6 +28,7 @@ Json render_json(const JudgedRun& judged) {
                    {"reason", row.reason},
                    {"source", row.source},
                    {"seconds", row.seconds},
+                   {"jobs", width_of(record, row.case_id)},
                    {"record", record.path},
                    {"started", record.environment.started},
                    {"end", record.end}});

@@ -12,6 +12,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/report/markdown_kit.h"
+#include "harness/verdict/duration.h"
 
 namespace recapture::report {
 namespace {
@@ -57,11 +58,15 @@ std::string describe(const Tally& tally, bool with_date) {
   return join(all);
 }
 
-// "LibTorch 2.11.0 on NVIDIA H200: 2 red (1 new, 1 still since 2026-11-21)"
+// " with 14 at once"
+std::string at_once(int width) { return width == 0 ? "" : fmt::format(" with {} at once", width); }
+
+// "LibTorch 2.11.0 on NVIDIA H200: 2 red (1 new, 1 still since 2026-11-21), 575 tests judged, 812.4 s with 14 at once"
 std::string heading(const PlaceState& place) {
   if (!place.is_here) return place.name + ": no record tonight; " + describe(tally_of(place), true);
-  return fmt::format("{}: {}, {} judged{}", place.name, describe(tally_of(place), true), plural(place.judged, "test"),
-                     place.is_first ? "; its first night, and its baseline" : "");
+  const std::string took = place.seconds < 1 ? "" : ", " + render_seconds(place.seconds) + at_once(place.width);
+  return fmt::format("{}: {}, {} judged{}{}", place.name, describe(tally_of(place), true), plural(place.judged, "test"),
+                     took, place.is_first ? "; its first night, and its baseline" : "");
 }
 
 // Of the plan, of which no night has a record.
@@ -99,20 +104,39 @@ struct Block {
 };
 
 // A test and what is to be said of it.
-using TestWords = std::pair<std::string, std::string>;
+struct TestWords {
+  std::string test, words;
+  std::optional<double> seconds = {};
+};
+
+// "2.1 s", "2.1 to 3.0 s"; "" where it is not on record.
+std::string describe(const std::vector<double>& seconds) {
+  if (seconds.empty()) return "";
+  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
+  const std::string low = render_seconds(*least), high = render_seconds(*most);
+  return low == high ? low : fmt::format("{} to {}", low, high);
+}
 
 // Tests of one case of which the same is to be said share a line: "c (A, B): new errors: …".
 std::vector<std::string> grouped(const std::vector<TestWords>& tests) {
-  std::vector<std::pair<TestWords, std::vector<std::string>>> groups;
-  for (const auto& [test, words] : tests) {
-    const TestWords key{case_of(test), words};
-    auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == key; });
-    if (at == groups.end()) at = groups.insert(groups.end(), {key, {}});
-    at->second.push_back(name_of(test));
+  struct Group {
+    std::string case_id, words;
+    std::vector<std::string> names = {};
+    std::vector<double> seconds = {};
+  };
+  std::vector<Group> groups;
+  for (const TestWords& each : tests) {
+    auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      return group.case_id == case_of(each.test) && group.words == each.words;
+    });
+    if (at == groups.end()) at = groups.insert(groups.end(), Group{case_of(each.test), each.words});
+    at->names.push_back(name_of(each.test));
+    if (each.seconds) at->seconds.push_back(*each.seconds);
   }
   std::vector<std::string> lines;
-  for (const auto& [key, names] : groups) {
-    lines.push_back(escape_control(fmt::format("{} ({}): {}", key.first, join(names), key.second)));
+  for (const Group& group : groups) {
+    const std::string took = group.seconds.empty() ? "" : "; took " + describe(group.seconds);
+    lines.push_back(escape_control(fmt::format("{} ({}): {}{}", group.case_id, join(group.names), group.words, took)));
   }
   return lines;
 }
@@ -121,7 +145,7 @@ std::vector<std::string> lines_of(const PlaceState& place, const std::function<b
                                   const std::function<std::string(const TestState&)>& words) {
   std::vector<TestWords> tests;
   for (const TestState& test : place.tests) {
-    if (is_of(test)) tests.emplace_back(test.change.test, words(test));
+    if (is_of(test)) tests.push_back({test.change.test, words(test), test.seconds});
   }
   return grouped(tests);
 }
@@ -139,8 +163,20 @@ std::vector<std::string> lines_of(const nightly::TestsByReason& reasons) {
 
 std::vector<std::string> lines_of(const std::vector<nightly::TestChange>& changes) {
   std::vector<TestWords> tests;
-  for (const nightly::TestChange& change : changes) tests.emplace_back(change.test, change_words(change));
+  for (const nightly::TestChange& change : changes) tests.push_back({change.test, change_words(change)});
   return grouped(tests);
+}
+
+// "c.Reproduces: 78.0 s, 31 times its median of 2.5 s in five runs, with 14 at once"
+std::vector<std::string> lines_of(const std::vector<nightly::TestTime>& slower) {
+  std::vector<std::string> lines;
+  for (const nightly::TestTime& time : slower) {
+    const double median = time.median.value_or(0);
+    const std::string times = median > 0 ? fmt::format("{:.0f} times", time.seconds / median) : "and not";
+    lines.push_back(fmt::format("{}: {}, {} its median of {} in five runs,{}", time.test, render_seconds(time.seconds),
+                                times, render_seconds(median), at_once(time.width)));
+  }
+  return lines;
 }
 
 // "driver 580 -> 590: nothing changed with it"
@@ -181,7 +217,7 @@ std::vector<Block> blocks_of(const PlaceState& place) {
       {"still open, not judged tonight", lines_of(place, of(NightState::NotJudged), open)},
       {"not judged tonight", lines_of(place.not_judged)},
       {"changed, and breaks nothing", lines_of(place.changes)},
-      {"slower", place.slower},
+      {"slower", lines_of(place.slower)},
       {"a new baseline tonight", lines_of(place.new_baseline)},
       {unexpected, place.unexpected},
       {"never judged", lines_of(place.never_judged)}};
@@ -220,7 +256,8 @@ Json json_of(const TestState& test) {
           {"consequence", test.change.sentence.empty() ? "" : to_string(test.change.consequence)},
           {"sentence", test.change.sentence},
           {"nights", test.red_nights},
-          {"window", test.window}};
+          {"window", test.window},
+          {"seconds", test.seconds ? Json(*test.seconds) : Json()}};
 }
 
 Json json_of(const MissingTask& task) {
@@ -237,6 +274,14 @@ Json json_of(const MissingTask& task) {
 Json json_of(const nightly::TestsByReason& reasons) {
   Json all = Json::array();
   for (const auto& [reason, tests] : reasons) all.push_back({{"reason", reason}, {"tests", tests}});
+  return all;
+}
+
+Json json_of(const std::vector<nightly::TestTime>& times) {
+  Json all = Json::array();
+  for (const nightly::TestTime& time : times) {
+    all.push_back({{"test", time.test}, {"seconds", time.seconds}, {"jobs", time.width}});
+  }
   return all;
 }
 
@@ -271,7 +316,10 @@ Json json_of(const PlaceState& place, const NightReport& report) {
           {"open", open},
           {"missing", missing},
           {"changes", changes},
-          {"slower", place.slower},
+          {"slower", lines_of(place.slower)},
+          {"seconds", place.seconds},
+          {"jobs", place.width},
+          {"slowest", json_of(place.slowest)},
           {"not_judged", json_of(place.not_judged)},
           {"never_judged", json_of(place.never_judged)},
           {"not_compared", json_of(place.new_baseline)},

@@ -18,8 +18,9 @@ std::string render_markdown(const nightly::NightReport& report);  // Below GitHu
 // {"night", "before", "answer", "complete", "head", "missing": [{"task", "release", "gpu", "state", "since",
 // "reason"}],
 //  "machines": [{"machine", "release", "gpu", "first", "judged", "changed",
-//                "red": [{"test", "state", "since", "consequence", "sentence", "nights", "window"}], "flaky", "healed",
-//                "open", "missing", "changes", "slower", "not_judged": [{"reason", "tests"}], "never_judged",
+//                "red": [{"test", "state", "since", "consequence", "sentence", "nights", "window", "seconds"}],
+//                "flaky", "healed", "open", "missing", "changes", "slower", "seconds", "jobs",
+//                "slowest": [{"test", "seconds", "jobs"}], "not_judged": [{"reason", "tests"}], "never_judged",
 //                "not_compared", "unexpected"}]}
 Json render_json(const nightly::NightReport& report);
 

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/model/release.h"
 #include "harness/report/latest.h"
+#include "harness/verdict/duration.h"
 
 namespace recapture::report {
 
@@ -29,6 +32,28 @@ std::string heading(const Record& record) {
   for (const std::string& note : record.notes) text += "note: " + note + "\n";
   if (!record.end.empty() && record.end != "complete")
     text += "note: the run ended early: " + escape_control(record.end) + "\n";
+  return text;
+}
+
+std::string slowest(const JudgedRun& run) {
+  constexpr size_t kMost = 10;
+  std::vector<const TestVerdict*> rows;
+  double all = 0;
+  for (const TestVerdict& row : run.rows) {
+    if (!row.ran) continue;
+    rows.push_back(&row);
+    all += row.seconds;
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const TestVerdict* a, const TestVerdict* b) { return a->seconds > b->seconds; });
+  const int width = width_of(run.record, "");
+  std::string text = fmt::format("{} took {} in all{}; the slowest:\n", plural(rows.size(), "test"),
+                                 render_seconds(all), width == 0 ? "" : fmt::format(", {} at once", width));
+  rows.resize(std::min(rows.size(), kMost));
+  for (const TestVerdict* row : rows) {
+    const bool is_alone = width > 1 && width_of(run.record, row->case_id) == 1;
+    text += fmt::format("  {:>8}  {}{}\n", render_seconds(row->seconds), row->test, is_alone ? " (alone)" : "");
+  }
   return text;
 }
 

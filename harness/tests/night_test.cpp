@@ -32,7 +32,8 @@ struct FakeTask {
   std::vector<std::string> again = {};             // What Reproduces saw when it was run again.
   std::map<std::string, int> rates = {};           // Hits of a race, of ten tries.
   double seconds = 0;                              // Of each test.
-  Json more = Json::object();                      // Of the environment.
+  int jobs = 2;
+  Json more = Json::object();  // Of the environment.
 
   std::vector<Json> lines() const {
     Json names = Json::array(), ids = Json::array();
@@ -49,7 +50,7 @@ struct FakeTask {
                                                {"cuda_runtime", "12"},
                                                {"host", host},
                                                {"shard", shard},
-                                               {"volatile", {{"run", run}, {"started", started}}}}),
+                                               {"volatile", {{"run", run}, {"started", started}, {"jobs", jobs}}}}),
                              planned, fake_case(names, {{"case", id}, {"hash", hash}})};
     all.front().update(more);
     for (const auto& [name, what] : seen) {
@@ -890,15 +891,30 @@ TEST_F(Nights, MovedDriver_StandsFirstAndWhatChangedWithIt) {
 
 TEST_F(Nights, SlowTest_IsNamedAndNotRed) {
   FakeTask task;
-  for (int day = 1; day <= 4; ++day) {
-    task.seconds = day == 4 ? 78 : 2.2 + 0.1 * day;
+  task.seen["ReproducesAtRate"] = "D";
+  task.rates = {{"ReproducesAtRate", 3}};
+  const auto add = [&](int day, double seconds, int jobs) {
+    task.seconds = seconds;
+    task.jobs = jobs;
     night(fmt::format("2026-01-0{}", day), task);
-  }
-  const ShellResult said = news();
+    return news();
+  };
+  for (int day = 1; day <= 4; ++day) add(day, 2.2 + 0.1 * day, 2);
+  EXPECT_THAT(add(5, 78, 1).out, Not(HasSubstr("slower"))) << "at another width";
+  EXPECT_THAT(add(6, 2.9, 2).out, Not(HasSubstr("slower")));
+  const ShellResult said = add(7, 78, 2);
   EXPECT_EQ(said.code, 0) << said.out;
-  EXPECT_THAT(said.out, AllOf(HasSubstr("  slower\n    c1.Reproduces 2.5 -> 78.0 s (3 nights 2.3 to 2.5)\n"),
-                              HasSubstr("    all tests together 5.0 -> 156.0 s (3 nights 4.6 to 5.0)\n")));
-  EXPECT_THAT(news("--night 2026-01-03").out, Not(HasSubstr("slower")));
+  EXPECT_THAT(
+      said.out,
+      AllOf(HasSubstr("  slower\n    c1.Reproduces: 78.0 s, 31 times its median of 2.5 s in five runs, with 2 at "
+                      "once\n"),
+            HasSubstr("    all tests together: 234.0 s, 31 times its median of 7.5 s in five runs, with 2 at "
+                      "once\n"),
+            HasSubstr(" judged, 234.0 s with 2 at once\n"), Not(HasSubstr("c1.ReproducesAtRate:"))));
+  const Json machine = parse_json(news("--json").out).at("machines").at(1);
+  EXPECT_EQ(machine.at("slower").size(), 3U) << machine.dump();
+  EXPECT_EQ(machine.at("slowest").at(0), Json({{"test", "c1.Reproduces"}, {"seconds", 78.0}, {"jobs", 2}}));
+  EXPECT_THAT(news("--night 2026-01-06").out, Not(HasSubstr("slower")));
 }
 
 TEST_F(Nights, Markdown_StaysBelowGitHubsLimitAndCountsWhatItLeavesOut) {
@@ -906,7 +922,7 @@ TEST_F(Nights, Markdown_StaysBelowGitHubsLimitAndCountsWhatItLeavesOut) {
   for (int i = 0; i < 3; ++i) {
     PlaceState place;
     place.name = fmt::format("machine {}", i);
-    place.slower.assign(4000, std::string(100, 'x'));
+    place.unexpected.assign(4000, std::string(100, 'x'));
     report.places.push_back(place);
   }
   const std::string text = render_markdown(report);

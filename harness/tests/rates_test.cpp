@@ -5,7 +5,9 @@
 #include <cmath>
 #include <random>
 
+#include "harness/tests/fake_run.h"
 #include "harness/tests/namespaces.h"
+#include "harness/verdict/duration.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/test_verdict.h"
 
@@ -206,6 +208,41 @@ TEST(UnseenRace, OneRun_IsInsufficientDataEvenIfExpected) {
   rules.expectations = {e};
   EXPECT_EQ(judge_record(night("1", 0), rules).front().verdict, Verdict::Insufficient) << "nobody can expect nothing";
   EXPECT_EQ(judge_record(night("1", 1), {}).front().verdict, Verdict::AsDocumented);
+}
+
+TEST(Duration, ThreeTimesTheMedianOfFiveRunsAndFiveSecondsMore_IsNews) {
+  const auto last = [](const std::vector<double>& seconds) {
+    Durations durations;
+    std::optional<double> median;
+    for (const double each : seconds) median = durations.add(each);
+    return median;
+  };
+  EXPECT_EQ(last({2, 2, 2, 2, 50}), std::nullopt) << "four runs say nothing";
+  EXPECT_EQ(last({2, 3, 2, 1, 2, 50}), 2);
+  EXPECT_EQ(last({2, 2, 2, 2, 2, 6.9}), std::nullopt) << "not 5 s more";
+  EXPECT_EQ(last({2, 2, 2, 2, 2, 7}), 2);
+  EXPECT_EQ(last({20, 20, 20, 20, 20, 59}), std::nullopt) << "not three times as long";
+  EXPECT_EQ(last({90, 2, 2, 2, 2, 2, 50}), 2) << "the last five alone";
+  EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50}), 2);
+  EXPECT_EQ(last({2, 2, 2, 2, 2, 50, 50, 50, 50}), std::nullopt) << "it takes that long by now";
+}
+
+TEST(Duration, Width_IsThatOfTheRunOrOneForARace) {
+  FakeRun run;
+  Record record = run.saw("D").judged().record;
+  EXPECT_EQ(width_of(record, "c"), 0) << "not on record";
+  const auto with = [&](const Json& changing) {
+    record.environment = record.environment.with("volatile", changing);
+    return width_of(record, "c");
+  };
+  record.plan = {"c.A", "c.B", "c.C"};
+  EXPECT_EQ(with({{"jobs", 2}}), 2);
+  EXPECT_EQ(with({{"jobs", 14}}), 3) << "no more than there are tests";
+  EXPECT_EQ(with({{"shards", {{{"jobs", 2}}, {{"jobs", 2}}}}}), 2);
+  EXPECT_EQ(with({{"shards", {{{"jobs", 2}}, {{"jobs", 3}}}}}), 0);
+  EXPECT_EQ(with("2"), 0);
+  record.cases.at("c").nature = "race";
+  EXPECT_EQ(with({{"jobs", 2}}), 1);
 }
 
 }  // namespace
