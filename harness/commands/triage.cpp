@@ -2,10 +2,13 @@
 #include "harness/report/triage.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -259,6 +262,7 @@ std::string blamed(const run::Layout& places, const Stranger& stranger, const st
   std::ifstream file(log);
   std::string text, line;
   for (size_t i = 0; i < kMostLines && std::getline(file, line); ++i) text += line + "\n";
+  if (text.find("no capture has failed") != std::string::npos) return "";  // Nothing that a vendor could use.
   return triage::without_places(triage::without_places(text, folder), places.root);
 }
 
@@ -326,7 +330,60 @@ void require_nothing_private(const std::vector<triage::BundleFile>& files, const
   }
 }
 
+// The file must not be refused after half a minute of work.
+void require_place(const std::string& output) {
+  std::error_code error;
+  if (fs::is_directory(output, error)) throw ExitError(Exit::Usage, output + " is a folder; --output takes a file");
+  const fs::path folder = fs::path(output).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+    throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", output, std::strerror(errno)));
+  }
+}
+
+// The case in Python that shows the same failure: of those with the same sources, or of which one names the other, the
+// one that is called most like it.
+const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueCase& one) {
+  constexpr size_t kAlike = 5;  // Letters that the names begin with.
+  const CatalogueCase* best = nullptr;
+  size_t most = 0;
+  for (const CatalogueCase& other : catalogue) {
+    const auto needs = [&](const char* what) { return other.needs.find(what) != std::string::npos; };
+    if (!needs("python") || needs("nemo") || needs("transformer_engine") || other.id == kOperatorsCase) continue;
+    if (other.effect != one.effect || other.nature != one.nature) continue;
+    const size_t alike = static_cast<size_t>(
+        std::mismatch(one.id.begin(), one.id.end(), other.id.begin(), other.id.end()).first - one.id.begin());
+    const bool is_named = one.why.find(other.id) != std::string::npos || other.why.find(one.id) != std::string::npos;
+    if (alike < kAlike || (!is_named && other.sources != one.sources)) continue;
+    if (best == nullptr || alike > most) best = &other;
+    most = std::max(most, alike);
+  }
+  return best;
+}
+
+// Its first test that a record shows, and the program of it; both empty where there is none.
+std::pair<std::string, std::string> in_python(const run::Layout& places, const Catalogue& catalogue,
+                                              const CatalogueCase& one,
+                                              const std::vector<report::OnMachine>& machines) {
+  const CatalogueCase* const sibling = python_sibling(catalogue, one);
+  if (sibling == nullptr) return {};
+  try {
+    for (const CatalogueTest& test : sibling->tests) {
+      if (test.kind != Kind::Reproduces) continue;
+      const std::string id = sibling->id + "." + test.name;
+      const std::string answer = report::record_that_shows(machines, id, "").find(id)->text(key::documented);
+      const auto all = write_down(places, *sibling, test.name, answer.empty() ? "!" : answer);
+      const auto written = all.find(test.name);
+      if (written != all.end() && written->second.why_not.empty()) return {id, written->second.program};
+      return {};
+    }
+  } catch (const ExitError& stop) {
+    if (stop.code == Exit::Interrupted) throw;  // Otherwise no record shows it, or there is no compiler.
+  }
+  return {};
+}
+
 Exit triage(const run::Layout& places, const Options& options) {
+  if (!options.output.empty()) require_place(options.output);
   const compare::CompareContext background = compare::read_compare_context(places.root);
   const auto [one, test] = chosen(background.catalogue, options.test);
   const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
@@ -340,10 +397,10 @@ Exit triage(const run::Layout& places, const Options& options) {
   const std::string answer = record.find(id)->text(key::documented);
   const triage::Bundle bundle =
       triage::bundle_of(places.root, *one, test, write_down(places, *one, test, answer.empty() ? "!" : answer));
-  std::vector<Prices> prices;
-  for (const std::string& path : prices_below(folder)) prices.push_back(read_prices(path));
-  prices = prices_by_machine(std::move(prices));
-  const report::TriageInput story{*one, test, machines, record, background, bundle, prices};
+  report::TriageInput story{*one, test, machines, record, background, bundle};
+  if (bundle.shape != triage::Shape::Python) {
+    std::tie(story.python.test, story.python.program) = in_python(places, background.catalogue, *one, machines);
+  }
   std::vector<triage::BundleFile> files = bundle.files;
   files.push_back({"record.jsonl", triage::record_lines(record, one->id)});
   require_nothing_private(files, story);

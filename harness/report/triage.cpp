@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 #include "harness/base/escape.h"
 #include "harness/case/events.h"
@@ -25,7 +27,8 @@ using triage::Verification;
 
 enum class Vendor { PyTorch, Nvidia, Nemo };
 
-constexpr size_t kLinesOfAnIssue = 80;  // Of a program that stands in the text itself.
+constexpr size_t kLinesOfAnIssue = 80;    // Of a program that stands in the text itself.
+constexpr size_t kLinesOfAnExcerpt = 40;  // Of a longer one.
 
 const CitedSource* source_of(const TriageInput& story, const std::string& id) {
   const auto& all = story.background.sources;
@@ -82,6 +85,63 @@ std::string block(const std::string& text, const char* language = "") {
   return fmt::format("```{}\n{}```\n\n", language, plain(text));
 }
 
+size_t count_lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+// A program in Python without what only writes down the failure of its one capture: without it the exception ends the
+// program, which is what a reader wants to see. As it is where its own lines need that.
+std::string plain_program(const std::string& program) {
+  const size_t at = program.find("\nimport torch\n");
+  if (at == std::string::npos || program.find("\nclass Outcome:\n") > at) return program;
+  std::string body = program.substr(at + 1);
+  constexpr std::string_view kRecorder = "Outcome()";
+  const size_t recorder = body.find(kRecorder);
+  if (recorder == std::string::npos) return program;
+  body.replace(recorder, kRecorder.size(), "contextlib.nullcontext()");
+  for (const char* of_recorder :
+       {"Outcome", "failure(", "CODES", "read_codes(", "capture_errors", "documented", "healthy", "traceback."}) {
+    if (body.find(of_recorder) != std::string::npos) return program;
+  }
+  return "import contextlib\n" + body;
+}
+
+// From the line with this position through the end of the function.
+std::string function_at(const std::string& source, size_t at) {
+  const size_t begin = source.rfind('\n', at) + 1, end = source.find("\n}\n", at);
+  return end == std::string::npos ? "" : source.substr(begin, end + 3 - begin);
+}
+
+// What of a program in C++ a reader has to see: the test, and what it shares with others if that is short; of a program
+// without tests the function that captures.
+std::string excerpt_of(const std::string& source, const std::string& test) {
+  if (count_lines(source) <= kLinesOfAnExcerpt) return source;
+  std::string text;
+  if (const size_t at = source.find(", " + test + ") {\n"); at != std::string::npos) {
+    text = function_at(source, at);
+    const size_t described = source.find("RECAPTURE_CASE = {");
+    const size_t begin = described == std::string::npos ? described : source.find("\n};\n", described);
+    const size_t first = source.find("\nTEST", std::min(begin, source.size()));
+    if (begin != std::string::npos && first != std::string::npos) {
+      const size_t comment = source.rfind("\n\n", first);  // Of the first test, and not of this one.
+      std::string shared = source.substr(begin + 5, comment + 1 - std::min(begin + 5, comment + 1));
+      if (count_lines(shared + text) <= kLinesOfAnExcerpt) text = shared + "\n" + text;
+    }
+  } else if (const size_t capture = source.find("BeginCapture("); capture != std::string::npos) {
+    for (size_t line = source.rfind('\n', capture); line != std::string::npos && line > 0;
+         line = source.rfind('\n', line - 1)) {
+      const char first = source[line + 1];
+      if (first == ' ' || first == '\n' || first == '}') continue;
+      text = function_at(source, line + 1);
+      break;
+    }
+  }
+  text.erase(0, text.find_first_not_of('\n'));
+  std::string cut;
+  std::istringstream lines(text);
+  std::string line;
+  for (size_t i = 0; i < kLinesOfAnExcerpt && std::getline(lines, line); ++i) cut += line + "\n";
+  return cut;
+}
+
 // What was seen of a test, in words.
 std::string seen_words(const TestRecord& test) {
   if (test.number(key::tries)) {
@@ -95,9 +155,21 @@ std::string seen_words(const TestRecord& test) {
 std::string steps_text(const TriageInput& story) {
   const Bundle& bundle = story.bundle;
   const std::string& program = bundle.file(bundle.main).text;
-  const auto lines = static_cast<size_t>(std::count(program.begin(), program.end(), '\n'));
   std::string text;
-  if (bundle.shape == Shape::Python && lines <= kLinesOfAnIssue) text += block(program, "python");
+  if (bundle.shape == Shape::Python) {
+    const std::string plain = plain_program(program);
+    if (count_lines(plain) <= kLinesOfAnIssue) text += block(plain, "python");
+  } else {
+    const std::string plain = plain_program(story.python.program);
+    if (count_lines(plain) <= kLinesOfAnIssue && !plain.empty()) {
+      text += fmt::format("The same in Python ({}), which reproduced it on record too:\n\n{}", story.python.test,
+                          block(plain, "python"));
+    }
+    const std::string excerpt = excerpt_of(program, story.test);
+    const bool is_whole = excerpt.size() == program.size();
+    if (!excerpt.empty())
+      text += fmt::format("{}{}:\n\n{}", is_whole ? "" : "From ", bundle.main, block(excerpt, "cpp"));
+  }
   const char* how = bundle.shape == Shape::Python ? "runs {0} with your python3 and its torch"
                     : bundle.shape == Shape::Case ? "compiles {0} against the torch of your python3 and runs it"
                                                   : "compiles {0} with nvcc, or with g++ against the CUDA runtime of "
@@ -334,11 +406,31 @@ struct Place {
 
   const Record& record() const { return latest->judged->record; }
   const std::string& release() const { return latest->row->release; }
+  std::string date() const { return record().environment.started.substr(0, 10); }
+  std::string words() const { return escape_control(result_words(*latest)); }
   std::string value(const char* key) const {
     const std::string value = record().env(key);
     return value.empty() && key == std::string_view("gpu") ? "no GPU" : value;
   }
 };
+
+// Those that differ in nothing but the release, what comes with it, and the date are one row.
+std::vector<std::vector<const Place*>> rows_of(const std::vector<Place>& places) {
+  const auto key = [](const Place& place) {
+    const Record& record = place.record();
+    const bool has_own_nccl = !record.environment.json().contains("nccl_by");
+    return std::tuple(place.side, place.words(), record.env("gpu"), record.env("driver"),
+                      has_own_nccl ? "" : record.env("nccl"));
+  };
+  std::vector<std::vector<const Place*>> rows;
+  for (const Place& place : places) {
+    auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const auto& known) { return key(*known.front()) == key(place); });
+    if (row == rows.end()) row = rows.insert(rows.end(), std::vector<const Place*>());
+    row->push_back(&place);
+  }
+  return rows;
+}
 
 // The releases of a side. Where one is on other sides too, what tells its machines from those: "2.11.0 (NCCL 2.27.7)".
 std::vector<std::string> releases_on(size_t side, const std::vector<Place>& places) {
@@ -399,13 +491,25 @@ std::string where_text(const TriageInput& story) {
       "| LibTorch | CUDA runtime |{} GPU | driver | what it shows | date |\n"
       "| --- | --- |{} --- | --- | --- | --- |\n",
       has_nccl ? " NCCL |" : "", has_nccl ? " --- |" : "");
-  for (const Place& place : places) {
-    const Record& record = place.record();
+  for (const std::vector<const Place*>& row : rows_of(places)) {
+    const Place& first = *row.front();
+    const auto all = [&](const std::function<std::string(const Place&)>& value) {
+      std::vector<std::string> values;
+      for (const Place* place : row) add_once(values, value(*place));
+      return cell(join(values));
+    };
+    std::string from = first.date(), to = from;
+    for (const Place* place : row) {
+      from = std::min(from, place->date());
+      to = std::max(to, place->date());
+    }
     text +=
-        fmt::format("| {} | {} |{} {} | {} | {} | {} |\n", is_version(place.release()) ? cell(place.release()) : "none",
-                    cell(record.env("cuda_runtime")), has_nccl ? " " + cell(record.env("nccl")) + " |" : "",
-                    cell(record.env("gpu").empty() ? "none" : record.env("gpu")), cell(record.env("driver")),
-                    cell(escape_control(result_words(*place.latest))), record.environment.started.substr(0, 10));
+        fmt::format("| {} | {} |{} {} | {} | {} | {} |\n",
+                    all([](const Place& place) { return is_version(place.release()) ? place.release() : "none"; }),
+                    all([](const Place& place) { return place.record().env("cuda_runtime"); }),
+                    has_nccl ? " " + all([](const Place& place) { return place.record().env("nccl"); }) + " |" : "",
+                    cell(first.record().env("gpu").empty() ? "none" : first.record().env("gpu")),
+                    cell(first.record().env("driver")), cell(first.words()), from == to ? from : from + " to " + to);
   }
   text += "\n";
   std::string changes;
@@ -428,7 +532,6 @@ std::string where_text(const TriageInput& story) {
 
 std::string remedies_text(const TriageInput& story) {
   std::string text;
-  bool has_price = false;
   for (const CatalogueTest& test : story.one.tests) {
     if (test.kind != Kind::Fix) continue;
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
@@ -441,17 +544,10 @@ std::string remedies_text(const TriageInput& story) {
     const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
     text += fmt::format("* {}{}\n", test.fix, has ? fmt::format(" `sh run.sh fix {}`", test.name) : "");
     for (const auto& [outcome, those] : machines) {
-      text += fmt::format("  {}: {}\n", outcome.second, fmt::join(those, "; "));
-    }
-    for (const Prices& prices : story.prices) {
-      for (const PriceLine* line : prices_of(prices, story.one.id + "." + test.name)) {
-        text += fmt::format("  costs on {}, {}: {}\n", prices.machine(), line->what, describe(*line));
-        has_price = true;
-      }
+      text += fmt::format("  {} on {}\n", outcome.second, by_gpu(those));
     }
   }
-  if (text.empty()) return "";
-  return "## Remedies that were tried\n\n" + text + (has_price ? "\n" : "\nNo record has what a remedy costs.\n\n");
+  return text.empty() ? "" : "## Remedies that were tried\n\n" + text + "\n";
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "harness/compare/compare.h"
 #include "harness/report/latest.h"
 #include "harness/triage/bundle.h"
-#include "harness/verdict/price.h"
 
 namespace recapture::report {
 
@@ -17,7 +16,9 @@ struct TriageInput {
   const Record& record;  // That shows it.
   const compare::CompareContext& background;
   const triage::Bundle& bundle;
-  const std::vector<Prices>& prices;  // Of remedies, the newest of each machine.
+  struct {
+    std::string test, program;
+  } python = {};  // Of a bundle in C++ the same failure in Python; empty where there is none.
 };
 
 // The newest record of a release, or of all, that shows the documented failure of a test. Throws ExitError: Usage where

@@ -117,7 +117,7 @@ TEST_F(Triage, VerifiedBundle_IsWritten) {
   EXPECT_THAT(report, HasSubstr("graphed_model = torch.cuda.make_graphed_callables(model, (sample_x,))\n"));
   EXPECT_THAT(report, HasSubstr("https://github.com/pytorch/pytorch/issues/181723"));
   EXPECT_THAT(report, ContainsRegex("It shows (in|from) LibTorch 2[.]"));
-  EXPECT_THAT(report, ContainsRegex("\n  holds: .*2[.]11[.]0, NVIDIA H200"));
+  EXPECT_THAT(report, ContainsRegex("\n  holds on NVIDIA H200: .*2[.]11[.]0"));
   const std::string program = files.at(kPython + "/Reproduces.py");
   EXPECT_THAT(program, HasSubstr("\nmodel.weight.grad = None\n"));
   EXPECT_THAT(program, HasSubstr("documented = \"[22.0, 44.0, 66.0, 88.0]\""));
@@ -165,25 +165,71 @@ class TriageReport : public ::testing::Test {
     const std::vector<OnMachine> machines = latest(board);
     Bundle bundle;
     bundle.main = "c.cpp";
-    bundle.files = {{"c.cpp", "int main() {}\n"}};
+    bundle.files = {{"c.cpp", program}};
     const CompareContext background{};
-    const std::vector<Prices> prices;
-    const TriageInput story{one,        "Reproduces", machines, record_that_shows(machines, "c.Reproduces", release),
-                            background, bundle,       prices};
+    TriageInput story{one,        "Reproduces", machines, record_that_shows(machines, "c.Reproduces", release),
+                      background, bundle};
+    if (!python.empty()) story.python = {"p.Reproduces", python};
     return render_report(story, {});
   }
 
   CatalogueCase one;
   Rules rules;
   std::vector<Record> records;
+  std::string program = "int main() {}\n", python;
 };
+
+TEST_F(TriageReport, ProgramInCpp_StandsInTheTextInFortyLines) {
+  run("2.11.0", "D");
+  EXPECT_THAT(report(), HasSubstr("\nc.cpp:\n\n```cpp\nint main() {}\n```\n"));
+  const std::string body = "  call();\n";
+  program =
+      "// Prose.\n#include \"x.h\"\n\nRECAPTURE_CASE = {\n    .title = \"A title\",\n};\n\nint call();\n\n"
+      "// The first.\nTEST(C, Control) {\n" +
+      body + "}\n\nTEST(C, Reproduces) {\n";
+  for (int i = 0; i < 30; ++i) program += body;
+  program += "}\n\nTEST(C, FixIt) {\n" + body + "}\n";
+  std::string text = report();
+  EXPECT_THAT(text, HasSubstr("\nFrom c.cpp:\n\n```cpp\nint call();\n\nTEST(C, Reproduces) {\n  call();\n"));
+  EXPECT_THAT(text, Not(HasSubstr("FixIt)")));
+  const size_t at = program.find("TEST(C, Reproduces) {\n");
+  for (int i = 0; i < 30; ++i) program.insert(program.find('\n', at) + 1, body);
+  text = report();
+  const size_t begin = text.find("```cpp\n") + 7, end = text.find("```", begin);
+  EXPECT_EQ(std::count(text.begin() + static_cast<long>(begin), text.begin() + static_cast<long>(end), '\n'), 40);
+  EXPECT_THAT(text, HasSubstr("```cpp\nTEST(C, Reproduces) {\n")) << "what it shares has no room";
+  python = "documented = 1\n\nclass Outcome:\n    text = 1\n\nimport torch\nwith Outcome() as seen:\n    capture()\n";
+  EXPECT_THAT(report(),
+              HasSubstr("```python\nimport contextlib\nimport torch\nwith contextlib.nullcontext() as seen:\n    "
+                        "capture()\n```\n"))
+      << "the exception itself";
+  python += "print(seen, documented)\n";
+  EXPECT_THAT(report(), HasSubstr("```python\ndocumented = 1\n")) << "which needs what stands before";
+  python = "import torch\n";
+  EXPECT_THAT(report(), HasSubstr("The same in Python (p.Reproduces), which reproduced it on record "
+                                  "too:\n\n```python\nimport torch\n```\n"));
+}
+
+TEST_F(TriageReport, MachinesThatShowTheSame_AreOneRow) {
+  for (int minor = 1; minor <= 15; ++minor) {
+    run(fmt::format("2.{}.0", minor), "D", {{"cuda_runtime", minor < 11 ? "12.4" : "13.0"}});
+  }
+  run("2.6.0", "D", {{"gpu", "Other"}});
+  const std::string text = report();
+  EXPECT_THAT(text, HasSubstr("| 2.1.0, 2.2.0, 2.3.0, "));
+  EXPECT_THAT(text, HasSubstr(", 2.15.0 | 12.4, 13.0 | G | 1 | reproduced | "));
+  EXPECT_THAT(text, HasSubstr("\n| 2.6.0 | 12.4 | Other | 1 | reproduced | "));
+  size_t rows = 0;
+  for (size_t at = text.find("| reproduced |"); at != text.npos; at = text.find("| reproduced |", at + 1)) ++rows;
+  EXPECT_EQ(rows, 2U);
+}
 
 TEST_F(TriageReport, RemedyInAnOlderForm_IsListedApart) {
   run("2.6.0", "D", Json::object(), "older");
   run("2.11.0", "D");
   const std::string text = report();
   EXPECT_THAT(text, HasSubstr("| reproduced (by an older form of this test) |"));
-  EXPECT_THAT(text, HasSubstr("* Do.\n  holds: 2.11.0, G\n  held in an older form of the test: 2.6.0, G\n"));
+  EXPECT_THAT(text, HasSubstr("* Do.\n  holds on G: 2.11.0\n  held in an older form of the test on G: 2.6.0\n"));
 }
 
 TEST_F(TriageReport, ChosenNccl_IsNamedWithTheRelease) {
@@ -201,7 +247,7 @@ TEST_F(TriageReport, ChosenNccl_IsNamedWithTheRelease) {
   EXPECT_THAT(text, HasSubstr("\n| LibTorch | CUDA runtime | NCCL | GPU | driver | what it shows | date |\n"
                               "| --- | --- | --- | --- | --- | --- | --- |\n"));
   EXPECT_THAT(text, HasSubstr("\n| 2.11.0 | 12.4 | 2.27.7 | G | 1 | reproduced |"));
-  EXPECT_THAT(text, HasSubstr("\n| 2.11.0 | 12.4 | 2.28.9 | G | 1 | healthy |"));
+  EXPECT_THAT(text, HasSubstr("\n| 2.11.0, 2.12.1 | 12.4 | 2.28.9, 2.29.7 | G | 1 | healthy |"));
 }
 
 TEST_F(TriageReport, ReleaseOnBothSides_IsNamedWithItsMachine) {
@@ -266,25 +312,6 @@ TEST_F(Triage, SameRecords_GiveTheSameBytes) {
   const std::string bytes = contents(folder + "/1.tar.gz");
   EXPECT_EQ(bytes, contents(folder + "/2.tar.gz"));
   EXPECT_LT(bytes.size(), 100'000U);
-}
-
-TEST_F(Triage, PriceOnRecord_IsInTheReport) {
-  python(kHonest);
-  fs::create_directories(folder + "/records/2.11.0");
-  fs::copy(RECAPTURE_ROOT "/reports/2.11.0/nvidia-h200.run-7.jsonl.gz",
-           folder + "/records/2.11.0/nvidia-h200.jsonl.gz");
-  std::ofstream(folder + "/records/2.11.0/nvidia-h200.prices")
-      << R"({"prices":2,"release":"2.11.0","gpu":"NVIDIA H200","driver":"1","cuda_runtime":"13.0","hash":"h"})"
-      << "\n"
-      << R"({"price":["grad_of_python_graphed_callable.FixCloneGradients"],"what":"a clone","clock":"gpu",)"
-      << R"("without":[10,10],"with":[20,20],"control":[10,10]})"
-      << "\n";
-  const ShellResult said = triage(kPython + " --release 2.11.0 --records '" + folder + "/records' " + with_python);
-  ASSERT_EQ(said.code, 0) << said.out;
-  const std::string report = unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
-  EXPECT_THAT(report, HasSubstr("\n  costs on 2.11.0, NVIDIA H200"));
-  EXPECT_THAT(report, HasSubstr(", a clone: 20.0 µs instead of 10.0 µs"));
-  EXPECT_THAT(report, Not(HasSubstr("No record has what a remedy costs")));
 }
 
 TEST_F(Triage, PrivateTextInARecord_WritesNothing) {
@@ -669,6 +696,10 @@ TEST(Privacy, PublicText_IsNotReported) {
   EXPECT_THAT(private_parts("cuDNN version: 9.19.0.56", {"9.19.0.56"}), IsEmpty());
   EXPECT_EQ(without_places("at /tmp/r/x.py, /opt/v/lib/site-packages/torch/a.py", "/tmp/r"),
             "at ./x.py, (site-packages)/torch/a.py");
+  for (const char* own : {"/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib64/nvidia/libcuda.so.1", "/lib/nvidia/x"}) {
+    EXPECT_EQ(without_places(own, "/tmp/r"), own) << "the driver's, and no package's";
+  }
+  EXPECT_EQ(without_places("/usr/lib/python3/dist-packages/torch/a.py", "/tmp/r"), "(site-packages)/torch/a.py");
 }
 
 TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
@@ -729,6 +760,10 @@ TEST_F(Triage, OutputThatIsNoArchive_IsNotOverwritten) {
     EXPECT_THAT(said.out, HasSubstr(words));
   }
   EXPECT_EQ(contents(folder + "/words"), "words\n");
+  // Before anything is compiled or tried.
+  EXPECT_THAT(triage(kPython + " --output out", "PATH=/none ").out,
+              HasSubstr("out is a folder; --output takes a file"));
+  EXPECT_EQ(triage(kPython + " --output none/x.tar.gz", "PATH=/none ").code, 7);
 }
 
 // Those that were sent: as the tree makes them today, tried, small, and silent about where.

@@ -82,8 +82,20 @@ std::string without_places(std::string text, const std::string& folder) {
   for (size_t at = 0; !folder.empty() && (at = text.find(folder, at)) != std::string::npos;) {
     text.replace(at, folder.size(), ".");
   }
+  // The driver's own folders, such as /usr/local/nvidia, are the system's: no package is there.
   static const RE2 kPackages(R"((?:/[\w.+-]+)+/(torch|nvidia|triton)/)", RE2::Latin1);
-  return replace_all(std::move(text), kPackages, "(site-packages)/\\1/");
+  std::string out;
+  size_t at = 0;
+  for (const Match& match : all_matches(text, kPackages)) {
+    const auto begin = static_cast<size_t>(match[0].data() - text.data());
+    const std::string_view path = match[0];
+    const bool is_systems = (path.rfind("/usr/", 0) == 0 || path.rfind("/lib", 0) == 0) &&
+                            path.find("-packages/") == std::string_view::npos;
+    out += text.substr(at, begin - at);
+    out += is_systems ? std::string(path) : "(site-packages)/" + std::string(match[1]) + "/";
+    at = begin + path.size();
+  }
+  return out + text.substr(at);
 }
 
 std::vector<std::string> versions_in(const Record& record) {
