@@ -94,7 +94,14 @@ class Question {
     } else {
       take_records();
     }
-    if (found_.empty()) throw ExitError(Exit::NothingRan, "no run as asked for has " + test_);
+    if (found_.empty()) {
+      std::string known;
+      if (!options_.machine.gpu.empty() && !options_.run && options_.folders.empty()) {
+        const std::string folder = options_.records.empty() ? places_.reports() : options_.records;
+        known = timeline::gpus_on_record(timeline::runs_below(folder, {case_of(test_)}).runs);
+      }
+      throw ExitError(Exit::NothingRan, fmt::format("no run as asked for has {}{}", test_, known));
+    }
     const CatalogueCase* one = background_.find(case_of(test_));
     const std::vector<timeline::MachineTimeline> told = timeline::folded(found_);
     if (options_.json) {

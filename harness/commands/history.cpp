@@ -125,7 +125,8 @@ Exit history(const run::Layout& places, const Options& options) {
   for (const timeline::BadRecord& one : bad) print_error(fmt::format("{}/{}: {}", folder, one.path, one.reason));
   if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
-    print_error(fmt::format("{}: no run as asked for has {}", folder, what));
+    print_error(fmt::format("{}: no run as asked for has {}{}", folder, what,
+                            wanted.gpu.empty() ? "" : timeline::gpus_on_record(runs)));
   }
   if (!bad.empty()) {
     const bool is_one = bad.size() == 1;

@@ -216,6 +216,8 @@ TEST_F(Bisect, OtherGpuOrChosenRuntime_IsAnsweredSeparately) {
   EXPECT_THAT(answers("--gpu h"), ElementsAre("H, driver 1: no change from 2.5.1 to 2.6.0"));
   EXPECT_THAT(answers("--cuda-runtime 12.9"), ElementsAre(HasSubstr("nothing to compare")));
   EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
+  EXPECT_THAT(recapture("bisect c.Reproduces --gpu H300").out,
+              ::testing::EndsWith("no run as asked for has c.Reproduces; GPUs on record: G, H\n"));
 }
 
 TEST_F(Bisect, AgreeingMachines_AreFoldedIntoTheOneWithTheNarrowestRange) {

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "harness/base/escape.h"
 #include "harness/base/exit.h"
+#include "harness/base/text.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::timeline {
@@ -64,6 +66,19 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
     }
   }
   return all;
+}
+
+std::string gpus_on_record(const std::vector<Run>& runs) {
+  std::set<std::string> gpus;
+  bool has_none = false;
+  for (const Run& run : runs) {
+    const std::string& gpu = run.record.environment.machine.gpu;
+    has_none = has_none || gpu.empty();
+    if (!gpu.empty()) gpus.insert(escape_control(gpu));
+  }
+  std::vector<std::string> names(gpus.begin(), gpus.end());
+  if (has_none) names.emplace_back("none");
+  return names.empty() ? "" : "; GPUs on record: " + join(names);
 }
 
 }  // namespace recapture::timeline

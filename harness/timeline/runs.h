@@ -30,4 +30,7 @@ struct Runs {
 // read.
 Runs runs_below(const std::string& folder, const std::set<std::string>& cases);
 
+// What --gpu can name: "; GPUs on record: NVIDIA H100 80GB HBM3, NVIDIA H200, none".
+std::string gpus_on_record(const std::vector<Run>& runs);
+
 }  // namespace recapture::timeline
