@@ -56,6 +56,7 @@ Verb nightly_diff_verb(CLI::App& nightly, const std::string& root);
 Verb dev_merge_verb(CLI::App& dev);
 Verb dev_tables_verb(CLI::App& dev, const std::string& root);
 Verb dev_catalogue_verb(CLI::App& dev, const std::string& root);
+Verb dev_complete_verb(CLI::App& dev, const std::string& root);
 Verb dev_test_verb(CLI::App& dev, const std::string& root);
 Verb dev_propose_verb(CLI::App& dev, const std::string& root);
 
@@ -81,8 +82,9 @@ class DeferredErrors {
 // `release`. Throws ExitError if nothing is built.
 Catalogue built_catalogue(const run::Layout& places, std::string& release);
 
-// docs/reference/cli.md: all verbs of the application with their options.
+// All verbs of the application with their options: docs/reference/cli.md, and the man page recapture(1).
 std::string render_cli(const CLI::App& app);
+std::string render_man(const CLI::App& app);
 
 // The newest results of a release that say something: not the stale ones, for one. None for no release.
 // `cases` are those that are asked for; none is all.

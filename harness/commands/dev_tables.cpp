@@ -22,11 +22,13 @@ struct Options {
 };
 
 Exit tables(const run::Layout& places, const Options& options, const CLI::App& app) {
-  if (options.which == "rules" || options.which == "cli") {
+  if (options.which == "rules" || options.which == "cli" || options.which == "man") {
     if (!options.records.empty()) {
       throw ExitError(Exit::Usage, "--records does not go with " + options.which + ", which has nothing of records");
     }
-    print("{}", options.which == "cli" ? render_cli(app) : report::render_rules());
+    print("{}", options.which == "cli"   ? render_cli(app)
+                : options.which == "man" ? render_man(app)
+                                         : report::render_rules());
     return Exit::AsExpected;
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;
@@ -66,13 +68,13 @@ Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = dev.add_subcommand("tables", "Print generated tables and pages as Markdown");
   command
-      ->add_option(
-          "which", options->which,
-          "rules: the verdict tables; cli: all verbs with their options; machines: the newest verdicts on each; "
-          "failures: the releases that have each; calls: the error code of each refused call; documents: "
-          "claims that do not hold; operators, operators.json: which can be captured (default: rules)")
-      ->check(
-          CLI::IsMember({"rules", "cli", "machines", "failures", "calls", "documents", "operators", "operators.json"}));
+      ->add_option("which", options->which,
+                   "rules: the verdict tables; cli: all verbs with their options; man: the same as a man page; "
+                   "machines: the newest verdicts on each; "
+                   "failures: the releases that have each; calls: the error code of each refused call; documents: "
+                   "claims that do not hold; operators, operators.json: which can be captured (default: rules)")
+      ->check(CLI::IsMember(
+          {"rules", "cli", "man", "machines", "failures", "calls", "documents", "operators", "operators.json"}));
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   return {command, [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); }};
 }

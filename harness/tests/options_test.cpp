@@ -211,7 +211,7 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"help dev tabels", "there is no verb 'dev tabels'; did you mean dev tables?"},
       {"help show all", "there is no verb 'show all'; --help says what there is"},
       {"dev nothing",
-       "there is no verb 'dev nothing'; `recapture dev` takes merge, tables, catalogue, test or propose"},
+       "there is no verb 'dev nothing'; `recapture dev` takes merge, tables, catalogue, test, propose or complete"},
       {"run --relase 2.6", "there is no option '--relase'; did you mean --release?"},
       {"history --sicne=2026-01-01", "there is no option '--sicne'; did you mean --since?"},
       {"nightly diff x --markdwon", "there is no option '--markdwon'; did you mean --markdown?"},
@@ -219,7 +219,7 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"--vresion", "there is no option '--vresion'; did you mean --version?"},
       {"show --gpu", "there is no option '--gpu'; `recapture show --help` lists them"},
       {"nightly", "`recapture nightly` takes a verb: plan, collect or diff"},
-      {"dev", "`recapture dev` takes a verb: merge, tables, catalogue, test or propose"},
+      {"dev", "`recapture dev` takes a verb: merge, tables, catalogue, test, propose or complete"},
   };
   for (const auto& [arguments, line] : table) {
     const ShellResult said = recapture(arguments);
