@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 
+#include "harness/base/colour.h"
 #include "harness/base/file.h"
 #include "harness/base/text.h"
 #include "harness/blame/features.h"
@@ -84,12 +85,6 @@ class KnowledgeOfReleases {
   std::map<std::string, blame::Knowledge> all_;
 };
 
-// Colours are for people: on a terminal, unless https://no-color.org says no.
-bool is_colour_wanted(int file) {
-  const char* no_colour = std::getenv("NO_COLOR");
-  return isatty(file) != 0 && (no_colour == nullptr || *no_colour == '\0');
-}
-
 // What a recorder wrote for a program that was not started here.
 Watched read_events(const std::string& path) {
   Watched watched{0, contents_of(path), ""};
@@ -124,7 +119,7 @@ Exit blame_program(const run::Layout& places, const Options& options) {
                        [&](const blame::Process& of) -> const blame::Knowledge& { return knowledge(of); });
   const std::string text = options.json
                                ? blame::render_json(answer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
-                               : blame::render_text(answer, {options.verbose, is_colour_wanted(log)});
+                               : blame::render_text(answer, {options.verbose, has_colours(log)});
   if (is_used || !options.quiet) write_all(log, text);
   return static_cast<Exit>(blame::end_like(watched.status));
 }

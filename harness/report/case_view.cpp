@@ -13,6 +13,7 @@
 #include "harness/case/events.h"
 #include "harness/model/bounds.h"
 #include "harness/model/release.h"
+#include "harness/report/text.h"
 #include "harness/verdict/duration.h"
 #include "harness/verdict/select.h"
 
@@ -227,8 +228,8 @@ std::string results_text(const CaseView& view) {
     for (const Latest& latest : rows) {
       const TestVerdict& row = *latest.row;
       std::string line =
-          fmt::format("  {:<36} {:<12} {:<14} {:>7}  {}", row.name, row.ran ? to_string(row.result) : "-",
-                      to_string(row.verdict), time_of(latest, width), first_line(render_observed(row)));
+          fmt::format("  {:<36} {:<12} {} {:>7}  {}", row.name, row.ran ? to_string(row.result) : "-",
+                      render_verdict(row.verdict), time_of(latest, width), first_line(render_observed(row)));
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
       if (latest.test() == nullptr) continue;

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "harness/base/colour.h"
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/report/features.h"
@@ -219,7 +220,12 @@ std::string answer_of(const ComparisonReport& report) {
 
 std::string title_of(const ComparisonReport& report) {
   const compare::Comparison& comparison = report.comparison;
-  return fmt::format("{} -> {} on {}: {}\n", comparison.from, comparison.to, comparison.machine, answer_of(report));
+  const Exit exit = report.decision != nullptr ? report.decision->exit : exit_for(comparison);
+  const Colour colour = exit == Exit::Changed        ? Colour::Red
+                        : exit == Exit::Inconclusive ? Colour::Yellow
+                                                     : Colour::Green;
+  return fmt::format("{} -> {} on {}: {}\n", comparison.from, comparison.to, comparison.machine,
+                     in_colour(answer_of(report), colour));
 }
 
 // What a reader must know before the changes, without the title.
@@ -330,7 +336,8 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
   for (const Alike& group : groups_of(comparison)) {
     if (group.front()->consequence != current) {
       current = group.front()->consequence;
-      text += fmt::format("\n{} ({})\n", to_string(current), compare::meaning(current));
+      const Colour colour = compare::is_regression(current) ? Colour::Red : Colour::None;
+      text += fmt::format("\n{} ({})\n", in_colour(to_string(current), colour), compare::meaning(current));
     }
     text += group_text(group, is_whole);
   }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/base/colour.h"
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/model/release.h"
@@ -332,7 +333,7 @@ std::string answer_of(const NightReport& report) {
 }
 
 // "2026-11-22: red: 2 red (1 new, 1 still), 1 flaky, 1 healed, 3 machines of 3"
-std::string first_line(const NightReport& report) {
+std::string first_line(const NightReport& report, const std::string& answer) {
   const auto here =
       std::count_if(report.places.begin(), report.places.end(), [](const PlaceState& place) { return place.is_here; });
   const Tally tally = tally_of(report);
@@ -345,7 +346,7 @@ std::string first_line(const NightReport& report) {
                               report.places.size() + unseen_machines(report)));
   const bool is_first = !report.places.empty() && std::all_of(report.places.begin(), report.places.end(),
                                                               [](const PlaceState& place) { return place.is_first; });
-  return fmt::format("{}: {}: {}{}", report.night, answer_of(report), join(parts),
+  return fmt::format("{}: {}: {}{}", report.night, answer, join(parts),
                      is_first ? "; it is the first night, and the baseline of those to come" : "");
 }
 
@@ -384,7 +385,9 @@ std::string closing_words(NightState state) {
 }
 
 std::string render_text(const NightReport& report) {
-  std::string text = first_line(report) + "\n";
+  const std::string answer = answer_of(report);
+  const Colour colour = answer == "red" ? Colour::Red : answer == "green" ? Colour::Green : Colour::Yellow;
+  std::string text = first_line(report, in_colour(answer, colour)) + "\n";
   for (const std::string& flaw : report.flaws) text += flaw + "\n";
   for (const MissingTask& task : report.missing) text += missing_line(task) + "\n";
   for (const PlaceState* place : in_order(report)) {
@@ -400,7 +403,7 @@ std::string render_text(const NightReport& report) {
 }
 
 std::string render_markdown(const NightReport& report) {
-  std::string text = "# " + escape_markdown(first_line(report)) + "\n\n";
+  std::string text = "# " + escape_markdown(first_line(report, answer_of(report))) + "\n\n";
   size_t left_out = 0;
   const auto add = [&](const std::string& part) {
     const bool fits = text.size() + part.size() < kMostBytes;

@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "harness/base/colour.h"
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
 #include "harness/case/events.h"
@@ -15,10 +16,18 @@
 
 namespace recapture::report {
 
+std::string render_verdict(Verdict verdict) {
+  const Severity severity = severity_of(verdict);
+  return in_colour(fmt::format("{:<14}", to_string(verdict)), severity == Severity::Pass    ? Colour::Green
+                                                              : severity == Severity::Error ? Colour::Yellow
+                                                              : severity == Severity::Fail  ? Colour::Red
+                                                                                            : Colour::None);
+}
+
 std::string render_line(const TestVerdict& row) {
   const std::string seen = truncated(render_observed(row));
-  return fmt::format("{:<62} {:<12} {:<14} {}", row.test, row.ran ? to_string(row.result) : "-", to_string(row.verdict),
-                     seen);
+  return fmt::format("{:<62} {:<12} {} {}", row.test, row.ran ? to_string(row.result) : "-",
+                     render_verdict(row.verdict), seen);
 }
 
 std::string heading(const Record& record) {

@@ -7,6 +7,8 @@
 
 namespace recapture::report {
 
+// A verdict's word, filled up with blanks; on a terminal in the colour of its severity.
+std::string render_verdict(Verdict verdict);
 // One line a test: name, result, verdict, what was seen.
 std::string render_line(const TestVerdict& row);
 // What the run was on, and the record's notes, one line each.

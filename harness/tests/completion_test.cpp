@@ -1,4 +1,5 @@
-// What the shells complete, and the man page: both made of the same options as --help.
+// What a terminal gets: completion in the shells and the man page, both made of the same options as --help, and
+// colours.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,6 +20,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const std::string kProgram = RECAPTURE_BUILD "/recapture";
 
@@ -89,6 +91,18 @@ TEST(ManPage, Committed_IsWhatTheProgramPrints) {
                                     "/docs/reference/recapture.1' 2>&1 >/dev/null");
     EXPECT_THAT(shown.out, IsEmpty());
   }
+}
+
+// Below a terminal, by `script` of util-linux.
+TEST(Colours, Terminal_HasThemAndAPipeDoesNot) {
+  const std::string gate = "'" + kProgram + "' --root '" RECAPTURE_ROOT "' gate 2.6 2.11";
+  const auto in_terminal = [&](const std::string& before) {
+    return shell(before + " script -qec \"" + gate + "\" /dev/null").out;
+  };
+  EXPECT_THAT(in_terminal("env -u NO_COLOR TERM=xterm"), HasSubstr(": \x1b[31mblocked\x1b[0m"));
+  EXPECT_THAT(in_terminal("NO_COLOR=1 TERM=xterm"), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(in_terminal("env -u NO_COLOR TERM=dumb"), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(shell("env -u NO_COLOR TERM=xterm " + gate).out, Not(HasSubstr("\x1b")));
 }
 
 }  // namespace
