@@ -17,15 +17,24 @@ Json parse_json(std::string_view text);
 // The same; nothing where it is refused.
 std::optional<Json> try_parse_json(std::string_view text);
 
-// A member, if it is there and of that kind.
-inline std::string text_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+// A member; nullptr where the object has none. The library's find() compares without a look at the lengths.
+inline const Json* member(const Json& object, std::string_view key) {
+  if (!object.is_object()) return nullptr;
+  for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
+    if (std::string_view(name) == key) return &value;
+  }
+  return nullptr;
 }
-inline std::optional<int> int_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  const auto number = found->get<int64_t>();  // What is beyond it comes out negative, and hits and tries never are.
+
+// A member, if it is there and of that kind.
+inline std::string text_at(const Json& object, std::string_view key) {
+  const Json* value = member(object, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+}
+inline std::optional<int> int_at(const Json& object, std::string_view key) {
+  const Json* value = member(object, key);
+  if (value == nullptr || !value->is_number_integer()) return std::nullopt;
+  const auto number = value->get<int64_t>();  // What is beyond it comes out negative, and hits and tries never are.
   if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) return std::nullopt;
   return static_cast<int>(number);
 }

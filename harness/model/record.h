@@ -100,7 +100,7 @@ struct TestRecord {
   }
   std::string text(const char* key) const { return text_at(line, key); }
   std::optional<int> number(const char* key) const { return int_at(line, key); }
-  bool has(const char* key) const { return line.contains(key); }
+  bool has(const char* key) const { return member(line, key) != nullptr; }
   SkipReason skip_reason() const;
   // The Python module for want of which it failed, such as "numpy", which no LibTorch brings along; else "". One of
   // torch's own is another matter: that is the release's.
