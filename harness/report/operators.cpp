@@ -23,8 +23,12 @@ constexpr size_t kFewKinds = 3;  // Of an argument, in a line of text.
 std::string word_of(const OperatorOnRelease& on) {
   if (on.absent) return kAbsent;
   const auto worst = on.worst();
-  if (!worst) return on.results.empty() ? kNoType : kNoEager;
-  return std::string(to_string(*worst));
+  if (worst) return std::string(to_string(*worst));
+  const auto lacks_library = [](const auto& one) { return one.verdict == OperatorVerdict::Unavailable; };
+  if (std::any_of(on.results.begin(), on.results.end(), lacks_library)) {
+    return std::string(to_string(OperatorVerdict::Unavailable));
+  }
+  return on.results.empty() ? kNoType : kNoEager;
 }
 
 bool is_captured(const OperatorOnRelease& on) {

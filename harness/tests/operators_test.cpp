@@ -52,6 +52,20 @@ TEST(OperatorResults, CountsOfSamples_MakeOneVerdict) {
   EXPECT_EQ(verdict_of(R"({"eager":3,"unavailable":1})"), OperatorVerdict::Unavailable);
 }
 
+TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {
+  const auto results = operator_results(line_of(
+      {{"forward", R"({"samples":{"float32":{"eager":20}},"failures":[{"as":"eager","type":"RuntimeError","text":)"
+                   R"("cudnn_status: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED","samples":20}]})"}}));
+  EXPECT_EQ(results.at(0).verdict, OperatorVerdict::Unavailable);
+  EXPECT_EQ(describe_failure(results.at(0).failures.at(0)),
+            "unavailable: RuntimeError: cudnn_status: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED");
+  const auto after_it = operator_results(line_of(
+      {{"forward", R"({"samples":{"float16":{"eager":8,"crashed":8,"right":4}},"failures":[{"as":"eager","text":)"
+                   R"("CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED","samples":8},{"as":"crashed","samples":8}]})"}}));
+  EXPECT_EQ(after_it.at(0).verdict, OperatorVerdict::Captured);
+  EXPECT_EQ(after_it.at(0).tried, 4U);
+}
+
 TEST(OperatorResults, SamplesThatEagerCannotCompute_DoNotCount) {
   const auto results = operator_results(
       line_of({{"forward", R"({"samples":{"float32":{"right":3,"refused":2,"eager":4,"differs":1}}})"}}));
@@ -278,6 +292,11 @@ TEST(OperatorText, Course_NamesEachChange) {
       row_of({{"2.6.0", nullptr}, {"2.11.0", {{"forward", kRefused}}}, {"2.15.0", {{"forward", kRight}}}}));
   EXPECT_THAT(text, HasSubstr("torch.linalg.inv: not in 2.6.0; refused in 2.11.0; captured in 2.15.0 "
                               "(2.11.0: cuStreamSynchronize (900))\n"));
+}
+
+TEST(OperatorText, OperatorWhoseLibraryIsLeftOut_IsUnavailable) {
+  const auto row = row_of({{"2.15.0", {{"forward", R"({"samples":{"float32":{"unavailable":3}}})"}}}});
+  EXPECT_THAT(report::render_text(row), HasSubstr("torch.linalg.inv: unavailable in 2.15.0"));
 }
 
 TEST(OperatorText, View_HasACellForEachReleaseOfTheTable) {

@@ -30,6 +30,9 @@ OperatorVerdict verdict_of(const Counts& counts) {
   return count_at(counts, "unavailable") > 0 ? OperatorVerdict::Unavailable : OperatorVerdict::EagerFails;
 }
 
+// cuDNN's own word for a part of it that cannot be loaded, such as one that a pack leaves out.
+constexpr std::string_view kNoCudnnPart = "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED";
+
 OperatorFailure failure_in(const Json& json) {
   OperatorFailure failure;
   failure.how = text_at(json, "as");
@@ -38,10 +41,17 @@ OperatorFailure failure_in(const Json& json) {
   failure.api = text_at(json, "api");
   failure.code = int_at(json, "code").value_or(0);
   failure.samples = static_cast<size_t>(std::max(0, int_at(json, "samples").value_or(0)));
+  if (failure.how == "eager" && failure.text.find(kNoCudnnPart) != std::string::npos) failure.how = "unavailable";
   return failure;
 }
 
-// Nothing if it is not what the fixture tells.
+bool lacks_cudnn_part(const OperatorResult& result) {
+  return std::any_of(result.failures.begin(), result.failures.end(), [](const OperatorFailure& failure) {
+    return failure.how == "unavailable" && failure.text.find(kNoCudnnPart) != std::string::npos;
+  });
+}
+
+// Nothing if it is not what the fixture writes.
 std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
   if (!json.is_object() || !json.contains("samples") || !json.at("samples").is_object()) return std::nullopt;
   OperatorResult result;
@@ -55,15 +65,20 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
       counts[how] += number.get<size_t>();
     }
   }
-  result.verdict = verdict_of(counts);
-  result.captured = count_at(counts, "right") + count_at(counts, "undefined");
-  for (const char* how : {"refused", "wrong", "replay", "crashed", "hung"}) result.tried += count_at(counts, how);
-  result.tried += result.captured;
   if (json.contains("failures") && json.at("failures").is_array()) {
     for (const Json& failure : json.at("failures")) {
       if (failure.is_object()) result.failures.push_back(failure_in(failure));
     }
   }
+  if (result.failure("unavailable") != nullptr) {
+    counts["unavailable"] = std::max<size_t>(count_at(counts, "unavailable"), 1);
+  }
+  // PyTorch may crash after it; that says nothing about a capture.
+  if (lacks_cudnn_part(result)) counts.erase("crashed");
+  result.verdict = verdict_of(counts);
+  result.captured = count_at(counts, "right") + count_at(counts, "undefined");
+  for (const char* how : {"refused", "wrong", "replay", "crashed", "hung"}) result.tried += count_at(counts, how);
+  result.tried += result.captured;
   if (json.contains("decides") && json.at("decides").is_object()) result.decides = json.at("decides");
   return result;
 }
