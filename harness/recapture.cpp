@@ -1,4 +1,4 @@
-// The program: reads the command line, lets the verb act, and ends with one line and an exit code whatever happens.
+// The program: reads the command line, lets the verb act, and always ends with one line and an exit code.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

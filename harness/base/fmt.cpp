@@ -1,4 +1,4 @@
-// fmt, compiled once: as a header it is compiled anew in each file, which takes a third of the build. Debian has no
+// fmt, compiled once: as a header it is compiled again in each file, which takes a third of the build. Debian has no
 // static library of it, and the program is to run where fmt is not installed.
 #include <fmt/format-inl.h>
 

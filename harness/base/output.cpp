@@ -11,7 +11,8 @@ namespace recapture {
 namespace {
 
 int first_error = 0;
-// A signal that ends the program has come while nobody read on: nothing more is printed, or it would wait for ever.
+// A signal that ends the program has come while the reader had stopped: nothing more is printed, or it would wait for
+// ever.
 bool given_up = false;
 
 void note(bool failed) {

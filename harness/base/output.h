@@ -35,7 +35,7 @@ int output_error();
 // Makes sure that descriptors 0, 1 and 2 are open: a file that is opened later must never be taken for one of them.
 void open_standard_streams();
 
-// One line on standard error, for whoever listens.
+// One line on standard error.
 void print_error(const std::string& words);
 
 }  // namespace recapture

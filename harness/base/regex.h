@@ -1,4 +1,4 @@
-// Regular expressions: RE2's, which take linear time and no stack, whatever the text is. What CUDA, a library or a user
+// Regular expressions: RE2's, which take linear time and no stack for any text. What CUDA, a library or a user
 // wrote is bytes and not always UTF-8: RE2::Latin1.
 #pragma once
 #include <re2/re2.h>

@@ -7,7 +7,7 @@
 namespace recapture::blame {
 
 // Returns its wait status. Signals that are sent to this process meanwhile are sent on to it: one that is sent to the
-// whole process group reaches it twice, as nothing tells us that the others got it too. Throws ExitError(Usage) if it
+// whole process group reaches it twice, as we cannot know that the others got it too. Throws ExitError(Usage) if it
 // cannot be started.
 int launch(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables);
 

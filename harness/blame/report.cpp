@@ -227,7 +227,7 @@ class Judge {
       failure.culprit = std::move(*culprit);
       calls.erase(culprit);
     }
-    // A capture is ended by the thread that captured, but for 908, and relaxed ones that nobody else can break.
+    // A capture is ended by the thread that captured, but for 908, and relaxed ones, which no other thread can break.
     if (failure.culprit && end && !failure.culprit->capturing) {
       failure.culprit->capturing = failure.culprit->thread.id == end->thread.id;
     }

@@ -28,13 +28,13 @@ struct Call {
   std::string sentence;  // The driver's, "" if it had none.
   std::string mode;      // "unknown" from the log.
   std::optional<bool> capturing;
-  bool in_log = false;      // The driver's log has it; its sentence tells of whose capture.
+  bool in_log = false;      // The driver's log has it; its sentence says whose capture.
   bool on_capture = false;  // It is about a stream that captures.
   size_t unreported = 0;
   size_t order = 0;              // Which of the process's failed calls it is, from 0.
   size_t capture = 0;            // The number of the capture that it is in or beside, 0 if that is not known,
   std::optional<size_t> latest;  // and of the one that had begun last; 0 before the first.
-  uintptr_t stream = 0;          // This and the next two of what --deep tells.
+  uintptr_t stream = 0;          // This and the next two only with --deep.
   std::string kernel;
   bool waited = false;  // The capturing thread stood still meanwhile.
   Thread thread;
@@ -54,12 +54,12 @@ struct Raised {
 struct GivenUp {
   std::string at;  // As the recorder names it (recorder/exceptions.h): "begin", "inside", "end", "exit", "terminate".
   Thread thread;
-  std::vector<Raised> raised;                  // The exception, then what it was raised from; none where nobody saw it.
-  std::vector<python::Frame> begun;            // Where the capture began, innermost first.
-  std::vector<Frame> stack;                    // In C++, where it was thrown.
+  std::vector<Raised> raised;        // The exception, then what it was raised from; none where it was not seen.
+  std::vector<python::Frame> begun;  // Where the capture began, innermost first.
+  std::vector<Frame> stack;          // In C++, where it was thrown.
   size_t failed_before = 0, failed_after = 0;  // How many calls had failed in the process when it began and ended.
 
-  // What all the others follow from; none where nobody saw it.
+  // What all the others follow from; none where it was not seen.
   const Raised* root() const { return raised.empty() ? nullptr : &raised.back(); }
 };
 
@@ -70,7 +70,7 @@ struct Failure {
   std::optional<Call> end;               // The call that ended the capture, none if none was seen.
   size_t ends = 0;                       // How many captures it has broken.
   size_t unreported = 0;                 // Victims of which nothing is known.
-  std::optional<Call> begun = {};        // The call that began the capture, where --deep tells.
+  std::optional<Call> begun = {};        // The call that began the capture, with --deep.
   std::optional<GivenUp> given_up = {};  // By the exception that left it; without a culprit, because of it.
   size_t times = 1;                      // How many captures the same exception has ended at the same place.
 
@@ -98,7 +98,7 @@ struct Process {
   int pid = 0;
   std::string rank, local_rank;  // "" outside of torchrun and the like.
   std::string program, by;
-  std::string torch;    // The release of its PyTorch or LibTorch, "" if it has none or nobody knows.
+  std::string torch;    // The release of its PyTorch or LibTorch, "" if it has none or that is unknown.
   std::string why_not;  // Why nothing was heard, or "".
   std::vector<Failure> failures;
   std::vector<Call> refused;  // Failed, and no capture by it.

@@ -57,7 +57,7 @@ bool is_library(std::string_view module) {
                        "libnvtx"});
 }
 
-// What a compiler writes is no library, and nobody's own either.
+// What a compiler writes is neither a library's nor the program's.
 bool is_python_library(std::string_view file) {
   return begins(file, {"<"}) || has(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_"});
 }

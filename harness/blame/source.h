@@ -9,7 +9,7 @@
 namespace recapture::blame {
 
 struct SourceFrame {
-  std::string file;  // "" if nobody knows.
+  std::string file;  // "" if it is unknown.
   int line = 0;
   std::string function;
   bool own = false;

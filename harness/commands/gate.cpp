@@ -39,7 +39,7 @@ std::optional<compare::Comparison> comparison_so_far(const run::Layout& places, 
   }
 }
 
-// What an upgrade must be judged by. The operators are, where a run has them; nobody has to run them unless the policy
+// What an upgrade must be judged by. The operators are, where a run has them; they need not be run unless the policy
 // names them.
 std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std::string> scope) {
   const std::string operators(kOperatorsCase);

@@ -159,7 +159,7 @@ class Sorter {
         if (word.rfind("reports/", 0) == 0) known.back() = "reports/" + known.back();
       }
       if (!near(word, known).empty()) throw ExitError(Exit::Usage, unknown_name("record", word, known));
-      asked_.records.push_back(word);  // Whoever reads it says what is wrong with it.
+      asked_.records.push_back(word);  // The code that reads it reports what is wrong with it.
       return;
     }
     if (can_be_release(word)) {
@@ -178,7 +178,7 @@ class Sorter {
       try {
         release = environment_of(path).release;
       } catch (const ExitError&) {
-        // Whoever reads it all says what is wrong with it. Until then its folder's name will do.
+        // The code that reads all of it reports what is wrong. Until then its folder's name will do.
       }
       records[release].push_back(path);
     }

@@ -324,9 +324,8 @@ void require_nothing_private(const std::vector<triage::BundleFile>& files, const
   for (const triage::BundleFile& file : files) {
     const std::vector<std::string> found = triage::private_parts(file.text, versions, public_words);
     if (found.empty()) continue;
-    throw ExitError(Exit::Inconclusive,
-                    fmt::format("nothing was written: {} would tell '{}', which is nobody's business", file.name,
-                                escape_control(found.front())));
+    throw ExitError(Exit::Inconclusive, fmt::format("nothing was written: {} would tell '{}', which is private",
+                                                    file.name, escape_control(found.front())));
   }
 }
 

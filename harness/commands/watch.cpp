@@ -21,7 +21,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// Where the recorder writes: every process of the program opens it by its name, so that it survives whatever they do to
+// Where the recorder writes: every process of the program opens it by its name, so that it survives what they do to
 // their descriptors. It goes with us.
 class ReportFile {
  public:

@@ -120,7 +120,7 @@ bool is_cause(const Change& change, const Expectation& e, bool begins) {
   return change.since.empty() || !has_two_ends || in_range(change.since, range) == begins;
 }
 
-// Whether a change is known to have come with a release after the one and not after the other, whichever is older.
+// Whether a change is known to have come with a release after the one and not after the other; either may be older.
 bool came_between(const Change& change, const std::string& one, const std::string& other) {
   if (change.since.empty() || !is_version(one) || !is_version(other)) return true;
   const auto& [first, last] = older(other, one) ? std::tie(other, one) : std::tie(one, other);

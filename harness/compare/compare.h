@@ -29,7 +29,7 @@ struct ComparedTest {
   Consequence consequence = Consequence::Unknown;
   std::string was, is;                                  // "raised CUDA error 900", "works": what changed, never equal.
   std::string sentence;                                 // Both with the names of the sides, or why that is unknown.
-  bool ran = true;                                      // False: one side could not run it, and says so.
+  bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
   std::string note = {};                                // What the sentence adds: "; afterwards …".
 };
@@ -64,7 +64,7 @@ struct CaseChange {
   std::vector<UpstreamChange> upstream = {};
   std::string note = {};  // As of ComparedTest.
 
-  // What tells two changes apart, whichever sides they are of.
+  // How two changes differ, apart from their sides.
   auto difference() const { return std::tie(consequence, was, is, note); }
 };
 

@@ -117,7 +117,7 @@ std::string what_it_does(const Seen& seen, Tense tense) {
     return std::string(tense == Tense::Past ? past : present);
   };
   switch (seen.state()) {
-    case State::Works:  // A documented failure that harms nobody does not work for all that: emptyCache() does nothing.
+    case State::Works:  // A documented failure that does no harm still does not work: emptyCache() does nothing.
       return seen.row->result == Result::Reproduced ? either("raised nothing", "raises nothing")
                                                     : either("worked", "works");
     case State::Warns:
@@ -186,7 +186,7 @@ class Comparer {
   }
 
  private:
-  // Records know tests that the case no longer has, and of which nobody can be told anything.
+  // Records have tests that the case no longer has; there is nothing to report of those.
   static bool is_of_today(const CatalogueCase* described, const std::string& test) {
     if (described == nullptr) return true;
     const std::string name = name_of(test);

@@ -21,7 +21,7 @@ std::optional<Prices> prices_of_side(const Side& side) {
   }
   std::vector<Prices> found;
   for (const std::string& folder : folders) {
-    // They lie beside the record; what else is in its folder is nobody's business here.
+    // They lie beside the record; other files of its folder do not matter here.
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
       if (entry.path().extension() != ".prices") continue;

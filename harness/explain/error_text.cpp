@@ -44,7 +44,7 @@ const std::vector<Spelling>& spellings() {
   return kAll;
 }
 
-// Advice that PyTorch, HIP and SGLang add to any error, up to the end of its line: it would speak for whatever it
+// Advice that PyTorch, HIP and SGLang add to any error, up to the end of its line: it would speak for any cause it
 // names.
 void cut_advice(std::string& line) {
   for (const char* words :
@@ -311,7 +311,7 @@ void cut_group(std::string& line) {
   RE2::Replace(&line, kGroup, "");
 }
 
-// Python tracebacks, as Python, pytest and IPython write them, whatever a logger writes before each line.
+// Python tracebacks, as Python, pytest and IPython write them; a logger may write anything before each line.
 class Tracebacks {
  public:
   explicit Tracebacks(ErrorText& text) : text_(text) {}
@@ -492,9 +492,9 @@ size_t begin_of_traceback(const ErrorText& text, size_t at, size_t from) {
   return first;
 }
 
-// The call that returned a 901 is a victim. Where no other capture error is there, whatever names that call would be
-// taken for the culprit: the error's line, the traceback that it ends, the stack below it. NCCL passes it on by a name
-// of its own.
+// The call that returned a 901 is a victim. Where no other capture error is there, a cause that names that call would
+// be taken for the culprit: the error's line, the traceback that it ends, the stack below it. NCCL passes it on by a
+// name of its own.
 void leave_out_victims(const ErrorText& text, std::vector<char>& counts) {
   if (!text.only_invalidated()) return;
   size_t below = 0;  // The first line below the last victim.

@@ -46,7 +46,7 @@ struct ErrorText {
   bool about_graphs = false;  // It speaks of CUDA graphs or of stream captures at all,
   bool says_failed = false;   // or says in words that a capture failed.
   bool is_python = false, is_hip = false;
-  std::optional<bool> in_other_thread;  // Whether a thread made the call that does not capture, if the text says so.
+  std::optional<bool> in_other_thread;  // Whether a thread made the call that does not capture, if the text has it.
   std::string release;                  // PyTorch's, where the text names it, without "+cu130".
   std::string script;                   // The Python program's file, where a traceback begins with it.
 

@@ -573,15 +573,15 @@ std::string_view to_string(Role role) {
 }
 
 Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes) {
-  const auto tells = [](const Explanation& one) {
+  const auto has_answer = [](const Explanation& one) {
     return one.answer == Answer::CaptureFailure || one.answer == Answer::GraphFailure;
   };
   Explanation explanation = find_in(text, causes);
-  if (tells(explanation) || text.has_capture_error()) return explanation;
+  if (has_answer(explanation) || text.has_capture_error()) return explanation;
   for (const ErrorText& joined : unwrapped(text)) {
     Explanation better = find_in(joined, causes);
     const bool says_more =
-        tells(better) || (better.answer == Answer::CannotTell && explanation.answer == Answer::NotOne);
+        has_answer(better) || (better.answer == Answer::CannotTell && explanation.answer == Answer::NotOne);
     if (says_more) return better;
   }
   return explanation;

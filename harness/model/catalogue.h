@@ -1,4 +1,4 @@
-// The catalogue: what every case says about itself, in one generated and committed file. Whoever wants to know of a
+// The catalogue: what every case says about itself, in one generated and committed file. Code that needs a
 // case what it is, and not what it does here, needs no build and no LibTorch. `recapture dev catalogue` makes it.
 #pragma once
 #include <optional>

@@ -44,7 +44,7 @@ void take_expectations(const toml::table& entry, const std::string& place, Chang
                                              escape_control(result_word), fmt::join(kResults, ", ")));
   }
   if (*result == Result::Unseen || *result == Result::Invalid) {
-    throw ExitError(Exit::Usage, fmt::format("{}: nobody can expect '{}': it shows nothing", place, result_word));
+    throw ExitError(Exit::Usage, fmt::format("{}: '{}' cannot be expected: it shows nothing", place, result_word));
   }
   e.result = *result;
   const bool any_would_do = *result != Result::Different && *result != Result::Broken && *result != Result::Crashed;

@@ -33,7 +33,7 @@ struct Expectation {
   bool is_open_question = false;     // likewise.
 
   // Whether its records are all of older or all of newer releases than this one: its range is open on that side, and
-  // nobody has seen how far it holds.
+  // how far it holds was not measured.
   bool guessed_for(const std::string& release) const;
 };
 
@@ -55,7 +55,7 @@ bool is_ours(const std::vector<Change>& changes, const std::string& test, const 
 
 std::vector<Expectation> expectations_of(const std::vector<Change>& changes);
 
-// The one that applies, or nullptr. Throws ExitError(Usage) if two do: nobody could say which of them counts.
+// The one that applies, or nullptr. Throws ExitError(Usage) if two do: it is open which of them counts.
 const Expectation* find_expectation(const std::vector<Expectation>& all, const std::string& test, const Record& record);
 
 }  // namespace recapture

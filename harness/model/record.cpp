@@ -19,7 +19,7 @@ namespace {
 
 bool starts(std::string_view line, std::string_view start) { return line.substr(0, start.size()) == start; }
 
-// The members of a line that are of one kind wherever they stand; of the others nobody relies on a kind.
+// The members of a line that are of one kind wherever they stand; no code relies on the kind of the others.
 enum class MemberKind { Text, Number, Object, List, Boolean };
 using enum MemberKind;
 const std::unordered_map<std::string_view, MemberKind> kMembers = {
@@ -274,7 +274,7 @@ double TestRecord::seconds() const {
   const Json& changing = line.at("volatile");
   const auto found = changing.find("seconds");
   if (found == changing.end() || !found->is_number()) return 0;
-  constexpr double kMost = 1e9;  // No test has run for thirty years; whoever adds these up need not think of more.
+  constexpr double kMost = 1e9;  // Thirty years: a sum of these does not overflow.
   const double seconds = found->get<double>();
   return seconds >= 0 && seconds < kMost ? seconds : 0;
 }

@@ -207,7 +207,7 @@ class Night {
     Found found{path, "", {}, ""};
     try {
       found.text = unpacked_contents_of(path);
-      if (found.text.empty()) {  // Made by a machine that died at once; whoever ran it again wrote another.
+      if (found.text.empty()) {  // Of a machine that died at once; a later run wrote another.
         notes_.push_back(escape_control(path) + " is empty");
         return;
       }

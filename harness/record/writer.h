@@ -1,4 +1,4 @@
-// Writes a record line by line, so that what was finished stays whatever happens next.
+// Writes a record line by line, so that a later crash loses no finished line.
 #pragma once
 #include <sys/types.h>
 
@@ -37,7 +37,7 @@ class RecordWriter {
   void write_all(Lines lines, Durability wait = Durability::Fsynced);
   // Whether no line of a record is there yet, and nothing else either.
   bool is_blank() const;
-  // Once more, as whoever has read the record must. Throws ExitError(Usage) if another has it now.
+  // Once more, as a reader of the record must. Throws ExitError(Usage) if another has it now.
   void lock() const;
 
  private:
@@ -45,7 +45,7 @@ class RecordWriter {
   off_t end_of_whole_lines() const;
   int fd_;
   std::string path_;
-  off_t size_ = 0;  // Of the file, as it is if nobody else writes.
+  off_t size_ = 0;  // Of the file, as it is if no other process writes.
 };
 
 }  // namespace recapture

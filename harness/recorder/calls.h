@@ -96,7 +96,7 @@ inline bool is_always_heard(CallKind kind) {
   return kind != CallKind::Other && kind != CallKind::Query && kind != CallKind::Work;
 }
 
-// What a call that failed says about a capture, by its name and its code alone; the driver's log tells no more.
+// What a call that failed says about a capture, by its name and its code alone; the driver's log has no more.
 enum class Part : unsigned char {
   None,      // Nothing.
   Suspect,   // It breaks a capture that it is in, or beside.

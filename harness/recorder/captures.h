@@ -9,7 +9,7 @@
 
 namespace recapture {
 
-// The first three carry the driver's numbers and stand in the order from strict to lax. The driver's log tells no mode.
+// The first three carry the driver's numbers and stand in the order from strict to lax. The driver's log has no mode.
 enum class CaptureMode { Global = 0, ThreadLocal = 1, Relaxed = 2, None = 3, Unknown = 4 };
 
 inline const char* name(CaptureMode mode) {

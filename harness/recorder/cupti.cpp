@@ -126,7 +126,7 @@ uintptr_t stream_of_work(const cupti::CallbackData& data, Call call) {
   return stream == 0 && call.per_thread ? Captures::kPerThreadStream : stream == kLegacy ? 0 : stream;
 }
 
-// Whether the call is about a stream that captures: whoever makes it, it is that capture it breaks.
+// Whether the call is about a stream that captures: it breaks that capture, on any thread.
 bool is_on_capture(const std::string& api, const cupti::CallbackData& data, Call call) {
   const bool waits = api.rfind("cuStreamSynchronize", 0) == 0 || api.rfind("cuStreamQuery", 0) == 0;
   if (data.parameters == nullptr || (!waits && call.kind != CallKind::Work)) return false;
@@ -172,7 +172,7 @@ void take_words_of_log(FailedCall& failed) {
   }
 }
 
-// Tells blame of the call. Returns whether a capture is broken now that was whole.
+// Reports the call to blame. Returns whether a capture is broken now that was whole.
 bool told(cupti::CallId id, const cupti::CallbackData& data, Call call, int code) {
   static driver_log::Accuser accuser;
   FailedCall failed;
@@ -219,7 +219,7 @@ bool named(cupti::CallId id, const cupti::CallbackData& data, Call call, int cod
   return true;
 }
 
-// Whether a thread of this process stands still; where nobody knows, it does not.
+// Whether a thread of this process stands still; where that is unknown, it does not.
 bool is_asleep(long thread) {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/task/%ld/stat", thread);

@@ -78,7 +78,7 @@ class Strong {
   Object object_;
 };
 
-// Whatever goes wrong here is no error of the program's.
+// An error here is not the program's.
 Strong attribute(Object object, const char* name) {
   Object found = object ? api.attribute(object, name) : nullptr;
   if (!found) api.clear();

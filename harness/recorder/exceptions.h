@@ -21,7 +21,7 @@ struct GivenUp {
     Inside,     // The exception left the captured region, and the capture ended meanwhile.
     End,        // The call that was to end it raised the exception.
     Exit,       // It never ended: the interpreter did.
-    Terminate,  // The same in C++, by an exception that nobody caught.
+    Terminate,  // The same in C++, by an uncaught exception.
   };
   At at = At::Inside;
   std::vector<Raised> raised;        // The exception, then what it was raised from; none where it was not seen.

@@ -95,8 +95,8 @@ inline std::string program_path() {
   return {path.data(), size > 0 ? static_cast<size_t>(size) : 0};
 }
 
-// dladdr would wait for whoever is loading a library, and that library's constructors may be waiting for the driver
-// that called us; dl_iterate_phdr waits for nobody's code.
+// dladdr would wait for a thread that is loading a library, and that library's constructors may be waiting for the
+// driver that called us; dl_iterate_phdr waits for no code but the loader's.
 inline Place place_of(const void* address) {
   struct Search {
     uintptr_t address;

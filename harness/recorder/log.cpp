@@ -17,7 +17,8 @@ namespace recapture {
 namespace {
 
 driver_log::Accuser accuser;
-std::mutex mutex;  // Over it, and so that calls are reported as they are accused. Under it nobody waits for the driver.
+std::mutex mutex;  // Over it, and so that calls are reported as they are accused. No thread that holds it waits for the
+                   // driver.
 
 // The sentence before the line of its call, without a destructor: the thread may be on its way out.
 thread_local std::array<char, 256> sentence;

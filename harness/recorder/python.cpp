@@ -131,7 +131,7 @@ int on_audit(const char*, void*, void*) {
 // waits long for that thread.
 struct HelperTask {
   void (*act)();
-  bool with_gil, even_late;  // Late: also when nobody waits for it any more. All that runs others' code is done so.
+  bool with_gil, even_late;  // Late: also when no thread waits for it any more. All that runs others' code is done so.
   std::mutex mutex = {};
   std::condition_variable ended = {};
   bool has_ended = false, is_late = false;
@@ -262,7 +262,7 @@ void listen(bool captures) {
   if (!found) return;
   if (api.is_initialized() == 0) {
     if (api.add_hook) api.add_hook(on_audit, nullptr);
-  } else if (api.has_gil() != 0) {  // Whoever of the two is there first: the main thread, once it is back in Python.
+  } else if (api.has_gil() != 0) {  // Which of the two is there first: the main thread, once it is back in Python.
     constexpr std::chrono::seconds kNotNow{0};
     api.add_pending([](void*) { return listen_now(), 0; }, nullptr);
     with_gil(listen_now, true, kNotNow);
@@ -274,7 +274,8 @@ void listen(bool captures) {
 std::string frames_of_threads() {
   if (!listening) listen_late();
   if (!is_ready()) return {};
-  // To read the frames of a thread that runs ends in a crash now and then. Whoever has the GIL has stopped all others.
+  // To read the frames of a thread that runs ends in a crash now and then. The thread that has the GIL has stopped all
+  // others.
   if (api.has_gil() != 0) {
     ask(for_all);
   } else if (late != 0 || !with_gil([] { ask(for_all); }, false, kMost)) {

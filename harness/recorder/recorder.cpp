@@ -179,7 +179,7 @@ struct Told {
 std::atomic<size_t> failed_so_far{0};
 std::atomic<pid_t> failed_by{0};
 
-// This process's own; one that was forked begins anew.
+// This process's own; a forked one starts again.
 Told& told_here() {
   static Told told;
   if (told.process != getpid()) {
@@ -189,7 +189,7 @@ Told& told_here() {
   return told;
 }
 
-// Nobody knows which call is the last, so their number is told each time that it has doubled.
+// Which call is the last is unknown, so their number is written each time that it has doubled.
 void leave_out(const char* what, size_t& number) {
   ++number;
   if ((number & (number - 1)) == 0) say_to_blame("cut", {{"what", what}, {"number", number}});
@@ -211,7 +211,7 @@ void tell_blame(const FailedCall& call) {
     number = ++of(call.part);
   }
   const bool is_refused = call.part == Part::Refused, is_too_much = number > kMost && !call.accused;
-  if (is_too_much && !is_refused) return;  // The end of the capture tells how many.
+  if (is_too_much && !is_refused) return;  // Their number is written at the end of the capture.
   if (is_too_much || told.failed == kMostCalls) {
     if (is_refused) {
       leave_out("refused", told.refused_cut);
@@ -225,7 +225,7 @@ void tell_blame(const FailedCall& call) {
   say_how_it_began(call.capture);
   Json full = in_full(call);
   if (unreported != 0) full["unreported"] = unreported;
-  // A victim's frames name nobody, unless there is no culprit to name, and that is one of the first.
+  // A victim's frames are left out, unless there is no culprit, and that is one of the first.
   const bool is_victim = call.part == Part::Victim || call.part == Part::Ended;
   if (call.accused || (!is_victim && number <= kMostWithPython)) full["python"] = python::frames_of_threads();
   say_to_blame("failed", std::move(full));
@@ -254,7 +254,7 @@ std::string why_not_deep;
 
 // Why it stays off, or nothing.
 std::string start(std::string& way) {
-  // Some releases of CUPTI recurse without end in whatever is called first where there is no driver.
+  // Some releases of CUPTI recurse without end in the first call where there is no driver.
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) return "the process has no CUDA driver loaded";
   void* warm[4];
   backtrace(warm, 4);  // The first call loads the unwinder, which must not happen inside a call.

@@ -23,7 +23,7 @@ struct FailedCall {
   bool in_log = false;            // Whether the driver's log has it, and
   std::string sentence;           // its sentence there.
   std::optional<bool> capturing;  // Whether its thread captures, where that is known.
-  bool on_capture = false;        // It is about a stream on which a capture is open, as far as CUPTI tells.
+  bool on_capture = false;        // It is about a stream on which a capture is open, as far as CUPTI reports it.
   CaptureMode mode = CaptureMode::Unknown;
   size_t capture = 0;            // The number of the capture that it is in or beside, where that is known,
   std::optional<size_t> latest;  // and of the one that had begun last.
@@ -48,7 +48,7 @@ struct Standing {
 // To be called inside the call that failed, on its thread.
 void report_call(const FailedCall& call);
 
-// What `blame --deep` tells; inside the call too, which has succeeded.
+// For `blame --deep`; inside the call too, which has succeeded.
 void report_call(const SilentCall& call);
 void report_begun(size_t capture, uintptr_t stream, CaptureMode mode);
 

@@ -49,7 +49,7 @@ Raised raised_here() {
   return raised;
 }
 
-// Asks for what no open capture permits, but relaxed ones. It breaks the capture, which nobody ends any more.
+// Asks for what no open capture permits, but relaxed ones. It breaks the capture, which will not be ended.
 bool is_capturing() {
   constexpr int kUnsupported = 900, kInvalidated = 901;
   uint64_t address = 0;

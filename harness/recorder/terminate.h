@@ -1,4 +1,4 @@
-// The end of a C++ program by an exception that nobody caught, while a capture is open.
+// The end of a C++ program by an uncaught exception while a capture is open.
 #pragma once
 
 namespace recapture {

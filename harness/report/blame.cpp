@@ -481,7 +481,7 @@ std::string list_in_words(const std::string& head, const All& all, const InWords
   return words;
 }
 
-// What the recorder itself has left out. It tells their number now and then, as the program may end at any time.
+// What the recorder itself has left out. It writes their number now and then, as the program may end at any time.
 std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
   std::string words;
   const auto add = [&](size_t number, const std::string& what) {

@@ -57,7 +57,7 @@ std::string how_often(const timeline::TestHistory& series, const timeline::Outco
   return words;
 }
 
-// Of two outcomes with one result also what tells them apart.
+// Of two outcomes with one result also how they differ.
 std::string outcome_words(const timeline::Showing& showing, const timeline::Showing& other) {
   std::string words(to_string(showing.row.result));
   if (showing.row.result == other.row.result) words += fmt::format(" ({})", truncated(showing.signature, kWidth));

@@ -35,7 +35,7 @@ std::string render_operator_counts(const std::vector<const TestVerdict*>& rows);
 std::string render_operator_counts(const std::vector<Latest>& operators);
 
 // In the board's order, behind each machine what was broken on purpose there. The choice is ResultMatrix::newest()'s,
-// and where that has nothing of a test, as of what is unavailable or did not run, the last row that says so. Points
+// and where that has nothing of a test, as of what is unavailable or did not run, the last such row. Points
 // into the board.
 std::vector<OnMachine> latest(const ResultMatrix& board);
 

@@ -1,4 +1,4 @@
-// What a folder of records amounts to, in a page: a few lines a machine, whatever is not as expected, one line at last.
+// What a folder of records amounts to, in a page: a few lines a machine, what is not as expected, one last line.
 #pragma once
 #include <string>
 #include <vector>

@@ -196,7 +196,7 @@ function absentWords(from, to, machine, ran) {
   return lacking.length ? `${machine.name} did not run ${lacking.join(' and ')}, but ${machine.releases.join(', ')}.` : '';
 }
 
-// What tells `recapture compare` of which machine the answer is, where there are several.
+// The option of `recapture compare` that names the machine, where there are several.
 function machineOption(name) {
   const [gpu, driver] = name.split(', driver '), others = comparable.filter(one => one.name !== name);
   if (!others.length) return '';
@@ -717,7 +717,7 @@ function showDetail() {
       make('button', {type: 'button', click: () => dialog.close()}, 'Close')),
     ...sentences.map(change => make('p', {style: 'padding-top:10px'}, consequenceTag(change.consequence), ' ', change.sentence,
       change.upstream.map((up, at) => make('div', {class: 'faint'}, upstreamWords(up, change.upstream[0].what !== '' && at === 0))))),
-    ...(tables.length ? tables.flatMap(places => resultTable(one, places, sentences)) : [make('p', {style: 'padding-top:14px'}, 'Nobody has run it here.')]),
+    ...(tables.length ? tables.flatMap(places => resultTable(one, places, sentences)) : [make('p', {style: 'padding-top:14px'}, 'Not run here.')]),
     ...ratesOf(one), ...aboutCase(one));
   dialog.scrollTop = 0;
   if (!dialog.open) dialog.showModal();

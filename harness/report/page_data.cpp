@@ -636,7 +636,7 @@ class Page {
     return lists_.add(list);
   }
 
-  // Of each test the newest result there, and of each case the worst verdict; -1 where nobody ran it. "partly" has of
+  // Of each test the newest result there, and of each case the worst verdict; -1 where it was not run. "partly" has of
   // cases that are unavailable, but not all of them, [the case, its tests that are, its tests].
   Json column(const OnMachine& on) {
     const Record& record = on.newest->record;

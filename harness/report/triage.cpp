@@ -207,7 +207,7 @@ std::string seen_text(const TriageInput& story, const Verification& verification
   }
   if (!known.log.empty()) text += "* the driver's log: " + escape_control(known.log) + "\n";
   text += "\n";
-  // The case's own frames are numbers in a binary that nobody else has.
+  // The case's own frames are numbers in a binary that only this machine has.
   std::string frames;
   for (const std::string& frame : known.stack) {
     const bool is_own = frame.rfind(story.one.id + "+0x", 0) == 0, is_plain = frame.rfind("lib", 0) == 0;
@@ -370,7 +370,7 @@ bool has_result(const Latest& latest) {
 
 // Whether a vendor can be told of it: not where the case itself is at fault, nor where what the verdict needs is not on
 // record.
-bool tells(const Latest& latest) {
+bool is_judged(const Latest& latest) {
   return has_result(latest) && latest.row->verdict != Verdict::Inconclusive && latest.row->verdict != Verdict::Missing;
 }
 
@@ -432,7 +432,7 @@ std::vector<std::vector<const Place*>> rows_of(const std::vector<Place>& places)
   return rows;
 }
 
-// The releases of a side. Where one is on other sides too, what tells its machines from those: "2.11.0 (NCCL 2.27.7)".
+// The releases of a side. Where one is on other sides too, how its machines differ from those: "2.11.0 (NCCL 2.27.7)".
 std::vector<std::string> releases_on(size_t side, const std::vector<Place>& places) {
   constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {
       {{"nccl", "NCCL "}, {"cuda_runtime", "CUDA runtime "}, {"gpu", ""}, {"driver", "driver "}}};
@@ -448,7 +448,7 @@ std::vector<std::string> releases_on(size_t side, const std::vector<Place>& plac
     };
     const auto tells_apart = [&](const std::pair<const char*, const char*>& part) {
       std::vector<std::string> theirs = values(part.first, false);
-      theirs.emplace_back();  // What a record does not say tells nothing apart.
+      theirs.emplace_back();  // What a record leaves out distinguishes nothing.
       const auto ours = values(part.first, true);
       return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) == ours.end() &&
              std::count(theirs.begin(), theirs.end(), "") == 1;
@@ -469,7 +469,7 @@ std::string where_text(const TriageInput& story) {
   std::vector<Place> places;
   for (const OnMachine& on : story.machines) {
     const Latest* const latest = on.broken == Break::Nothing ? of_test(on, id) : nullptr;
-    if (latest != nullptr && tells(*latest)) places.push_back({latest, side_of(latest->row->result)});
+    if (latest != nullptr && is_judged(*latest)) places.push_back({latest, side_of(latest->row->result)});
   }
   std::string text = "## Since when, and where\n\n";
   if (const auto with = releases_on(0, places); !with.empty()) {
@@ -537,7 +537,7 @@ std::string remedies_text(const TriageInput& story) {
     std::map<std::pair<bool, std::string>, std::vector<std::string>> machines;  // Those of older forms last.
     for (const OnMachine& on : story.machines) {
       const Latest* const latest = on.broken == Break::Nothing ? of_test(on, story.one.id + "." + test.name) : nullptr;
-      if (latest == nullptr || !tells(*latest)) continue;
+      if (latest == nullptr || !is_judged(*latest)) continue;
       machines[{latest->row->verdict == Verdict::Stale, outcome_of(*latest->row)}].push_back(on.machine);
     }
     const auto& fixes = story.bundle.fixes;
@@ -559,7 +559,7 @@ const Record& record_that_shows(const std::vector<OnMachine>& machines, const st
   for (const OnMachine& on : machines) {
     const Latest* const latest = on.broken == Break::Nothing ? of_test(on, test) : nullptr;
     if (latest == nullptr || (!release.empty() && latest->row->release != release)) continue;
-    if (latest->row->result == Result::Reproduced && tells(*latest)) {
+    if (latest->row->result == Result::Reproduced && is_judged(*latest)) {
       // In the order of releases; a result of today's code before one of older code.
       const bool stale = latest->row->verdict == Verdict::Stale;
       if (best == nullptr || !stale || best->row->verdict == Verdict::Stale) best = latest;

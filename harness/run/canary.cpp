@@ -18,7 +18,7 @@ using Handle = void*;
 constexpr int kOk = 0;
 constexpr uint32_t kValue = 20260;
 
-// Stores its second parameter at its first. PTX: the driver compiles it for whatever GPU is there.
+// Stores its second parameter at its first. PTX: the driver compiles it for the GPU that is there.
 constexpr const char* kKernel = R"(.version 6.3
 .target sm_75
 .address_size 64

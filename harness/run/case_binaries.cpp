@@ -23,7 +23,7 @@ namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-// Tells whether a kept description is still that of the binary, wherever it has been copied to.
+// Whether a kept description is still that of the binary, wherever it has been copied to.
 std::string fingerprint(const fs::path& binary) {
   const std::string bytes = contents_of(binary);
   return fmt::format("{}-{:016x}", bytes.size(), std::hash<std::string>{}(bytes));

@@ -222,7 +222,7 @@ std::string host_id() {
   return hash_of(name.data());
 }
 
-// Tells runs apart that began in the same second.
+// Distinguishes runs that began in the same second.
 std::string new_run_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());

@@ -47,7 +47,7 @@ void Estimate::finished(const std::string& test) {
 }
 
 std::optional<double> Estimate::left(size_t width, double elapsed_s) const {
-  // So many seconds are believed to go as before whatever was seen since: the first test says little.
+  // So many seconds are believed to go as before, no matter what was seen since: the first test says little.
   constexpr double kBelief_s = 5;
   const double belief = before_.empty() ? 0 : kBelief_s;
   const auto n = static_cast<double>(std::max<size_t>(width, 1));

@@ -62,7 +62,7 @@ std::optional<Json> culprit_in(const std::string& text) {
   return object;
 }
 
-// Without what GoogleTest prints around whatever one test prints.
+// Without what GoogleTest prints around a test's own output.
 std::string without_frame(const std::string& words) {
   constexpr std::string_view kFrame[] = {"[====",
                                          "[----",
@@ -86,7 +86,7 @@ std::string without_frame(const std::string& words) {
   return kept;
 }
 
-// Adds where in the case the call was made, in place of the addresses that the recorder tells; nothing where the case
+// Adds where in the case the call was made, in place of the recorder's addresses; nothing where the case
 // has no line table, or addr2line is not there.
 void say_where(Json& culprit, const std::string& program) {
   std::vector<Frame> frames;
@@ -144,7 +144,7 @@ void Said::take(const std::string& name, const std::string& value) {
   const std::string member(rule.record);
   const bool is_evidence = rule.keep != Keep::Fact && name != key::culprit && name != key::recorder;
   if (line_.contains(key::ended)) {
-    // What other threads of it do meanwhile is nobody's evidence. What a test says of itself must come before.
+    // What other threads of it do meanwhile is no evidence. What a test reports itself must come before.
     if (is_evidence) contradict(fmt::format("it said {}={} after its end", name, value.substr(0, 80)));
     return;
   }

@@ -23,7 +23,7 @@ struct Machine {
   std::string lacks(const Needs& needs) const;
 };
 
-// Runs the canary: on each GPU one small kernel whose result is checked. Only a driver that says so makes a machine one
+// Runs the canary: on each GPU one small kernel whose result is checked. Only a driver's own answer makes a machine one
 // without a GPU; a canary that dies, hangs or makes no sense is a GPU that does not answer. Throws
 // ExitError(Interrupted) where the user has interrupted.
 Machine ask_machine(const Layout& places);

@@ -59,7 +59,7 @@ Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
       for (const Worker& other : workers_) close(other.connection);
       serve(i, ends[1]);
     }
-    close(ends[1]);  // Before the next fork: the end of a worker is seen once nobody else holds its connection.
+    close(ends[1]);  // Before the next fork: the end of a worker is seen once no other process holds its connection.
     if (pid < 0) {
       close(ends[0]);
       break;

@@ -43,7 +43,7 @@ using Json = nlohmann::json;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// How long SIGKILL may take: a process that hangs in a driver cannot be killed, and nobody need wait for it.
+// How long SIGKILL may take: a process that hangs in a driver cannot be killed, so there is no use in waiting for it.
 double patience_s() { return interrupted() ? 0.3 : 10; }
 constexpr double kLast_s = 1;  // Where it was waited for already.
 
@@ -400,8 +400,8 @@ Observation execute(const Program& program, double deadline_s) {
 
 namespace {
 
-// In a process between us and the program, so that what the program leaves behind is that process's own, whatever else
-// goes on here at the time. It tells us in one line what it has seen.
+// In a process between us and the program, so that what the program leaves behind is that process's own, no matter what
+// goes on here at the time. It reports in one line what it has seen.
 [[noreturn]] void guard(const Program& program, const Scratch& scratch, double deadline_s, int report) {
   Json told;
   try {

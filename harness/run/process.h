@@ -45,7 +45,7 @@ struct Program {
   std::map<std::string, std::string> environment;  // Added; wins over both.
 };
 
-// These keep NVLink multicast off where it could put others' GPUs out of service: whatever they are, every program
+// These keep NVLink multicast off where it could put others' GPUs out of service: with any values, every program
 // started here has them unchanged.
 inline constexpr const char* kMulticastVariables[] = {"NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST",
                                                       "NVSHMEM_DISABLE_NVLS"};
@@ -122,7 +122,7 @@ pid_t kill_orphans();
 // with this run's folder in their variables.
 void kill_orphans_of_this_run();
 
-// Makes interrupted() true: there is nobody left to work for.
+// Makes interrupted() true: there is no reader left.
 void stop_from_within();
 
 }  // namespace process

@@ -98,8 +98,8 @@ class Stopwatch {
 double rounded(double seconds) { return std::round(seconds * 100) / 100; }
 
 // One run's state, so that its steps can be functions. The runner itself starts no test: it forks workers that each
-// run whole cases, it alone writes the record, and it tells the user. Below "in a worker" stands what workers do, with
-// the state as it was when they were forked.
+// run whole cases, it alone writes the record, and it reports to the user. Below "in a worker" stands what workers do,
+// with the state as it was when they were forked.
 class Run {
  public:
   Run(const Layout& places, const RunOptions& options, RenderLine render_line)
@@ -180,7 +180,7 @@ Program Run::program_of(const CaseBinary& binary) const {
   if (binary.info.needs.gpus > 0 && fs::exists(places_.recorder())) {
     program.environment["CUDA_INJECTION64_PATH"] = places_.recorder();
     // While CUPTI's hearing is switched on and off, for some microseconds it can miss what another thread calls. What
-    // tells Python's frames would take part in a race.
+    // reads Python's frames would take part in a race.
     program.environment["RECAPTURE_RECORDER"] = runs_alone(binary.info) ? "aloof" : "always";
   }
   return program;
@@ -237,7 +237,7 @@ void Run::probe_machine() {
   ProbedEnvironment surroundings = surroundings_of(places_, options_, machine_, built->binary.path);
   stop_if_interrupted();
   environment_ = surroundings.environment;
-  if (options_.demands.gpu || options_.demands.recorder) {  // Whoever reads the record must judge it as this run does.
+  if (options_.demands.gpu || options_.demands.recorder) {  // A reader of the record must judge it as this run does.
     const Json last = environment_.at("volatile");
     environment_.erase("volatile");
     environment_["require"] = describe(options_.demands);
@@ -341,7 +341,7 @@ std::string Run::why_not(const CaseBinary& binary, const std::string& test) cons
   return lacks_.empty() ? machine_.lacks(binary.info.needs) : lacks_;
 }
 
-// The runner's own check after the last test has nobody to tell.
+// The runner's own check after the last test has no process to report to.
 void Run::check_gpu(const std::string& after) {
   const Machine now = ask_machine(places_);
   if (now.answers() || interrupted()) return;
@@ -439,7 +439,7 @@ void Run::run_case(size_t worker, const PlannedCase& planned) {
   if (!options_.exec && is_built(binary) && lacks_.empty() && machine_.lacks(binary.info.needs).empty()) {
     server_ = std::make_unique<Server>(program_of(binary));
     if (!server_->alive() && !interrupted()) {
-      say({{"shown", fmt::format("note: {} has no server that answers, so each of its tests loads LibTorch anew",
+      say({{"shown", fmt::format("note: {} has no server that answers, so each of its tests loads LibTorch again",
                                  binary.info.id)}});
     }
   }

@@ -18,7 +18,7 @@ namespace recapture::run {
 namespace fs = std::filesystem;
 namespace {
 
-// The options of a run that nobody can take from its record: that names no folder, and a revision may be git's.
+// The options of a run that cannot be taken from its record: that names no folder, and a revision may be git's.
 std::string said_again(const RunOptions& options) {
   std::string words;
   if (!options.libtorch.empty()) words += " --libtorch " + options.libtorch;
@@ -44,7 +44,7 @@ RunRecord::RunRecord(const RunOptions& options)
   hold();
   if (!go_on_ && was_complete()) throw ExitError(Exit::Usage, path_ + " is complete; there is nothing to resume");
   if (before_->plan.empty() && (!go_on_ || !before_->tests.empty())) {
-    throw ExitError(Exit::Usage, path_ + " has no plan, so nobody knows what is left to run; start a new run");
+    throw ExitError(Exit::Usage, path_ + " has no plan, so what is left to run is unknown; start a new run");
   }
 }
 

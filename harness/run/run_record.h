@@ -40,7 +40,7 @@ class RunRecord {
   // That what was begun is of this plan, and of cases as they are built now. Throws ExitError(Usage) if not.
   void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const;
 
-  // That a complete one, for which nobody asks for the environment, was told the same. Throws ExitError(Usage) if not.
+  // That a complete one, for which the environment is not read, was told the same. Throws ExitError(Usage) if not.
   void require_told_the_same(const RunOptions& options) const;
 
   // Both lines at once: a record that lacks its plan could not be resumed. One that is gone on with must be of the same

@@ -38,7 +38,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kVariabl
      {"TRITON_CACHE_DIR", "triton"},
      {"TORCH_HOME", "torch"},
      {"TORCH_EXTENSIONS_DIR", "extensions"}}};
-// Python reads the bytecode that LibTorch was installed with; a cache elsewhere would make it compile all of that anew
+// Python reads the bytecode that LibTorch was installed with; a cache elsewhere would make it compile all of that again
 // for each test.
 constexpr std::string_view kNoBytecode = "PYTHONDONTWRITEBYTECODE";
 

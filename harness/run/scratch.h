@@ -6,7 +6,7 @@
 namespace recapture::run {
 
 // A folder for one process and what it starts: home, temporary files and all caches lie in it. It is removed with this
-// object, whatever the process has left there.
+// object, no matter what the process has left there.
 class Scratch {
  public:
   // Throws ExitError(Infrastructure) where no folder can be made.

@@ -43,7 +43,7 @@ pid_t parent_of(pid_t process) {
 // What stands for a process without its number, which may be somebody else's by the time that we use it.
 class Pidfd {
  public:
-  // Only for a child of `parent`, whatever number we were told.
+  // Only for a child of `parent`; the number may be another process's by now.
   Pidfd(pid_t process, pid_t parent) : fd_(static_cast<int>(syscall(SYS_pidfd_open, process, 0))) {
     if (fd_ >= 0 && parent_of(process) != parent) close(std::exchange(fd_, -1));
   }
@@ -133,7 +133,7 @@ Observation Server::run(const std::string& test, double deadline_s) {
   process::Pipe output, events;
   const auto broken = [&](const std::string& why) {
     end();
-    process::kill_orphans();  // Whatever it has started is ours now.
+    process::kill_orphans();  // What it has started is ours now.
     Observation seen;
     seen.last_words = why;
     return seen;

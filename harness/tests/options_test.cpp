@@ -35,7 +35,7 @@ TEST_F(Options, BadArguments_GetOneLineAndTheirExitCode) {
       {"run --record a --resume " + r, 2, "--record and --resume cannot be combined"},
       {"run --continue --resume " + r, 2, "--continue and --resume cannot be combined"},
       {"run --continue" + test, 2, "--continue needs --record FILE"},
-      {"run --resume " + folder + "/plain.jsonl", 2, "has no plan, so nobody knows what is left to run"},
+      {"run --resume " + folder + "/plain.jsonl", 2, "has no plan, so what is left to run is unknown"},
       {"run --require tpu" + test, 2, "--require takes gpu or recorder, not 'tpu'"},
       {"run --env NAME" + test, 2, "--env takes NAME=VALUE, not 'NAME'"},
       {"list --release 2.15.0", 2, "--release goes with --built"},

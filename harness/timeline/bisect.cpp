@@ -121,7 +121,7 @@ Timeline TimelineBuilder::from(size_t first, Timeline course) {
       continue;
     }
     const std::string &was = course.stands[before].result, &is = course.stands[now].result;
-    if (sentence.empty() && was != is) {  // As of what harms nobody, and is another thing all the same.
+    if (sentence.empty() && was != is) {  // As of what does no harm and still differs.
       sentence = fmt::format("{} in {}; in {} it is {}", was, sides_[before].name, sides_[now].name, is);
     }
     if (!sentence.empty()) {

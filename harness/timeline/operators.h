@@ -30,7 +30,7 @@ struct OperatorTable {
   std::vector<std::string> releases;  // That have any of them on record, the oldest first.
 };
 
-// Of each release the newest result of each operator in the records below a folder, whichever GPU it is of. Runs that
+// Of each release the newest result of each operator in the records below a folder, of any GPU. Runs that
 // were broken on purpose or chose another library do not count. Throws ExitError(Usage) as read_record() does.
 OperatorTable operator_table(const std::string& root, const std::string& folder);
 

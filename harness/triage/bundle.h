@@ -49,7 +49,7 @@ struct Verification {
   std::string blamed;   // What `blame` says of the call, its stack and the driver's log.
 };
 
-// A record's lines of a case, without what tells where and when it ran.
+// A record's lines of a case, without where and when it ran.
 std::string record_lines(const Record& record, const std::string& case_id);
 
 }  // namespace recapture::triage

@@ -9,7 +9,7 @@ namespace recapture::triage {
 
 // The parts of a text that tell where and by whom it was made: paths of this machine, its name, its user, e-mail and
 // network addresses, serial numbers. `known` are versions that look like an address. A name of this machine that is
-// also a word of `everybodys` (a user called nvidia) tells nothing.
+// also a word of `everybodys` (a user called nvidia) reveals nothing.
 std::vector<std::string> private_parts(const std::string& text, const std::vector<std::string>& known = {},
                                        const std::string& public_words = "");
 

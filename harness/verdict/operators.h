@@ -1,5 +1,5 @@
 // What the record of an operator's test comes to: of each form how many samples were captured, and why the others were
-// not. The facts are those that fixtures/python/operators.h tells.
+// not. The facts are those that fixtures/python/operators.h records.
 #pragma once
 #include <array>
 #include <cstddef>

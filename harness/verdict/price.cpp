@@ -138,7 +138,7 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
            std::tuple(measured_on(b), a.environment.started, a.path);
   });
   std::vector<Prices> machines;
-  std::string last;  // A copy of a run tells nothing more.
+  std::string last;  // A copy of a run adds nothing.
   for (Prices& run : all) {
     const std::string began = run.environment.started;
     const bool is_another = machines.empty() || machines.back().env("release") != run.env("release") ||

@@ -38,7 +38,7 @@ class ResultMatrix {
   std::vector<Verdict> verdicts() const;
 
   // Kinds of machine, "2.11.0, NVIDIA H200", in the order of their releases. Where two kinds are called the same, their
-  // names say what tells them apart: "2.11.0, NVIDIA H200, driver 575.57.08". Runs broken on purpose belong to none.
+  // names say how they differ: "2.11.0, NVIDIA H200, driver 575.57.08". Runs broken on purpose belong to none.
   const std::vector<std::string>& machines() const { return machines_; }
   // Of one of the board's records.
   const MachineName& machine_name(const Record& record) const { return names_.at(record.environment.kind); }

@@ -19,7 +19,7 @@
 namespace recapture {
 namespace {
 
-// In one line: of an exception that nobody caught its first, of anything else all, up to a limit.
+// In one line: of an uncaught exception its first, of anything else all, up to a limit.
 std::string first_assertion(const TestRecord& test) {
   if (!test.has("assertions")) return "";
   const Json& all = test.line.at("assertions");

@@ -256,7 +256,7 @@ Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const Test
     if (result != Result::Holds) return Verdict::Inconclusive;
     return sees_break(operator_results(test)) ? Verdict::AsExpected : Verdict::Changed;
   }
-  // A fix that leaves nothing out has not been seen to fail; one that cannot leave it out says so and is inapplicable.
+  // A fix that leaves nothing out has not been seen to fail; one that cannot leave it out is inapplicable.
   if (broken == Break::Remedy && !test.has(key::remedy)) return Verdict::Inconclusive;
   // With a false value, a rate is what it was, and its test fails on purpose.
   const bool false_rate = broken == Break::Value && test.has(key::tries) && reading.self_report == SelfReport::Mixed &&

@@ -19,7 +19,7 @@ struct Expectation;
 enum class Verdict {
   AsDocumented,
   AsExpected,  // Differs from the document, as an expectation says.
-  NewlyFixed,  // Healthy, and nobody expected that.
+  NewlyFixed,  // Healthy, which was not expected.
   Regressed,   // Reproduced, where it was expected not to.
   Changed,
   ControlFails,

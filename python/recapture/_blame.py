@@ -119,7 +119,7 @@ def _has_begun() -> bool:
 
 
 def _state() -> Optional[str]:
-    """Why nothing is heard in this process, "" where it is, None where nobody has tried."""
+    """Why nothing is heard in this process, "" where it is, None where it was not tried."""
     found: Optional[str] = None
     for event in _parsed(_the_events().read()):
         if event.get("event") == "heard" and event.get("pid") == os.getpid():
