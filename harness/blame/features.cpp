@@ -56,6 +56,18 @@ std::string unobservable(std::string_view tag) {
   return std::find(std::begin(kTags), std::end(kTags), tag) == std::end(kTags) ? "" : "it cannot be observed";
 }
 
+// The call that allocates, registers or frees pinned memory and broke a capture; "" if none did.
+std::string pinning_culprit(const Process& process) {
+  for (const Failure& failure : process.failures) {
+    if (!failure.culprit) continue;
+    const std::string& api = failure.culprit->api;
+    for (const char* part : {"MemHost", "MemAllocHost", "MemFreeHost"}) {
+      if (api.find(part) != std::string::npos) return api;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 compare::Features features_in(std::string_view report, bool failed) {
@@ -64,6 +76,7 @@ compare::Features features_in(std::string_view report, bool failed) {
   compare::Features features;
   std::set<std::string> modes, operators;
   std::string doubt = failed ? "the program failed" : "";
+  std::string pinning;
   bool some_failed = false;
   std::vector<const Json*> seen;
   static const Json kNothing;
@@ -72,6 +85,7 @@ compare::Features features_in(std::string_view report, bool failed) {
     const Json& line = found == lines.end() ? kNothing : found->second;
     if (doubt.empty()) doubt = doubt_about(line);
     some_failed = some_failed || !process.failures.empty();
+    if (pinning.empty()) pinning = pinning_culprit(process);
     if (features.torch.empty()) features.torch = process.torch;
     if (found == lines.end()) continue;
     seen.push_back(&line);
@@ -93,6 +107,7 @@ compare::Features features_in(std::string_view report, bool failed) {
     };
     for (const Json* line : seen) decide(Use::Used, reason_at(*line, "used", tag.name));
     if (tag.name == "failed captures" && some_failed) decide(Use::Used, "a capture failed");
+    if (tag.name == "pinned memory" && !pinning.empty()) decide(Use::Used, pinning + "() broke a capture");
     for (const Json* line : seen) decide(Use::Assumed, reason_at(*line, "unknown", tag.name));
     decide(Use::Assumed, unobservable(tag.name));
     decide(Use::Assumed, doubt);

@@ -99,6 +99,18 @@ TEST(Features, CaptureThatFailed_IsAFeature) {
   EXPECT_EQ(use(blame::features_in(heard(1) + failed + observed(1, kNothing), false), "failed captures"), Use::Used);
 }
 
+TEST(Features, CallOfPinnedMemoryThatBrokeACapture_IsAFeature) {
+  const auto by = [](const char* api) {
+    const std::string failed = fmt::format(
+        R"({{"event":"failed","pid":1,"api":"{}","code":900,"thread":{{"id":1,"handle":2,"name":"t"}}}})", api);
+    return use(blame::features_in(heard(1) + failed + "\n" + observed(1, kNothing), false), "pinned memory");
+  };
+  for (const char* api : {"cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFreeHost", "cuMemHostRegister_v2"}) {
+    EXPECT_EQ(by(api), Use::Used) << api;
+  }
+  EXPECT_EQ(by("cuMemAlloc_v2"), Use::NotUsed);
+}
+
 TEST(Features, DamagedLines_AreNotBelieved) {
   for (const char* members :
        {R"("used":[],"unknown":7)", R"("used":{"generators":3},"unknown":{"DDP":[]})", R"("x":1)"}) {

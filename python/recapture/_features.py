@@ -19,6 +19,8 @@ import threading
 _used, _unknown = {}, {}  # Feature to how it was seen, or why it cannot be known.
 _modes, _operators = set(), set()
 _captures, _open = 0, 0
+_pinned = None  # How many blocks of pinned memory PyTorch had given out when the capture began,
+_pins = 0  # and how many of PyTorch's own operators took one in it.
 _listening = False  # PyTorch records its operators for us,
 _profiling = False  # and Python its calls.
 _error = ""  # Why what follows from it cannot be relied on.
@@ -37,6 +39,10 @@ _MATMUL = {"mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "linear", "mv", 
            "_scaled_mm", "_addmm_activation", "_grouped_mm", "_scaled_grouped_mm", "ger", "addr", "chain_matmul"}
 # What the program calls where a copy may come from the host or go there; inside other operators it stays on the GPU.
 _MAY_COPY = {"copy_", "to", "_to_copy", "index", "index_put", "index_put_", "where", "lift_fresh"}
+# DDP's name for copying a reduced bucket into the gradients, all on one GPU.
+_ON_ONE_GPU = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+# They take a block of pinned memory each for what they read, and give it back.
+_PINS = {"_local_scalar_dense", "nonzero"}
 # Random numbers may be drawn inside these, under a name of their own.
 _MAY_BE_RANDOM = {"_cudnn_rnn", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
                   "_scaled_dot_product_cudnn_attention", "_thnn_fused_lstm_cell"}
@@ -78,11 +84,13 @@ def _of_operators(lists):
                 continue
             if kind != "push":
                 continue
-            _of_operator(name, next((outer for outer in stack if outer.startswith("aten::")), name))
+            outermost = next((outer for outer in stack if outer.startswith("aten::")), name)
+            _of_operator(name, outermost, _ON_ONE_GPU in stack)
             stack.append(name)
 
 
-def _of_operator(name, outermost):
+def _of_operator(name, outermost, is_on_one_gpu):
+    global _pins
     space, _, op = name.partition("::")
     if not op:
         space, op = "", name
@@ -94,7 +102,9 @@ def _of_operator(name, outermost):
         _operators.add(op)
         if op in _READS:
             _use("host reads", here)
-        if op in ("copy_", "_to_copy") and outermost.partition("::")[2] in _MAY_COPY:
+        if op in _PINS:
+            _pins += 1
+        if op in ("copy_", "_to_copy") and outermost.partition("::")[2] in _MAY_COPY and not is_on_one_gpu:
             _doubt("host reads", "{}: PyTorch's record does not tell from where to where".format(here))
         if op in _RANDOM:
             _use("generators", here)
@@ -141,6 +151,8 @@ def _on_call(frame, event, argument):
             _use("host reads", name.lstrip("_") + "() in a capture")
         if name in ("_cuda_emptyCache", "_accelerator_emptyCache"):
             _use("memory pools", "empty_cache() in a capture")
+        if name == "_host_emptyCache":
+            _use("pinned memory", "its cache is emptied in a capture")
         if name == "_cuda_getDefaultStream":
             _use("default stream", "default_stream() in a capture")
     elif event == "call":
@@ -183,6 +195,8 @@ def _of_process():
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         if os.environ.get(variable):
             _use("memory pools", variable + " is set")
+            if "pinned_" in os.environ[variable]:
+                _use("pinned memory", variable + " has a setting of it")
     try:
         with_names = os.listdir("/proc/self/task")
         names = []
@@ -196,12 +210,8 @@ def _of_process():
     except OSError:
         _doubt("NCCL", "/proc cannot be read")
         _doubt("autograd", "/proc cannot be read")
-    try:
-        stats = torch._C._cuda_hostMemoryStats()
-        if stats.get("num_host_alloc", 0) > 0:
-            _use("pinned memory", "PyTorch has allocated some")
-    except Exception:
-        _doubt("pinned memory", "this PyTorch does not count it")
+    if _pinned_blocks()[0] > 0:
+        _use("pinned memory", "PyTorch has given out some")
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -210,6 +220,17 @@ def _of_process():
             _of_modules()
     except Exception:
         _doubt("DDP", "torch.distributed did not answer")
+
+
+def _pinned_blocks():
+    """How many blocks of pinned memory PyTorch has given out now, and how many so far."""
+    try:
+        stats = sys.modules["torch"]._C._cuda_hostMemoryStats()
+        active = stats.get("active_requests") or {"current": stats["num_host_alloc"], "allocated": stats["num_host_alloc"]}
+        return active["current"], active["allocated"]
+    except Exception:
+        _doubt("pinned memory", "this PyTorch does not count it")
+        return 0, 0
 
 
 def _of_modules():
@@ -253,6 +274,8 @@ def begins(arguments, keywords):
     _modes.add(str(mode))
     if keywords.get("pool", arguments[1] if len(arguments) > 1 else None) is not None:
         _use("memory pools", "a capture was given a pool")
+    if torch._C._cuda_get_sync_debug_mode():  # The public one begins CUDA.
+        _use("host reads", "set_sync_debug_mode() is on")
     frame = sys._getframe()
     while frame is not None:
         _of_code(frame.f_code, "around a capture")
@@ -272,9 +295,11 @@ def begins(arguments, keywords):
 @_never_raises
 def begun():
     """A capture has begun on this thread."""
-    global _captures, _listening, _profiling, _open
+    global _captures, _listening, _profiling, _open, _pinned, _pins
     _captures += 1
     _open += 1
+    if _open == 1:
+        _pinned, _pins = _pinned_blocks()[1], 0
     if _captures > 1:
         _use("several graphs", "more than one capture")
     if _open > 1:
@@ -321,6 +346,8 @@ def ends():
             _of_operators(_disable_profiler_legacy())
         except Exception as error:
             _doubt_operators("PyTorch's operators could not be read: {}".format(error))
+    if _open == 0 and _pinned is not None and _pinned_blocks()[1] - _pinned > _pins:
+        _use("pinned memory", "PyTorch gave out some during a capture")
     if "torch.compile" in _used:
         for feature in ("generators", "runtime compilation"):
             _doubt(feature, "a compiled function may")

@@ -1,0 +1,117 @@
+"""What _features.py sees of a program: PyTorch without a GPU stands for it, and a block stands for a capture."""
+import contextlib
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+FILE = Path(__file__).resolve().parent.parent / "recapture" / "_features.py"
+
+
+class Watched:
+    """A process whose captures are watched; PyTorch has given out `given_out` blocks of pinned memory, `so_far` in all."""
+
+    def __init__(self, monkeypatch, tmp_path):
+        self.report = tmp_path / "report"
+        self.report.touch()
+        monkeypatch.setenv("RECAPTURE_BLAME", str(self.report))
+        monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", self.stats)
+        self.given_out, self.so_far = 0, 0
+        spec = importlib.util.spec_from_file_location("watched_features", FILE)
+        self.module = importlib.util.module_from_spec(spec)
+        monkeypatch.setattr("atexit.register", lambda function: None)
+        spec.loader.exec_module(self.module)
+
+    def stats(self):
+        return {"num_host_alloc": 1, "active_requests": {"current": self.given_out, "allocated": self.so_far}}
+
+    @contextlib.contextmanager
+    def capture(self):
+        self.module.begins((None,), {})
+        self.module.begun()
+        yield
+        self.module.ends()
+        self.module.ended()
+
+    def end(self):
+        self.module._finish()
+        line = json.loads(self.report.read_text().splitlines()[-1])
+        assert line["error"] == ""
+        return line["used"], line["unknown"]
+
+
+@pytest.fixture
+def watched(monkeypatch, tmp_path):
+    return Watched(monkeypatch, tmp_path)
+
+
+def test_a_copy_may_be_a_read(watched):
+    with watched.capture():
+        torch.ones(2).copy_(torch.zeros(2))
+    used, unknown = watched.end()
+    assert "host reads" not in used and "does not tell from where to where" in unknown["host reads"]
+
+
+def test_a_copy_of_ddp_is_not(watched, tmp_path):
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+        for _ in range(2):
+            model(torch.ones(2, 4)).sum().backward()
+        with watched.capture():
+            model(torch.ones(2, 4)).sum().backward()
+        used, unknown = watched.end()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert "copy_" in watched.module._operators
+    assert "DDP" in used and "host reads" not in used and "host reads" not in unknown
+
+
+def test_a_program_that_looks_for_waits_is_told_of_them(watched, monkeypatch):
+    monkeypatch.setattr(torch._C, "_cuda_get_sync_debug_mode", lambda: 2)
+    with watched.capture():
+        pass
+    assert "host reads" in watched.end()[0]
+
+
+def test_pinned_memory_that_is_given_out_counts(watched):
+    watched.given_out, watched.so_far = 1, 1
+    with watched.capture():
+        pass
+    assert watched.end()[0]["pinned memory"] == "PyTorch has given out some"
+
+
+@pytest.mark.parametrize("given, is_used", [(1, False), (2, True)])
+def test_what_item_takes_for_itself_does_not(watched, given, is_used):
+    watched.so_far = 5
+    with watched.capture():
+        torch.ones(1).item()
+        watched.so_far += given
+    used, unknown = watched.end()
+    assert "host reads" in used
+    assert ("pinned memory" in used) == is_used and "pinned memory" not in unknown
+
+
+def test_a_setting_of_pinned_memory_counts(watched, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "pinned_use_background_threads:True")
+    with watched.capture():
+        pass
+    assert {"memory pools", "pinned memory"} <= set(watched.end()[0])
+
+
+def test_releases_that_count_less_are_trusted_less(watched, monkeypatch):
+    monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", lambda: {"num_host_alloc": 1})
+    with watched.capture():
+        pass
+    assert "pinned memory" in watched.end()[0]
+
+
+def test_releases_that_count_nothing_leave_it_unknown(watched, monkeypatch):
+    monkeypatch.delattr(torch._C, "_cuda_hostMemoryStats")
+    with watched.capture():
+        pass
+    used, unknown = watched.end()
+    assert "pinned memory" not in used and "pinned memory" in unknown
