@@ -4,10 +4,14 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -204,9 +208,25 @@ TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
   EXPECT_EQ(failing, "2.6.0 2.7.1 2.9.1 2.10.0 2.11.0 2.13.0 ") << "those that break a program that ran on them";
 }
 
+// What `gate --json` says of an upgrade for a program with these features.
+Json answer_of_gate(const std::string& from, const std::string& to, const std::string& features) {
+  return Json::parse(shell(fmt::format("{0}/recapture --root {1} gate --json {2} {3} --features {4}", RECAPTURE_BUILD,
+                                       RECAPTURE_ROOT, from, to, features))
+                         .out);
+}
+
+std::set<std::string> listed_in(const Json& answer) {
+  std::set<std::string> listed;
+  for (const Json& change : answer.at("changes")) {
+    for (const Json& test : change.at("tests")) listed.insert(test.get<std::string>());
+  }
+  return listed;
+}
+
 // Ten programs that were observed on a GPU (examples/gate), each of one family of cases.
 TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
   const std::string folder = RECAPTURE_ROOT "/harness/tests/data/features";
+  const std::string records = RECAPTURE_ROOT "/reports/";
   const toml::table file = parse_toml(folder + "/stories.toml");
   const auto most = file["most"].value<size_t>();
   const auto* stories = tables_in(file, "story", folder, "[[story]]");
@@ -221,19 +241,63 @@ TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
         EXPECT_EQ(one.use, compare::Use::Used) << family;
       }
     }
-    const ShellResult said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " gate --json " RECAPTURE_ROOT
-                                                   "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT
-                                                   "/reports/2.15.0/nvidia-h200.jsonl.gz --features " +
-                                   observed);
-    std::set<std::string> listed;
-    const Json answer = Json::parse(said.out);
-    for (const Json& change : answer.at("changes")) {
-      for (const Json& test : change.at("tests")) listed.insert(test.get<std::string>());
-    }
+    const std::set<std::string> listed = listed_in(
+        answer_of_gate(records + "2.6.0/nvidia-h200.jsonl.gz", records + "2.15.0/nvidia-h200.jsonl.gz", observed));
     EXPECT_EQ(texts_of(story, "tests", folder) - listed, std::set<std::string>()) << family << ": not named";
     if (listed.size() > *most) longer.push_back(family);
   }
   EXPECT_EQ(join(longer), "distributed, sync") << "DDP uses a third of all features; many cases read to the host";
+}
+
+// A program that uses these features, and of which nothing else is assumed but what nothing shows.
+void write_features(const std::string& path, const std::set<std::string>& uses) {
+  std::ofstream file(path);
+  file << "[features]\n";
+  for (const Tag& tag : kTags) {
+    if (tag.name == kAnyProgram || tag.name == "torch.load" || tag.name == "runtime compilation") continue;
+    file << fmt::format("\"{}\" = \"{}\"\n", tag.name, uses.count(std::string(tag.name)) ? "used" : "not used");
+  }
+}
+
+// https://github.com/pytorch/pytorch/pull/172156: pytorch#172156.
+std::string number_of(const std::string& thread) {
+  const std::filesystem::path path = thread;
+  return path.parent_path().parent_path().filename().string() + "#" + path.filename().string();
+}
+
+// Upgrades that users reported: what they broke is announced, and no other change blocks than was written down.
+TEST(Reported, WhatAnUpgradeBroke_IsAnnouncedAndNothingElseIsClaimed) {
+  const std::string path = RECAPTURE_ROOT "/harness/tests/data/reported.toml";
+  const std::string features = ::testing::TempDir() + "reported-" + std::to_string(getpid()) + ".toml";
+  std::ostringstream page;
+  page << std::ifstream(RECAPTURE_ROOT "/docs/reference/reported-upgrades.md").rdbuf();
+  const toml::table file = parse_toml(path);
+  const auto* reports = tables_in(file, "report", path, "[[report]]");
+  ASSERT_TRUE(reports != nullptr && reports->size() == 20);
+  std::map<std::string, size_t> answers;
+  for (const auto& node : *reports) {
+    const toml::table& report = *node.as_table();
+    const std::string thread = text_in(report, "thread", path), from = text_in(report, "from", path),
+                      to = text_in(report, "to", path);
+    const std::set<std::string> announced = texts_of(report, "announced", path), also = texts_of(report, "also", path);
+    write_features(features, texts_of(report, "uses", path));
+    const Json answer = answer_of_gate(from, to, features);
+    EXPECT_EQ(announced - listed_in(answer), std::set<std::string>()) << thread << ": not announced";
+    std::set<std::string> blocking;
+    for (const Json& test : answer.at("blocking")) blocking.insert(test.get<std::string>());
+    EXPECT_EQ(blocking - announced, also) << thread << ": what else blocks";
+    const std::string why = announced.empty() ? text_in(report, "why", path) : "";
+    ++answers[announced.empty() ? why : "announced"];
+    EXPECT_THAT(page.str(), ::testing::HasSubstr(fmt::format(
+                                "| [{}]({}) | {} → {} | {} | {} |\n", number_of(thread), thread, from, to,
+                                text_in(report, "story", path),
+                                announced.empty() ? why : fmt::format("`{}`", fmt::join(announced, "`, `")))));
+  }
+  std::filesystem::remove(features);
+  EXPECT_THAT(answers,
+              ::testing::UnorderedElementsAre(::testing::Pair("announced", 10U), ::testing::Pair("not the release", 5U),
+                                              ::testing::Pair("Inductor", 3U), ::testing::Pair("speed", 1U),
+                                              ::testing::Pair("no case", 1U)));
 }
 
 }  // namespace
