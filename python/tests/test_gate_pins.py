@@ -1,14 +1,19 @@
 """The gate on a pull request: the pins in a diff, and the steps of action.yml in real repositories."""
+import functools
+import http.server
 import os
 import re
 import subprocess
 import sys
+import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from recapture import gate_pins
+import recapture
+from recapture import _places, gate_pins
 
 TREE = Path(__file__).resolve().parents[2]
 
@@ -66,7 +71,26 @@ def repository(tmp_path):
     return path
 
 
-def run_action(repository, tmp_path, inputs):
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """A wheel of this tree as pyproject.toml lays it out, but with the program of this system."""
+    data = tmp_path_factory.mktemp("data")
+    build = str(Path(_places.program()).parent)
+    subprocess.run(["cmake", "--install", build, "--prefix", str(data)], check=True, stdout=subprocess.DEVNULL)
+    name = "recapture-{}".format(recapture.__version__)
+    file = tmp_path_factory.mktemp("wheel") / (name + "-py3-none-any.whl")
+    with zipfile.ZipFile(str(file), "w") as archive:
+        for folder, at in ((TREE / "python/recapture", "recapture"), (data, name + ".data/data")):
+            for each in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+                archive.write(str(each), "{}/{}".format(at, each.relative_to(folder)))
+        info = name + ".dist-info/"
+        archive.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: recapture\nVersion: {}\n".format(recapture.__version__))
+        archive.writestr(info + "RECORD", "".join("{},,\n".format(each) for each in archive.namelist() + [info + "RECORD"]))
+    return file
+
+
+def run_action(repository, tmp_path, inputs, module=str(TREE / "python")):
     """The steps of action.yml, as a runner would start them; the exit status, the summary and the output."""
     action = yaml.safe_load((TREE / "action.yml").read_text())
     values = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
@@ -88,7 +112,7 @@ def run_action(repository, tmp_path, inputs):
             name = re.fullmatch(r"inputs\.(\w+) != ''", step["if"]).group(1)
             if not values[name]:
                 continue
-        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(TREE / "python"),
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": module,
                "PYTHONDONTWRITEBYTECODE": "1", "RUNNER_TEMP": str(tmp_path), **{n: str(f) for n, f in files.items()}}
         env.update(line.split("=", 1) for line in files["GITHUB_ENV"].read_text().splitlines())
         env.update((name, value_of(text)) for name, text in step.get("env", {}).items())
@@ -116,6 +140,35 @@ def test_changed_pin_is_gated(repository, tmp_path, file, text):
     assert "2.6.0 → 2.11.0 on NVIDIA H200" in summary
     assert "pinned_background_thread_in_capture" in summary
     assert len(summary.encode()) < 65536
+
+
+def address_of(wheel):
+    class Silent(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(wheel.parent)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return "http://127.0.0.1:{}/{}".format(server.server_port, wheel.name)
+
+
+@pytest.mark.parametrize("place", [str, address_of])
+def test_wheel_is_installed_and_answers(repository, tmp_path, wheel, place):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    status, summary, output = run_action(
+        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": place(wheel)}, module="")
+    assert status == gate_pins.BLOCKED, output
+    assert "2.6.0 → 2.11.0 on NVIDIA H200" in summary
+    assert (tmp_path / "recapture/bin/recapture").exists()
+
+
+def test_wheel_that_is_not_there_ends_the_job(repository, tmp_path):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    status, summary, output = run_action(
+        repository, tmp_path, {"base": base, "python": sys.executable, "wheel": "no/recapture-1.0-py3-none-any.whl"}, module="")
+    assert (status != 0, summary) == (True, ""), output
+    assert "recapture-1.0-py3-none-any.whl" in output
 
 
 def test_policy_of_the_arguments_decides(repository, tmp_path):
@@ -182,7 +235,16 @@ def test_wrong_base_is_one_line(repository, tmp_path, base, status, text):
     assert "Traceback" not in output
 
 
-def test_gitlab_job_runs_the_same_program():
+def test_gitlab_job_runs_the_same_program(repository, tmp_path, wheel):
     job = yaml.safe_load((TREE / "ci/gate-pins.gitlab.yml").read_text())["recapture-gate"]
-    assert any("python -m recapture.gate_pins" in line for line in job["script"])
-    assert "gate.md" in job["artifacts"]["paths"]
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0")})
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "image")], check=True)
+    env = {"PATH": "{}:{}".format(tmp_path / "image/bin", os.environ["PATH"]), "HOME": str(tmp_path),
+           **{name: str(value) for name, value in job["variables"].items()},
+           "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "RECAPTURE_WHEEL": str(wheel)}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])], cwd=repository, env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    assert done.returncode == gate_pins.BLOCKED, done.stdout.decode()
+    for file in job["artifacts"]["paths"]:
+        assert "2.6.0 → 2.11.0 on NVIDIA H200" in (repository / file).read_text()
