@@ -2,13 +2,12 @@
 
 #include <string_view>
 
+#include "harness/base/embed.h"
+
 // The sources of the page are part of the program. CMake builds this file again when one of them changes.
-#define EMBED(name)                    \
-  extern "C" const char page_##name[]; \
-  __asm__(".pushsection .rodata\npage_" #name ":\n.incbin \"harness/report/page." #name "\"\n.byte 0\n.popsection\n")
-EMBED(html);
-EMBED(css);
-EMBED(js);
+RECAPTURE_EMBED(page_html, "harness/report/page.html");
+RECAPTURE_EMBED(page_css, "harness/report/page.css");
+RECAPTURE_EMBED(page_js, "harness/report/page.js");
 
 namespace recapture::report {
 namespace {

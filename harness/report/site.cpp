@@ -7,17 +7,15 @@
 #include <optional>
 #include <set>
 
+#include "harness/base/embed.h"
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/text.h"
 #include "harness/report/case_view.h"
 
 // The sources of the site are part of the program. CMake builds this file again when one of them changes.
-#define EMBED(name)                    \
-  extern "C" const char site_##name[]; \
-  __asm__(".pushsection .rodata\nsite_" #name ":\n.incbin \"harness/report/site." #name "\"\n.byte 0\n.popsection\n")
-EMBED(css);
-EMBED(js);
+RECAPTURE_EMBED(site_css, "harness/report/site.css");
+RECAPTURE_EMBED(site_js, "harness/report/site.js");
 
 namespace recapture::report {
 namespace {

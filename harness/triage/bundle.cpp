@@ -6,29 +6,27 @@
 #include <filesystem>
 #include <set>
 
+#include "harness/base/embed.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/base/text.h"
 #include "harness/case/source_hash.h"
 
 // Become part of the program: an installation has no sources of the harness.
-#define EMBED(name, file)                                                                          \
-  extern "C" const char name[]; /* NOLINT(bugprone-macro-parentheses): a name that is declared. */ \
-  __asm__(".pushsection .rodata\n" #name ":\n.incbin \"harness/" file "\"\n.byte 0\n.popsection\n")
-EMBED(triage_gtest, "triage/shim/gtest/gtest.h");
-EMBED(triage_gmock, "triage/shim/gmock/gmock.h");
-EMBED(triage_main, "triage/shim/main.cpp");
-EMBED(triage_trace, "triage/trace/trace.cpp");
-EMBED(triage_trace_python, "triage/trace/python.h");
-EMBED(triage_judge, "triage/template/judge.py");
-EMBED(triage_flags, "triage/template/flags.py");
-EMBED(triage_run, "triage/template/run.sh");
-EMBED(triage_case, "case/case.h");
-EMBED(triage_events, "case/events.h");
-EMBED(triage_pattern, "case/pattern.h");
-EMBED(triage_types, "case/types.h");
-EMBED(triage_signature, "case/signature.h");
-EMBED(triage_errors, "case/cuda_errors.h");
+RECAPTURE_EMBED(triage_gtest, "harness/triage/shim/gtest/gtest.h");
+RECAPTURE_EMBED(triage_gmock, "harness/triage/shim/gmock/gmock.h");
+RECAPTURE_EMBED(triage_main, "harness/triage/shim/main.cpp");
+RECAPTURE_EMBED(triage_trace, "harness/triage/trace/trace.cpp");
+RECAPTURE_EMBED(triage_trace_python, "harness/triage/trace/python.h");
+RECAPTURE_EMBED(triage_judge, "harness/triage/template/judge.py");
+RECAPTURE_EMBED(triage_flags, "harness/triage/template/flags.py");
+RECAPTURE_EMBED(triage_run, "harness/triage/template/run.sh");
+RECAPTURE_EMBED(triage_case, "harness/case/case.h");
+RECAPTURE_EMBED(triage_events, "harness/case/events.h");
+RECAPTURE_EMBED(triage_pattern, "harness/case/pattern.h");
+RECAPTURE_EMBED(triage_types, "harness/case/types.h");
+RECAPTURE_EMBED(triage_signature, "harness/case/signature.h");
+RECAPTURE_EMBED(triage_errors, "harness/case/cuda_errors.h");
 
 namespace recapture::triage {
 namespace {

@@ -210,8 +210,6 @@ def _of_process():
     except OSError:
         _doubt("NCCL", "/proc cannot be read")
         _doubt("autograd", "/proc cannot be read")
-    if _pinned_blocks()[0] > 0:
-        _use("pinned memory", "PyTorch has given out some")
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -269,6 +267,8 @@ def begins(arguments, keywords):
     keywords = keywords or {}
     _of_process()
     _of_threads()
+    if _pinned_blocks()[0] > 0:  # Not at the end: a failed capture keeps the block of an item() in it.
+        _use("pinned memory", "PyTorch has given out some where a capture begins")
     torch = sys.modules["torch"]
     mode = keywords.get("capture_error_mode", arguments[2] if len(arguments) > 2 else "global")
     _modes.add(str(mode))
