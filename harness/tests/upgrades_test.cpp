@@ -246,7 +246,7 @@ TEST(Stories, ProgramOfAFamily_IsToldOfItsChangesAndOfFewOthers) {
     EXPECT_EQ(texts_of(story, "tests", folder) - listed, std::set<std::string>()) << family << ": not named";
     if (listed.size() > *most) longer.push_back(family);
   }
-  EXPECT_EQ(join(longer), "distributed, sync") << "DDP uses a third of all features; many cases read to the host";
+  EXPECT_EQ(join(longer), "sync") << "many cases read to the host";
 }
 
 // A program that uses these features, and of which nothing else is assumed but what nothing shows.
