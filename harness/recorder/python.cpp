@@ -90,6 +90,44 @@ int free_signal_below(int number) {
   return number;
 }
 
+// The signal is handled before this returns.
+void ask(int number) {
+  const NoSizeSignal whatever_happens;
+  sigset_t one, before;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  pthread_sigmask(SIG_UNBLOCK, &one, &before);
+  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+std::string written() {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = pread(file, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// Has faulthandler listen to a free signal below a number: to which one; 0 if it answers to none. With the GIL.
+int listen_below(int number, bool all_threads) {
+  for (int tries = 0; tries < 4 && number > SIGRTMIN; ++tries) {  // qemu-user has fewer signals than the C library.
+    number = free_signal_below(number);
+    std::array<char, 256> text{};
+    // Nothing is bound to a name of the program's, and nothing is printed.
+    std::snprintf(text.data(), text.size(),
+                  "try: __import__('faulthandler').register(%d, file=%d, all_threads=%s)\n"
+                  "except BaseException: pass\n",
+                  number, file, all_threads ? "True" : "False");
+    api.run(text.data());
+    if (handler_of(number) == SIG_DFL) continue;
+    ask(number);
+    if (!written().empty()) return number;
+  }
+  return 0;
+}
+
 // Modules are imported by one thread at a time or with the GIL, and after torch.cuda.graphs come others.
 int on_import(const char* event, void*, void*) {
   if (!captures_followed && std::strcmp(event, "import") == 0) captures_followed = follow_captures(library);
@@ -103,19 +141,10 @@ void listen_now() {
   if (begun.exchange(true)) return;
   make_file(-1);
   if (file < 0) return;
-  for_all = free_signal_below(SIGRTMAX);
-  for_one = free_signal_below(for_all);
-  std::array<char, 512> text{};
-  // Nothing is bound to a name of the program's, and nothing is printed.
-  std::snprintf(text.data(), text.size(),
-                "try:\n"
-                "  __import__('faulthandler').register(%d, file=%d, all_threads=True)\n"
-                "  __import__('faulthandler').register(%d, file=%d, all_threads=False)\n"
-                "except BaseException: pass\n",
-                for_all, file, for_one, file);
-  api.run(text.data());
+  for_all = listen_below(SIGRTMAX, true);
+  for_one = for_all == 0 ? 0 : listen_below(for_all, false);
   handler = handler_of(for_one);
-  listening = handler != SIG_DFL;
+  listening = for_one != 0;
   if (!captures_wanted) return;
   captures_followed = follow_captures(library);
   if (!captures_followed && api.add_hook) api.add_hook(on_import, nullptr);
@@ -185,30 +214,10 @@ bool with_gil(void (*act)(), bool even_late, std::chrono::seconds most) {
   return run_on_helper_thread(act, true, even_late, most);
 }
 
-// The signal is handled before this returns.
-void ask(int number) {
-  const NoSizeSignal whatever_happens;
-  sigset_t one, before;
-  sigemptyset(&one);
-  sigaddset(&one, number);
-  pthread_sigmask(SIG_UNBLOCK, &one, &before);
-  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
 // Whether what is written next is all that there is.
 bool is_ready() {
   if (!listening || !file_is_ours() || handler_of(for_all) != handler || handler_of(for_one) != handler) return false;
   return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0 && api.is_initialized() != 0;
-}
-
-std::string written() {
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t got = 0; (got = pread(file, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;) {
-    text.append(buffer.data(), static_cast<size_t>(got));
-  }
-  return text;
 }
 
 // Whether the process has a Python whose functions are all there.
