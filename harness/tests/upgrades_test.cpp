@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/case/tags.h"
 #include "harness/compare/compare.h"
