@@ -1,9 +1,13 @@
 """`with check():` on the host: captures and replays are announced by hand."""
+import _thread
+import threading
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from recapture._check import Kind  # noqa: E402
+from recapture._check.recording import Recorder  # noqa: E402
 from recapture._check.watching import Clocks, Watch  # noqa: E402
 
 HERE = __file__
@@ -18,7 +22,9 @@ class Graph:
 
 
 class Event:
-    pass
+    """Without weak references, as those to torch.cuda.Event are left dangling in PyTorch 2.11."""
+
+    __slots__ = ("__dict__",)
 
 
 class Events:
@@ -218,3 +224,15 @@ def test_clocks_know_what_was_waited_for():
     assert clocks.is_done(work) and not clocks.is_done(later) and clocks.comes_before(work, 3)
     clocks.synchronize()
     assert clocks.is_done(later)
+
+
+def test_operator_of_a_thread_without_lines_has_the_line_that_waits():
+    """Autograd's thread runs operators below no line of Python."""
+    recorder = Recorder(lambda tensor: True)
+    call = recorder.begin([])
+    done = threading.Lock()
+    done.acquire()
+    recorder.after = lambda operator, given: done.release()
+    _thread.start_new_thread(recorder.__torch_dispatch__, (torch.ops.aten.neg.default, (), (torch.ones(2),)))
+    assert done.acquire(timeout=60)  # waits
+    assert [operator.line.number for operator in call.operators] == [line_with("waits")]

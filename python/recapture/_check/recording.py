@@ -223,8 +223,7 @@ class Recorder(TorchDispatchMode):
         return key
 
     def line(self) -> Optional[Line]:
-        frame = sys._getframe(2)
-        found = line_of(frame)
+        found = line_of(sys._getframe())  # Our own lines are skipped; autograd's thread may have no others.
         if found is None and threading.get_ident() != self.thread:  # Autograd's thread runs for the line that waits.
             found = line_of(sys._current_frames().get(self.thread))
         return found

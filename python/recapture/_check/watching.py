@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
@@ -34,13 +35,18 @@ class Graph:
     last: Tuple[int, int] = (0, 0)  # Stream and time of the last replay.
 
 
+_numbers = itertools.count()
+
+
 class Clocks:
     """Which work is known to come before which: streams, events, and what the host has waited for."""
 
     def __init__(self) -> None:
         self.known: Dict[int, Dict[int, int]] = {}
         self.host: Dict[int, int] = {}
-        self.events: "weakref.WeakKeyDictionary[Any, Dict[int, int]]" = weakref.WeakKeyDictionary()
+        # What an event has seen is kept on the event: in 2.11 torch.cuda.Event leaves weak references to it dangling
+        # (pytorch#183403), and the interpreter crashes over them at its end.
+        self.attribute = f"_recapture_clock_{next(_numbers)}"
 
     def _of(self, stream: int) -> Dict[int, int]:
         return self.known.setdefault(stream, {stream: 0})
@@ -58,13 +64,13 @@ class Clocks:
         return stream, clock[stream]
 
     def record(self, event: Any, stream: int) -> None:
-        self.events[event] = dict(self._of(stream))
+        setattr(event, self.attribute, dict(self._of(stream)))
 
     def wait(self, event: Any, stream: int) -> None:
-        self._merge(self._of(stream), self.events.get(event, {}))
+        self._merge(self._of(stream), getattr(event, self.attribute, {}))
 
     def wait_on_host(self, event: Any) -> None:
-        self._merge(self.host, self.events.get(event, {}))
+        self._merge(self.host, getattr(event, self.attribute, {}))
 
     def synchronize(self, stream: Optional[int] = None) -> None:
         for one in list(self.known) if stream is None else [stream]:
