@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <initializer_list>
 #include <iterator>
 #include <string_view>
@@ -17,7 +18,7 @@ namespace {
 
 using explain::Explanation;
 
-constexpr int kUnsupported = 900, kIsolation = 905, kImplicit = 906;
+constexpr int kUnsupported = 900, kIsolation = 905, kImplicit = 906, kWrongThread = 908;
 constexpr char kGraphs[] = "torch/cuda/graphs.py";
 constexpr char kScalar[] = "_local_scalar_dense";  // All reads of one value.
 constexpr char kWaitingLibrary[] = "library_that_synchronises_in_capture", kException[] = "exception_in_capture";
@@ -82,11 +83,12 @@ std::string path_of(const std::vector<SourceFrame>& python, const std::vector<Fr
 }
 
 // Calls that wait until the GPU has done something.
-bool is_wait(const Call& call) {
-  return begins(call.api, {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpy", "cuStreamQuery",
-                           "cuEventQuery"}) &&
-         call.api.find("Async") == call.api.npos;
+bool is_wait(const std::string& api) {
+  return begins(api, {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpy", "cuStreamQuery",
+                      "cuEventQuery"}) &&
+         api.find("Async") == api.npos;
 }
+bool is_wait(const Call& call) { return is_wait(call.api); }
 
 bool is_allocation(const Call& call) {
   return begins(call.api, {"cuMemAlloc_v2", "cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemAddressReserve"}) &&
@@ -105,6 +107,14 @@ bool is_branch(std::string_view line) {
 // PyTorch's allocator keeps its functions to itself, but nothing else in its library allocates.
 bool is_of_allocator(const Call& call) {
   return !call.frames.empty() && begins(base_name(call.frames.front().module), {"libc10_cuda"});
+}
+
+// Whether the program calls the driver or the runtime itself, and no library is between.
+bool is_by_program(const Call& call) { return !call.frames.empty() && !is_library(call.frames.front().module); }
+
+// "cuGraphExecDestroy", and not "cudaGraphExecDestroy".
+bool is_driver_call(std::string_view name) {
+  return begins(name, {"cu"}) && name.size() > 2 && std::isupper(static_cast<unsigned char>(name[2])) != 0;
 }
 
 class Finder {
@@ -181,7 +191,11 @@ class Finder {
       add_case("device_synchronize_in_capture");  // No mode permits it to another thread either.
       return;
     }
+    if (call.code == kWrongThread) add_case("capture_ended_by_other_thread");
     if (beside != true) of_operator(call, python);
+    if (beside != true && is_by_program(call) && begins(call.api, {"cuStreamSynchronize"})) {
+      add_case("stream_synchronize_in_capture");
+    }
     of_words(log_of(failure_), path_of(python, call.frames), call.api, beside);
     if (call.code == kImplicit) add_case("default_stream_work_beside_blocking_capture");
     if (call.code == kUnsupported && beside != true && found_.causes.empty() && is_wait(call))
@@ -290,6 +304,11 @@ class Finder {
     const auto some = [](const std::vector<std::string>& all, const auto& condition) {
       return std::any_of(all.begin(), all.end(), condition);
     };
+    // A cause by other calls of the driver is not this call's, however well its names fit; but much waits inside.
+    std::erase_if(causes, [&](const explain::Found& one) {
+      const std::vector<std::string>& calls = cause_of(one.id)->calls;
+      return !api.empty() && !is_wait(api) && some(calls, is_driver_call) && !some(calls, of_call);
+    });
     if (!keep([&](const explain::Cause& cause) { return some(cause.names, in_path); })) {
       keep([&](const explain::Cause& cause) { return some(cause.calls, of_call) || some(cause.names, of_call); });
     }

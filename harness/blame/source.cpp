@@ -40,23 +40,6 @@ bool is_interpreter(std::string_view name) {
   return begins(name, {"python"}) && name.find_first_not_of("0123456789.", 6) == name.npos;
 }
 
-// Those that may lie anywhere go by their names, which must not be the beginning of a name that somebody gives his own,
-// such as libcustom_ops.so or libtorch_extension.so.
-bool is_library(std::string_view module) {
-  const std::string_view name = base_name(module);
-  return begins(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
-         has(module, {"/site-packages/", "/dist-packages/", "/lib/python3"}) || is_interpreter(name) ||
-         begins(name, {"libpython",        "libstdc++",       "libgcc_s",      "libffi",
-                       "libtorch.",        "libtorch_cpu",    "libtorch_cuda", "libtorch_global_deps",
-                       "libtorch_nvshmem", "libtorch_python", "libc10.",       "libc10_cuda",
-                       "libcuda.",         "libcudart",       "libcublas",     "libcudnn",
-                       "libcufft",         "libcufile",       "libcupti",      "libcurand",
-                       "libcusolver",      "libcusparse",     "libcutensor",   "libnccl",
-                       "libnvJitLink",     "libnvToolsExt",   "libnvblas",     "libnvidia-",
-                       "libnvjpeg",        "libnvperf",       "libnvrtc",      "libnvshmem",
-                       "libnvtx"});
-}
-
 // What a compiler writes is neither a library's nor the program's.
 bool is_python_library(std::string_view file) {
   return begins(file, {"<"}) || has(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_"});
@@ -135,6 +118,23 @@ bool has_symbols(const std::string& module) {
 }
 
 }  // namespace
+
+// Those that may lie anywhere go by their names, which must not be the beginning of a name that somebody gives his own,
+// such as libcustom_ops.so or libtorch_extension.so.
+bool is_library(std::string_view module) {
+  const std::string_view name = base_name(module);
+  return begins(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
+         has(module, {"/site-packages/", "/dist-packages/", "/lib/python3"}) || is_interpreter(name) ||
+         begins(name, {"libpython",        "libstdc++",       "libgcc_s",      "libffi",
+                       "libtorch.",        "libtorch_cpu",    "libtorch_cuda", "libtorch_global_deps",
+                       "libtorch_nvshmem", "libtorch_python", "libc10.",       "libc10_cuda",
+                       "libcuda.",         "libcudart",       "libcublas",     "libcudnn",
+                       "libcufft",         "libcufile",       "libcupti",      "libcurand",
+                       "libcusolver",      "libcusparse",     "libcutensor",   "libnccl",
+                       "libnvJitLink",     "libnvToolsExt",   "libnvblas",     "libnvidia-",
+                       "libnvjpeg",        "libnvperf",       "libnvrtc",      "libnvshmem",
+                       "libnvtx"});
+}
 
 std::vector<SourceFrame> python_frames(const python::Thread& thread) {
   std::vector<SourceFrame> frames;

@@ -1,6 +1,7 @@
 // Frames as their authors know them: file, line and function, and whether they are the program's own or a library's.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/recorder/frames.h"
@@ -22,6 +23,9 @@ std::vector<SourceFrame> python_frames(const python::Thread& thread);
 // With file and line where the module has debug information and addr2line is there; a frame with inlined calls is
 // several. Of libraries, which are large, only those are asked that have names for functions they do not export.
 std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames);
+
+// Whether a C++ module is a library of the system's, Python's, CUDA's or PyTorch's, and not the program's own.
+bool is_library(std::string_view module);
 
 // "train.py:12 in step", "step() at main.cpp:12", "libfoo.so+0x12".
 std::string text(const SourceFrame& frame);

@@ -539,6 +539,33 @@ TEST(Causes, OperatorThatWaits_IsNamedByTheOutermost) {
   EXPECT_THAT(causes_of("cuGraphExecUpdate_v2", 900, {}), IsEmpty()) << "not known";
 }
 
+TEST(Causes, StreamSynchronizedByTheProgramItself_IsNoOtherWait) {
+  EXPECT_EQ(causes_of("cuStreamSynchronize", 900, {{"", "/p/program", 1}}).at(0), "stream_synchronize_in_capture");
+  EXPECT_EQ(causes_of("cuStreamSynchronize", 900, {{"", "/t/libtorch_cuda.so", 1}, {"", "/p/program", 2}}).at(0),
+            "host_wait_in_capture");
+}
+
+TEST(Causes, CaptureEndedByAnotherThread_IsKnownByItsCode) {
+  EXPECT_EQ(causes_of("cuStreamEndCapture", 908, {{"", "/p/program", 1}}).at(0), "capture_ended_by_other_thread");
+}
+
+TEST(Causes, FinalizerThatDestroysNoGraph_IsNotTakenForOne) {
+  blame::Failure failure;
+  failure.culprit.emplace();
+  failure.culprit->code = 900;
+  failure.culprit->in_log = true;
+  failure.culprit->python = {{0, {{"train.py", 18, "__del__"}, {"train.py", 24, "<module>"}}}};
+  const auto ids = [&](const std::string& api) {
+    failure.culprit->api = api;
+    std::vector<std::string> found;
+    for (const explain::Found& one : blame::causes_of({}, failure, knowledge()).explanation.causes)
+      found.push_back(one.id);
+    return found;
+  };
+  EXPECT_THAT(ids("cuMemHostUnregister"), Not(::testing::Contains("graph_destroyed_in_capture")));
+  EXPECT_THAT(ids("cuGraphExecDestroy"), ::testing::Contains("graph_destroyed_in_capture"));
+}
+
 TEST(Causes, CaptureInsideACapture_IsNotASynchronization) {
   blame::Failure failure;
   failure.culprit.emplace();

@@ -7,8 +7,8 @@ y = (x * 2).sum()
 torch.cuda.synchronize()
 
 
-@torch.compile(dynamic=False)
-def scale(values):  # CULPRIT
+@torch.compile(dynamic=False)  # CULPRIT
+def scale(values):
     return values * 2 + 1
 
 
