@@ -88,9 +88,24 @@ def _why_no_gpu() -> str:
     return ""
 
 
+class CaptureSafe:
+    """What the fixture capture_safe gives: the captures that failed, and a call that checks a function."""
+
+    def __init__(self, report: Any) -> None:
+        self.report = report
+
+    def __call__(self, fn: Any, make_inputs: Any = None, **options: Any) -> Any:
+        """recapture.check(fn, make_inputs), whose findings fail the test; otherwise its report."""
+        from recapture._check import fixture_check
+        return fixture_check(fn, make_inputs, **options)
+
+
 @pytest.fixture
 def capture_safe() -> Generator[Any, None, None]:
-    """Fails the test if a capture fails in it, also where the program has caught the error. Skips without a GPU."""
+    """Fails the test if a capture fails in it, also where the program has caught the error. Skips without a GPU.
+
+    `capture_safe(fn, make_inputs)` also fails it where a graph of `fn` computes something else than eager code.
+    """
     from recapture import _blame
     try:
         block = _blame.blame(quiet=True)
@@ -101,7 +116,7 @@ def capture_safe() -> Generator[Any, None, None]:
     if why_not:
         block.__exit__(None, None, None)
         pytest.skip("capture_safe: " + why_not)
-    yield report
+    yield CaptureSafe(report)
     block.__exit__(None, None, None)
     if report:
         pytest.fail("a CUDA graph capture failed:\n" + "\n".join(failure.text for failure in report.failures),

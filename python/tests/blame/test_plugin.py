@@ -59,6 +59,25 @@ def test_safe(capture_safe):
     assert "a CUDA graph capture failed:" in said.stdout and CULPRIT in said.stdout
 
 
+def test_capture_safe_checks_a_function_and_its_captures(place):
+    said = place.pytest(BODY + '''
+import types
+import recapture._check
+class Report(types.SimpleNamespace):
+    def __str__(self): return "what was found"
+recapture._check.check = lambda fn, make_inputs, **options: Report(findings=fn(make_inputs), options=options)
+def test_right(capture_safe):
+    assert capture_safe(lambda given: [], 1, count=2).options == {"count": 2}
+def test_wrong(capture_safe):
+    capture_safe(lambda given: [given], 1)
+def test_unsafe(capture_safe):
+    with pytest.raises(RuntimeError): fail()
+    capture_safe(lambda given: [], 1)
+''')
+    assert "2 failed, 4 passed, 1 error" in said.stdout, said.stdout
+    assert "what was found" in said.stdout and "a CUDA graph capture failed:" in said.stdout
+
+
 @pytest.mark.parametrize("variables,reason", [({"FAKE_GPUS": "0"}, "there is no GPU"),
                                               ({"FAKE_INIT": "100"}, "cuInit returned 100")])
 def test_capture_safe_skips_without_a_gpu(place, variables, reason):
