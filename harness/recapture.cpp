@@ -55,13 +55,13 @@ void require_values(const std::vector<std::string>& words) {
 }
 
 std::vector<commands::Verb> add_verbs(CLI::App& app, const std::string& root) {
-  std::vector<commands::Verb> verbs = {commands::list_verb(app, root),    commands::show_verb(app, root),
-                                       commands::run_verb(app, root),     commands::explain_verb(app, root),
-                                       commands::blame_verb(app, root),   commands::compare_verb(app, root),
-                                       commands::gate_verb(app, root),    commands::bisect_verb(app, root),
-                                       commands::history_verb(app, root), commands::operators_verb(app, root),
-                                       commands::page_verb(app, root),    commands::triage_verb(app, root),
-                                       commands::help_verb(app)};
+  std::vector<commands::Verb> verbs = {commands::list_verb(app, root),      commands::show_verb(app, root),
+                                       commands::run_verb(app, root),       commands::explain_verb(app, root),
+                                       commands::blame_verb(app, root),     commands::check_verb(app, root),
+                                       commands::compare_verb(app, root),   commands::gate_verb(app, root),
+                                       commands::bisect_verb(app, root),    commands::history_verb(app, root),
+                                       commands::operators_verb(app, root), commands::page_verb(app, root),
+                                       commands::triage_verb(app, root),    commands::help_verb(app)};
   for (const commands::Verb& verb : verbs) verb.command->group("Verbs");
   verbs.push_back(commands::baseline_verb(app, root));
   CLI::App& nightly = *app.add_subcommand("nightly", "Plan, collect and compare a night: plan, collect, diff");

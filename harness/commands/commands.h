@@ -40,6 +40,7 @@ Verb show_verb(CLI::App& app, const std::string& root);
 Verb run_verb(CLI::App& app, const std::string& root);
 Verb explain_verb(CLI::App& app, const std::string& root);
 Verb blame_verb(CLI::App& app, const std::string& root);
+Verb check_verb(CLI::App& app, const std::string& root);
 Verb compare_verb(CLI::App& app, const std::string& root);
 Verb gate_verb(CLI::App& app, const std::string& root);
 Verb bisect_verb(CLI::App& app, const std::string& root);
