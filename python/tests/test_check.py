@@ -1,6 +1,7 @@
 """check() on the host: a stand-in replays what the dispatcher saw."""
 import json
 import random
+import types
 
 import pytest
 
@@ -10,7 +11,7 @@ import recapture  # noqa: E402
 import recapture._check as package  # noqa: E402
 from recapture._check import Kind, fixture_check, main  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
-from recapture._check.cuda import Node  # noqa: E402
+from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node  # noqa: E402
 from stand_in import StandIn  # noqa: E402
 
 HERE = __file__
@@ -281,7 +282,7 @@ class StandInWithNodes(StandIn):
         return [] if self.pageable is None else [Node(self.pageable, "copy", [], 0x1000)]
 
     def freed_addresses(self):
-        return [] if self.freed is None else [(Node(self.freed, "kernel", [0x2000]), 0x2000)]
+        return [] if self.freed is None else [(Node(self.freed, "kernel", [0x2000]), 0x2000, FREE)]
 
 
 def two_operators(x):
@@ -321,6 +322,42 @@ def test_node_of_no_operator_has_the_line_that_added_it():
     finding = next(finding for finding in report.findings if finding.kind == Kind.FREED)
     assert (finding.line.number, finding.operator) == (line_with("launched"), "")
     assert finding.case == "pointer_array_from_host_array"
+
+
+class Allocator:
+    """One segment of four blocks, as torch.cuda.memory_snapshot() has it."""
+
+    def __init__(self, monkeypatch):
+        self.states = ["active_allocated"] * 4
+        monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [
+            {"address": 0x1000, "total_size": 0x400, "segment_pool_id": (0, 0),
+             "blocks": [{"size": 0x100, "state": state} for state in self.states]}])
+
+
+def test_address_is_followed_from_the_end_of_the_capture(monkeypatch):
+    allocator, gone = Allocator(monkeypatch), set()
+    backend = CudaBackend.__new__(CudaBackend)
+    backend.graph = types.SimpleNamespace(pool=lambda: (0, 1))
+    backend.driver = types.SimpleNamespace(is_known=lambda address: address not in gone)
+    backend.nodes = [Node(0, "kernel", [0x1010, 7]), Node(1, "kernel", [0x1110]), Node(2, "copy", [0x1210]),
+                     Node(3, "kernel", [0x5000])]
+    allocator.states[0] = "inactive"
+    gone.add(7)  # Never an address.
+    backend._look_at_addresses()
+    assert backend.count_addresses() == 3
+    allocator.states[:2] = ["active_allocated", "inactive"]
+    gone.add(0x5000)
+    assert [(node.number, word, fate) for node, word, fate in backend.freed_addresses()] == [
+        (0, 0x1010, GIVEN), (1, 0x1110, FREE), (3, 0x5000, GONE)]
+    backend.graph = types.SimpleNamespace(pool=lambda: (0, 0))
+    assert [fate for _, _, fate in backend.freed_addresses()] == [GIVEN, GONE], "its own pool keeps its memory"
+
+
+def test_old_driver_is_told_of():
+    backend = StandIn()
+    backend.reads_addresses = False
+    assert any("older than CUDA 12.4" in line for line in check(lambda x: x * 2, backend=backend).unknown)
+    assert not any("CUDA 12.4" in line for line in check(lambda x: x * 2).unknown)
 
 
 # The command.

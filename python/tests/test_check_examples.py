@@ -14,7 +14,7 @@ from recapture._check.findings import CASES, FIXES, Kind  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOGUE = {case["id"]: case for case in json.loads((ROOT / "cases/catalogue.json").read_text())}
 PROGRAMS = [path for path in sorted((ROOT / "examples/check").glob("*.py"))
-            if path.read_text().startswith("# case: ") and path.stem not in ("healthy", "cost", "modes")]
+            if path.read_text().startswith("# case: ") and path.stem not in ("healthy", "cost", "library_workspace", "modes")]
 # Silent cases of these families that have no program, and why.
 LEFT_OUT = {
     "cublas_workspace_freed_by_reset": "2.12 to 2.14 alone have it",

@@ -317,7 +317,7 @@ class Checking:
         self.report.compared["kernels"] = sum(1 for node in self.backend.nodes if node.kind == "kernel")
         self.report.compared["addresses"] = self.backend.count_addresses()
         pageable = self.backend.pageable_sources()
-        freed = [] if known else list({node.number: (node, word) for node, word in self.backend.freed_addresses()}.values())
+        freed = [] if known else list({each[0].number: each for each in self.backend.freed_addresses()}.values())
         found = []  # From here on there may be another capture.
         for node in pageable:
             line, operator = self._launcher(captured, node.number)
@@ -326,11 +326,11 @@ class Checking:
                 "what the memory holds in the call", f"what lies at {node.host_source:#x} at the replay", operator,
                 line, "pageable_source_freed_before_replay" if operator else "pointer_array_from_host_array",
                 f"{node.kind} node {node.number}"))
-        for node, address in freed:
+        for node, address, fate in freed:
             line, operator = self._launcher(captured, node.number)
             found.append(Finding(
                 Kind.FREED, f"a parameter of the {node.kind} points into memory that has been freed",
-                "memory that is alive", f"{address:#x}, in a block that the allocator may give away", operator, line,
+                "memory that is alive", f"{address:#x}, {fate}", operator, line,
                 "workspace_grown_after_capture", f"{node.kind} node {node.number}"))
         return found
 

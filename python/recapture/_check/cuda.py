@@ -5,7 +5,7 @@ import contextlib
 import ctypes
 import dataclasses
 import gc
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 
@@ -16,6 +16,12 @@ class Refused(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+# What has become of the memory that an address in a graph lay in.
+FREE = "in a block that the allocator may give away"
+GIVEN = "in a block that the allocator has given to another tensor since"
+GONE = "where no memory is any more"
 
 
 @dataclasses.dataclass
@@ -135,14 +141,21 @@ class Driver:
                 words = [int.from_bytes(content[at:at + 8], "little") for at in range(0, len(content) - 7, 8)]
         return words
 
-    def is_pageable(self, address: int) -> bool:
-        """Whether CUDA does not know an address: neither the GPU's nor pinned."""
+    def is_known(self, address: int) -> bool:
+        """Whether CUDA knows an address: it is the GPU's, or pinned."""
         kind = ctypes.c_uint(0)
         error = self.lib.cuPointerGetAttribute(ctypes.byref(kind), ctypes.c_int(2), ctypes.c_uint64(address))
-        return error != 0 or kind.value == 0
+        return error == 0 and kind.value != 0
 
 
-def freed_ranges(pool: Optional[Tuple[int, int]]) -> List[Tuple[int, int]]:
+Ranges = List[Tuple[int, int]]
+
+
+def _in(address: int, ranges: Ranges) -> bool:
+    return any(begin <= address < end for begin, end in ranges)
+
+
+def freed_ranges(pool: Optional[Tuple[int, int]]) -> Ranges:
     """Blocks that the caching allocator has and no tensor, those of the graph's own pool aside."""
     ranges = []
     for segment in torch.cuda.memory_snapshot():
@@ -172,6 +185,8 @@ class CudaBackend:
             self.driver = None
         self.reads_addresses = self.driver is not None and self.driver.param_info is not None
         self._captured: int = 0
+        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was free when the capture ended,
+        self._known: Set[int] = set()  # and those that CUDA knew then.
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda
@@ -213,7 +228,16 @@ class CudaBackend:
         finally:
             self._captured = 0
         torch.cuda.synchronize()
+        self._look_at_addresses()
         return result
+
+    def _look_at_addresses(self) -> None:
+        """Before anything is allocated that may get what was freed in the capture."""
+        assert self.graph is not None
+        free = freed_ranges(self.graph.pool())
+        words = {word for node in self.nodes for word in node.words}
+        self._freed = {word for word in words if _in(word, free)}
+        self._known = {word for word in words if self.driver and self.driver.is_known(word)}
 
     def _recover(self) -> None:
         """Up to 2.12 the generator is unusable after a failed capture, until one succeeds."""
@@ -241,19 +265,27 @@ class CudaBackend:
         """How many words of the nodes' parameters lie in memory of the caching allocator."""
         segments = [(segment["address"], segment["address"] + segment["total_size"])
                     for segment in torch.cuda.memory_snapshot()]
-        return sum(any(begin <= word < end for begin, end in segments) for node in self.nodes for word in node.words)
+        return sum(_in(word, segments) for node in self.nodes for word in node.words)
 
-    def freed_addresses(self) -> List[Tuple[Node, int]]:
-        """Each node with an address that lies in memory which no tensor has."""
+    def freed_addresses(self) -> List[Tuple[Node, int, str]]:
+        """Each node with an address whose memory has been freed since the capture used it, and what became of that."""
         if not self.graph:
             return []
-        ranges = freed_ranges(self.graph.pool())
-        return [(node, word) for node in self.nodes for word in node.words
-                if any(begin <= word < end for begin, end in ranges)]
+        free = freed_ranges(self.graph.pool())
+        found = []
+        for node in self.nodes:
+            for word in node.words:
+                if _in(word, free):
+                    found.append((node, word, FREE))
+                elif word in self._known and self.driver and not self.driver.is_known(word):
+                    found.append((node, word, GONE))
+                elif word in self._freed:
+                    found.append((node, word, GIVEN))
+        return found
 
     def pageable_sources(self) -> List[Node]:
         return [node for node in self.nodes
-                if node.host_source and self.driver and self.driver.is_pageable(node.host_source)]
+                if node.host_source and self.driver and not self.driver.is_known(node.host_source)]
 
     def peak(self) -> int:
         return torch.cuda.max_memory_allocated()
