@@ -139,6 +139,9 @@ class StandIn:
         finally:
             self.open = False
 
+    def blame(self, call):
+        return None
+
     def replay(self):
         with torch.no_grad():
             for func, (args, kwargs), result in self.frozen.steps:

@@ -256,6 +256,17 @@ def test_read_of_a_value_is_refused():
     assert "not permitted" in report.findings[0].graph
 
 
+def test_refusal_has_what_blame_says():
+    def read(x):
+        return x * x.nonzero().numel()
+
+    backend = StandIn()
+    backend.blame = lambda call: types.SimpleNamespace(api="cuStreamSynchronize", code=900, cause="nonzero() waits")
+    finding = check(read, backend=backend).findings[0]
+    assert finding.what == "the capture failed: nonzero() waits"
+    assert finding.graph.startswith("cuStreamSynchronize returned 900; RuntimeError: operation not permitted")
+
+
 def test_generator_that_is_set_back_is_random():
     state = torch.get_rng_state()
 

@@ -197,7 +197,7 @@ class Checking:
             with_recorder = _within(recorder, lambda: self._call(static))
             result = self.backend.capture(with_recorder)
         except Refused as refused:
-            self.report.findings.append(self._refused(refused.cause, recorder.running))
+            self.report.findings.append(self._refused(refused.cause, recorder.running, self._blame()))
             return None
         self.captured_state = {name: isinstance(tensor, torch.nn.Parameter)
                                for name, tensor in self._state().tensors.items()}
@@ -227,14 +227,26 @@ class Checking:
 
     # Findings.
 
-    def _refused(self, cause: BaseException, operator: Optional[Operator]) -> Finding:
+    def _blame(self) -> Any:
+        """Captures once more, and gives what `recapture blame` says of it."""
+        self.saved.restore()
+        self.backend.set_generator_state(self.generator)
+        static = copy_of(self.inputs.get(0))
+        return self.backend.blame(lambda: self._call(static))
+
+    def _refused(self, cause: BaseException, operator: Optional[Operator], blamed: Any) -> Finding:
         line = None
         for frame, _ in traceback.walk_tb(cause.__traceback__):
             line = line_of(frame) or line
         text = str(cause).strip().splitlines()
         message = f"{type(cause).__name__}: {text[0] if text else ''}"
-        return Finding(Kind.REFUSED, "the capture failed; `recapture blame` names the call of CUDA", "runs",
-                       message[:300], operator.name if operator else "", line, _case_of_refusal(str(cause), line))
+        what = "the capture failed; `recapture blame` names the call of CUDA"
+        if blamed and blamed.cause:
+            what = f"the capture failed: {blamed.cause}"
+        if blamed and blamed.api:
+            message = f"{blamed.api} returned {blamed.code}; {message}"
+        return Finding(Kind.REFUSED, what, "runs", message[:300], operator.name if operator else "",
+                       line, _case_of_refusal(str(cause), line))
 
     def _find_side_effects(self) -> None:
         changed: Dict[str, Tuple[Any, Any]] = {}

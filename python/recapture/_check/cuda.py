@@ -9,6 +9,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 
+from recapture._blame import Failure, NotHeard, blame
+
 
 class Refused(Exception):
     """The capture failed; `cause` is what the function or the end of the capture raised."""
@@ -238,6 +240,15 @@ class CudaBackend:
         words = {word for node in self.nodes for word in node.words}
         self._freed = {word for word in words if _in(word, free)}
         self._known = {word for word in words if self.driver and self.driver.is_known(word)}
+
+    def blame(self, call: Callable[[], Any]) -> Optional[Failure]:
+        """Captures, and gives what `recapture blame` says; nothing where the driver cannot be heard."""
+        try:
+            with blame(quiet=True) as report, contextlib.suppress(Refused):
+                self.capture(call)
+        except (NotHeard, OSError, RuntimeError):
+            return None
+        return report.failures[0] if report.failures else None
 
     def _recover(self) -> None:
         """Up to 2.12 the generator is unusable after a failed capture, until one succeeds."""
