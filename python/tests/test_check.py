@@ -11,7 +11,7 @@ import recapture  # noqa: E402
 import recapture._check as package  # noqa: E402
 from recapture._check import Kind, fixture_check, main  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
-from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node  # noqa: E402
+from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node, blocks  # noqa: E402
 from stand_in import StandIn  # noqa: E402
 
 HERE = __file__
@@ -345,17 +345,19 @@ class Allocator:
              "blocks": [{"size": 0x100, "state": state} for state in self.states]}])
 
 
-def test_address_is_followed_from_the_end_of_the_capture(monkeypatch):
+def test_address_is_followed_from_the_beginning_of_the_capture(monkeypatch):
     allocator, gone = Allocator(monkeypatch), set()
     backend = CudaBackend.__new__(CudaBackend)
     backend.graph = types.SimpleNamespace(pool=lambda: (0, 1))
     backend.driver = types.SimpleNamespace(is_known=lambda address: address not in gone)
     backend.nodes = [Node(0, "kernel", [0x1010, 7]), Node(1, "kernel", [0x1110]), Node(2, "copy", [0x1210]),
-                     Node(3, "kernel", [0x5000])]
+                     Node(3, "kernel", [0x5000]), Node(4, "kernel", [0x1310])]
+    allocator.states[3] = "inactive"  # What lay there had been freed before.
+    backend._alive = blocks(alive=True)
     allocator.states[0] = "inactive"
     gone.add(7)  # Never an address.
     backend._look_at_addresses()
-    assert backend.count_addresses() == 3
+    assert backend.count_addresses() == 4
     allocator.states[:2] = ["active_allocated", "inactive"]
     gone.add(0x5000)
     assert [(node.number, word, fate) for node, word, fate in backend.freed_addresses()] == [

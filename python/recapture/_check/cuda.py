@@ -157,15 +157,15 @@ def _in(address: int, ranges: Ranges) -> bool:
     return any(begin <= address < end for begin, end in ranges)
 
 
-def freed_ranges(pool: Optional[Tuple[int, int]]) -> Ranges:
-    """Blocks that the caching allocator has and no tensor, those of the graph's own pool aside."""
+def blocks(alive: bool, pool: Optional[Tuple[int, int]] = None) -> Ranges:
+    """Blocks of the caching allocator that tensors have, or that none has; those of the graph's own pool aside."""
     ranges = []
     for segment in torch.cuda.memory_snapshot():
         if pool is not None and tuple(segment.get("segment_pool_id", ())) == tuple(pool):
             continue
         address = segment["address"]
         for block in segment["blocks"]:
-            if not block["state"].startswith("active"):
+            if block["state"] == "active_allocated" if alive else not block["state"].startswith("active"):
                 ranges.append((address, address + block["size"]))
             address += block["size"]
     return ranges
@@ -187,7 +187,8 @@ class CudaBackend:
             self.driver = None
         self.reads_addresses = self.driver is not None and self.driver.param_info is not None
         self._captured: int = 0
-        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was free when the capture ended,
+        self._alive: Ranges = []  # What tensors had when the capture began.
+        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was freed until the capture ended,
         self._known: Set[int] = set()  # and those that CUDA knew then.
 
     def on_device(self, tensor: torch.Tensor) -> bool:
@@ -218,6 +219,8 @@ class CudaBackend:
             if register:  # Gone from 2.14 on, where a generator registers at its first use.
                 register(generator)
         self.nodes = []
+        gc.collect()
+        self._alive = blocks(alive=True)
         try:
             with torch.cuda.graph(self.graph, stream=self.stream):
                 self._captured = self.driver.graph_of(self.stream) if self.driver else 0
@@ -235,11 +238,14 @@ class CudaBackend:
 
     def _look_at_addresses(self) -> None:
         """Before anything is allocated that may get what was freed in the capture."""
-        assert self.graph is not None
-        free = freed_ranges(self.graph.pool())
         words = {word for node in self.nodes for word in node.words}
-        self._freed = {word for word in words if _in(word, free)}
+        free = self._free()
+        self._freed = {word for word in words if _in(word, free) and _in(word, self._alive)}
         self._known = {word for word in words if self.driver and self.driver.is_known(word)}
+
+    def _free(self) -> Ranges:
+        assert self.graph is not None
+        return blocks(alive=False, pool=self.graph.pool())
 
     def blame(self, call: Callable[[], Any]) -> Optional[Failure]:
         """Captures, and gives what `recapture blame` says; nothing where the driver cannot be heard."""
@@ -279,17 +285,23 @@ class CudaBackend:
         return sum(_in(word, segments) for node in self.nodes for word in node.words)
 
     def freed_addresses(self) -> List[Tuple[Node, int, str]]:
-        """Each node with an address whose memory has been freed since the capture used it, and what became of that."""
+        """Each node with an address whose memory was alive and has been freed since, and what became of that.
+
+        What was free when the capture began is not looked at: words of a parameter that are no address, or padding,
+        may hold anything that lay on the stack.
+        """
         if not self.graph:
             return []
-        free = freed_ranges(self.graph.pool())
+        free = self._free()
         found = []
         for node in self.nodes:
             for word in node.words:
-                if _in(word, free):
-                    found.append((node, word, FREE))
-                elif word in self._known and self.driver and not self.driver.is_known(word):
+                if word in self._known and self.driver and not self.driver.is_known(word):
                     found.append((node, word, GONE))
+                elif not _in(word, self._alive):
+                    continue
+                elif _in(word, free):
+                    found.append((node, word, FREE))
                 elif word in self._freed:
                     found.append((node, word, GIVEN))
         return found
