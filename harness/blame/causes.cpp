@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <string_view>
@@ -206,6 +207,7 @@ class Finder {
     const GivenUp& given_up = *failure_.given_up;
     if (given_up.raised.empty()) {
       if (given_up.at == "exit") add_case("capture_left_open");
+      if (given_up.at == "abort" && is_thrown(given_up.stack)) add_case(kException);
       return;
     }
     std::string words, lines;
@@ -228,7 +230,7 @@ class Finder {
     };
     if (std::any_of(knowledge_.causes.begin(), knowledge_.causes.end(), prints)) {
       of_called_operator(python);
-      of_words(lines, path_of(python, {}), "", std::nullopt);
+      of_words(lines, path_of(python, {}), "", std::nullopt, prints);
     }
     if (found_.causes.empty() && given_up.at != "begin" && given_up.at != "end") add_case(kException);
   }
@@ -283,10 +285,10 @@ class Finder {
   }
 
   // What explain knows. It goes by words, and here more is known: of its causes those of the right thread are left, of
-  // these the ones that name what the call came through, and otherwise those that name the call; each time only if
-  // there are some.
+  // these the sure ones, then the ones that name what the call came through, and otherwise those that name the call;
+  // each time only if there are some.
   void of_words(const std::string& words, const std::string& path_text, const std::string& api,
-                std::optional<bool> beside) {
+                std::optional<bool> beside, const std::function<bool(const explain::Cause&)>& is_sure = nullptr) {
     Explanation explanation = diagnose(words);
     std::vector<explain::Found>& causes = explanation.causes;
     std::erase_if(causes, [](const explain::Found& one) { return one.role != explain::Role::Culprit; });
@@ -297,6 +299,7 @@ class Finder {
       return true;
     };
     if (beside) keep([&](const explain::Cause& cause) { return cause.other_thread == *beside; });
+    if (is_sure) keep(is_sure);
     const explain::ErrorText path = explain::parse_error_text(path_text);
     const auto in_path = [&](const std::string& name) { return explain::find_evidence(path, name) != 0; };
     const std::string any_version = api.substr(0, api.find("_v"));

@@ -60,7 +60,8 @@ std::vector<python::Frame> frames_at(const Json& object, const char* key) {
 GivenUp given_up_in(const Json& line) {
   const Call by = call_in(line);
   GivenUp given_up{text_at(line, "at"), by.thread, {}, frames_at(line, "begun"), {}, 0, 0};
-  if (given_up.at == "terminate") given_up.stack = by.frames;  // Python's exceptions have frames of their own.
+  if (given_up.at == "terminate" || given_up.at == "abort")
+    given_up.stack = by.frames;  // Python's exceptions have frames of their own.
   given_up.failed_before = number_at(line, "failed_before");
   for (const Json& one : line.value("raised", Json::array())) {
     given_up.raised.push_back({text_at(one, "type"), text_at(one, "text"), frames_at(one, "frames")});
@@ -315,7 +316,7 @@ void take(GivenUp given_up, std::vector<Failure>& failures) {
     return call && call->order >= given_up.failed_before && call->order < given_up.failed_after;
   };
   const auto find = [&](const auto& condition) { return std::find_if(failures.begin(), failures.end(), condition); };
-  const bool never_ended = given_up.at == "exit" || given_up.at == "terminate";
+  const bool never_ended = given_up.at == "exit" || given_up.at == "terminate" || given_up.at == "abort";
   auto of = find([&](const Failure& failure) {
     return !never_ended && is_meanwhile(failure.end) && failure.end->thread.id == given_up.thread.id;
   });

@@ -52,7 +52,8 @@ struct Raised {
 
 // A capture that ended, or was left open, while an exception was on its way.
 struct GivenUp {
-  std::string at;  // As the recorder names it (recorder/exceptions.h): "begin", "inside", "end", "exit", "terminate".
+  std::string
+      at;  // As the recorder names it (recorder/exceptions.h): "begin", "inside", "end", "exit", "terminate", "abort".
   Thread thread;
   std::vector<Raised> raised;        // The exception, then what it was raised from; none where it was not seen.
   std::vector<python::Frame> begun;  // Where the capture began, innermost first.

@@ -72,6 +72,12 @@ std::string output_of(const std::vector<std::string>& words) {
   return text;
 }
 
+// What a linker puts into each program, and a C++ library that is linked statically.
+bool is_of_runtime(std::string_view function) {
+  return function == "_start" || begins(function, {"__cxa_", "__cxxabiv1::", "__gnu_cxx::", "std::terminate",
+                                                   "_Unwind_", "execute_native_thread_routine"});
+}
+
 // "/src/main.cpp:12 (discriminator 3)" or "??:?".
 void set_place(std::string_view place, SourceFrame& frame) {
   const size_t colon = place.rfind(':');
@@ -93,7 +99,7 @@ std::map<uintptr_t, std::vector<SourceFrame>> resolve(const std::string& module,
     if (begins(line, {"0x"})) {
       offset = std::stoull(line, nullptr, 16);
     } else if (std::getline(lines, place)) {
-      SourceFrame frame{"", 0, line, line != "_start", module};
+      SourceFrame frame{"", 0, line, !is_of_runtime(line), module};
       set_place(place, frame);
       if (begins(frame.file, {"/usr/include/"})) frame.own = false;
       if (line != "??") found[offset].push_back(frame);
@@ -162,6 +168,11 @@ std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames) {
       all.push_back({"", 0, frame_text(frame.function, frame.module, frame.offset), own, frame.module});
   }
   return all;
+}
+
+bool is_thrown(const std::vector<Frame>& stack) {
+  const std::vector<SourceFrame> frames = native_frames(stack);
+  return std::any_of(frames.begin(), frames.end(), [](const SourceFrame& f) { return f.function == "__cxa_throw"; });
 }
 
 std::string text(const SourceFrame& frame) {

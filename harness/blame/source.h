@@ -24,6 +24,9 @@ std::vector<SourceFrame> python_frames(const python::Thread& thread);
 // several. Of libraries, which are large, only those are asked that have names for functions they do not export.
 std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames);
 
+// Whether an exception was being thrown, as far as the functions have names.
+bool is_thrown(const std::vector<Frame>& stack);
+
 // Whether a C++ module is a library of the system's, Python's, CUDA's or PyTorch's, and not the program's own.
 bool is_library(std::string_view module);
 

@@ -22,6 +22,7 @@ struct GivenUp {
     End,        // The call that was to end it raised the exception.
     Exit,       // It never ended: the interpreter did.
     Terminate,  // The same in C++, by an uncaught exception.
+    Abort,      // The same by abort(), which such an exception ends in.
   };
   At at = At::Inside;
   std::vector<Raised> raised;        // The exception, then what it was raised from; none where it was not seen.
@@ -30,7 +31,7 @@ struct GivenUp {
 };
 
 inline const char* name(GivenUp::At at) {
-  constexpr const char* kNames[] = {"begin", "inside", "end", "exit", "terminate"};
+  constexpr const char* kNames[] = {"begin", "inside", "end", "exit", "terminate", "abort"};
   return kNames[static_cast<int>(at)];
 }
 

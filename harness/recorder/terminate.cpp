@@ -2,7 +2,10 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -10,6 +13,7 @@
 #include <type_traits>
 #include <typeinfo>
 
+#include "harness/recorder/frames.h"
 #include "harness/recorder/loaded.h"
 #include "harness/recorder/report.h"
 
@@ -28,6 +32,8 @@ std::terminate_handler next = nullptr;
 
 // The driver's.
 int (*allocate)(uint64_t* address, size_t bytes) = nullptr;  // cuMemAlloc_v2
+
+void* abort_of_libc = nullptr;
 
 std::string demangled(const char* name) {
   char* plain = abi::__cxa_demangle(name, nullptr, nullptr, nullptr);
@@ -58,8 +64,11 @@ bool is_capturing() {
   return code == kUnsupported || code == kInvalidated;
 }
 
+bool is_reported = false;  // The end of the program.
+
 void on_terminate() {
   if (is_capturing()) {
+    is_reported = true;
     const Raised raised = raised_here();
     GivenUp given_up{GivenUp::At::Terminate, {}, {}, 0};
     if (!raised.type.empty()) given_up.raised.push_back(raised);
@@ -67,6 +76,63 @@ void on_terminate() {
   }
   if (next) next();
   std::abort();
+}
+
+// Where the library that has this address begins. It allocates nothing.
+uintptr_t library_of(const void* address) {
+  struct Search {
+    uintptr_t address, begin;
+  } search{reinterpret_cast<uintptr_t>(address), 0};
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, size_t, void* data) {
+        auto& s = *static_cast<Search*>(data);
+        for (int i = 0; i < module->dlpi_phnum; ++i) {
+          const auto& segment = module->dlpi_phdr[i];
+          const uintptr_t begin = module->dlpi_addr + segment.p_vaddr;
+          if (segment.p_type != PT_LOAD || s.address < begin || s.address - begin >= segment.p_memsz) continue;
+          s.begin = module->dlpi_addr + 1;  // A program may begin at 0.
+          return 1;
+        }
+        return 0;
+      },
+      &search);
+  return search.begin;
+}
+
+// Whether abort() was called by the program: neither by the C library, which may hold the lock of malloc(), nor by the
+// driver.
+bool is_abort_by_program() {
+  const Stack stack = stack_here();
+  const auto abort_begin = reinterpret_cast<uintptr_t>(abort_of_libc);
+  constexpr uintptr_t kMostBytes = 1024;
+  for (int i = 0; i + 1 < stack.depth; ++i) {
+    const auto address = reinterpret_cast<uintptr_t>(stack.addresses[i]);
+    if (address < abort_begin || address - abort_begin >= kMostBytes) continue;
+    const uintptr_t caller = library_of(stack.addresses[i + 1]);
+    return caller != 0 && caller != library_of(abort_of_libc) &&
+           caller != library_of(reinterpret_cast<const void*>(allocate));
+  }
+  return false;
+}
+
+// A C++ library that is linked into the program tells nobody of its exceptions, but its end is abort().
+void on_abort(int number, siginfo_t* info, void*) {
+  if (info->si_code == SI_TKILL && !is_reported && is_abort_by_program() && is_capturing()) {
+    report_given_up({GivenUp::At::Abort, {}, {}, 0});
+  }
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+void follow_abort() {
+  void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  abort_of_libc = libc ? dlsym(libc, "abort") : nullptr;
+  struct sigaction action {};
+  if (!abort_of_libc || sigaction(SIGABRT, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action = {};
+  action.sa_sigaction = on_abort;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGABRT, &action, nullptr);
 }
 
 }  // namespace
@@ -79,9 +145,13 @@ void follow_terminate() {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(in ? dlsym(in, symbol) : nullptr);
     return function != nullptr;
   };
+  if (!find(allocate, driver, "cuMemAlloc_v2")) return;
+  void* program = dlopen(nullptr, RTLD_NOW);
+  const auto has = [&](const char* symbol) { return program && dlsym(program, symbol); };
+  if (!has("_ZSt13set_terminatePFvvE") && !has("Py_IsInitialized")) follow_abort();
   if (find(set_handler, runtime, "_ZSt13set_terminatePFvvE") &&
       find(current_type, runtime, "__cxa_current_exception_type") &&
-      find(current_exception, runtime, "_ZSt17current_exceptionv") && find(allocate, driver, "cuMemAlloc_v2")) {
+      find(current_exception, runtime, "_ZSt17current_exceptionv")) {
     next = set_handler(on_terminate);
   }
 }

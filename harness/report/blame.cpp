@@ -198,7 +198,9 @@ std::string by_exception(const blame::Failure& failure) {
   if (given_up.at == "end") words = "the end of the capture raised an exception, and no CUDA call had failed";
   if (given_up.at == "exit" && !given_up.raised.empty())
     words = "an exception ended the program, and a capture never ended";
-  if (given_up.at == "terminate") words = "an exception that nobody caught ended the program while a capture was open";
+  const bool is_uncaught = given_up.at == "terminate" || (given_up.at == "abort" && blame::is_thrown(given_up.stack));
+  if (given_up.at == "abort") words = "abort() ended the program while a capture was open";
+  if (is_uncaught) words = "an exception that nobody caught ended the program while a capture was open";
   if (failure.end && failure.end->part == Part::Ended) {
     words = "a capture was broken by a call that was not recorded, and raised an exception";
   }

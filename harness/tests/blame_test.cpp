@@ -629,6 +629,24 @@ TEST(Causes, Exception_IsExplainedByItsOwnTextAlone) {
   EXPECT_EQ(causes("expected 3 tensors; x[mask].item() torch.cuda.synchronize() watchdog"), "exception_in_capture");
 }
 
+TEST(Causes, ExceptionWithAKnownText_IsNotExplainedByWordsOfItsLine) {
+  const std::string file = ::testing::TempDir() + "line-" + std::to_string(getpid()) + ".py";
+  std::ofstream(file) << "target.copy_(source, non_blocking=True)\n";
+  blame::Failure failure;
+  failure.given_up = blame::GivenUp{"inside",
+                                    {},
+                                    {{"RuntimeError",
+                                      "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless",
+                                      {{file, 1, "upload"}}}},
+                                    {},
+                                    {},
+                                    0,
+                                    0};
+  const blame::Causes causes = blame::causes_of({}, failure, knowledge());
+  fs::remove(file);
+  EXPECT_EQ(causes.explanation.causes.at(0).id, "pageable_copy_in_capture");
+}
+
 TEST(Causes, WrongTableOfOperators_IsOneLineWithItsPlace) {
   const std::string folder = ::testing::TempDir() + "operators-" + std::to_string(getpid());
   for (const auto& [text, words] :
@@ -1244,6 +1262,23 @@ TEST_F(Blame, ExceptionThatEndsACppProgram_IsReportedIfACaptureIsOpen) {
             ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*refuse", line_with(source, "here refuse throws")))));
   EXPECT_THAT(run("throw-number").out, HasSubstr("  raised   int\n"));
   EXPECT_THAT(run("throw-outside").out, StartsWith("recapture blame: no capture has failed"));
+}
+
+TEST_F(Blame, EndOfACppProgramWithItsOwnLibrary_IsReportedByItsAbort) {
+  const auto run = [&](const std::string& what) {
+    return blame("sh -c 'ulimit -c 0; exec " RECAPTURE_BUILD "/harness/tests/static_breaker " + what + "' 2>/dev/null");
+  };
+  const ShellResult said = run("throw");
+  EXPECT_EQ(said.code, 128 + SIGABRT);
+  EXPECT_THAT(
+      said.out,
+      AllOf(HasSubstr("an exception that nobody caught ended the program while a capture was open"),
+            HasSubstr("(exception_in_capture)"), Not(HasSubstr("  raised")),
+            ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*refuse", line_with(source, "here refuse throws")))));
+  EXPECT_THAT(run("abort-in-capture").out, AllOf(HasSubstr("abort() ended the program while a capture was open"),
+                                      HasSubstr("  cause    not known")));
+  EXPECT_THAT(run("throw-outside").out, StartsWith("recapture blame: no capture has failed"));
+  EXPECT_THAT(run("abort-outside").out, StartsWith("recapture blame: no capture has failed"));
 }
 
 TEST_F(Blame, DefaultReport_HasAtMostTenLinesACaptureAndOneRemedyThatHolds) {

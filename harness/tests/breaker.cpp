@@ -94,6 +94,10 @@ int main(int argc, char** argv) {
   } else if (what == "throw" || what == "throw-number") {
     begin();
     refuse(what == "throw");
+  } else if (what == "abort-in-capture" || what == "abort-outside") {
+    begin();
+    if (what == "abort-outside") end();
+    std::abort();
   } else if (what == "throw-outside") {
     begin();
     end();
