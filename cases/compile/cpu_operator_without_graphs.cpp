@@ -1,0 +1,100 @@
+// torch.compile(mode="reduce-overhead") uses no CUDA graph for a function with an operator on the CPU.
+//
+// One such operator leaves the whole function without a graph: a line of log says so once. Later releases split the
+// function around it (graph_partition), and the parts on the GPU are a graph each, without a word about either the
+// split or the copies between them, which wait for the GPU in each call.
+//
+// Alone:  g++ cases/compile/cpu_operator_without_graphs.cpp $(tools/libtorch --flags) -o cpu_operator_without_graphs
+
+#include "fixtures/python/compiled_programs.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, a compiled function with an operator on the CPU runs without CUDA graphs, or in parts",
+    .sources = {{"CUDAGraph Trees", "Reasons for Skipping CUDAGraph"}},
+    .documented = "skipping cudagraphs due to cpu device",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+    .tags = {"torch.compile", "host reads"},
+    .needs = "gpu python",
+    .deadline_s = 240,
+    .effect = Effect::Warns,
+    .effects = {{"ReproducesInParts", Effect::Works}},
+    .fixes = {{"FixStayOnTheGpu", "Keep every tensor of the compiled function on the GPU."},
+              {"FixComputeOutside",
+               "Split the function: compile the parts that stay on the GPU, and call the operator on the CPU between "
+               "them."}},
+};
+
+class CpuOperatorWithoutGraphs : public CompiledTest {
+ protected:
+  std::string five_calls(const std::string& setting, const std::string& function) {
+    return compiled(R"py(
+__import__("torch._inductor.config")
+if hasattr(torch._inductor.config, "graph_partition"):
+    torch._inductor.config.graph_partition = {setting}
+{function}
+
+right = True
+for value in (1, 2, 3, 4, 5):
+    torch.compiler.cudagraph_mark_step_begin()
+    y = step(torch.full((8,), float(value), device="cuda"))
+    right &= y.tolist() == [(value + 1.0) * 6] * 8
+seen = f"{'right' if right else 'wrong'}, {counts()}, {warning()}"
+)py",
+                    {{"setting", setting}, {"function", function}});
+  }
+
+  const std::string kOnTheCpu = R"py(
+@torch.compile(mode="reduce-overhead")
+def step(x):
+    y = (x + 1).cpu()
+    return y.cuda() * 6)py";
+  const std::string kOnTheGpu = R"py(
+@torch.compile(mode="reduce-overhead")
+def step(x):
+    return (x + 1) * 6)py";
+  const std::string kSplit = R"py(
+@torch.compile(mode="reduce-overhead")
+def before(x):
+    return x + 1
+
+@torch.compile(mode="reduce-overhead")
+def after(x):
+    return x * 6
+
+def step(x):
+    return after(before(x).cpu().cuda()))py";
+};
+
+constexpr char kGraph[] = "right, 1 graphs, 4 launches, no warning";
+
+TEST_F(CpuOperatorWithoutGraphs, Control) { EXPECT_EQ(five_calls("False", kOnTheGpu), kGraph); }
+
+TEST_F(CpuOperatorWithoutGraphs, Reproduces) {
+  std::string function = kOnTheGpu;
+  TRIGGER(function = kOnTheCpu);
+  REPRODUCES(five_calls("False", function), "right, 0 graphs, 0 launches, skipping cudagraphs due to *cpu*", kGraph);
+}
+
+TEST_F(CpuOperatorWithoutGraphs, ReproducesInParts) {
+  if (value_of("hasattr(__import__('torch._inductor.config')._inductor.config, 'graph_partition')") != "True") {
+    NOT_APPLICABLE("this release has no graph_partition");
+  }
+  std::string function = kOnTheGpu;
+  TRIGGER(function = kOnTheCpu);
+  REPRODUCES(five_calls("True", function), "right, 2 graphs, 8 launches, no warning", kGraph);
+}
+
+TEST_F(CpuOperatorWithoutGraphs, FixStayOnTheGpu) {
+  std::string function = kOnTheCpu;
+  REMEDY(function = kOnTheGpu);
+  EXPECT_EQ(five_calls("False", function), kGraph);
+}
+
+TEST_F(CpuOperatorWithoutGraphs, FixComputeOutside) {
+  std::string function = kOnTheCpu;
+  REMEDY(function = kSplit);
+  EXPECT_EQ(five_calls("False", function), "right, 2 graphs, 8 launches, no warning");
+}

@@ -1,0 +1,94 @@
+// The output of one function compiled with mode="reduce-overhead" cannot be the input of another.
+//
+// Each call of a compiled function begins a new generation of the trees, and takes the memory of the last one back. So
+// g(f(x)) frees what f returned before g reads it. Blocks of a model that are compiled one by one fail like this in
+// their first step. torch.compiler.cudagraph_mark_step_begin() before each step says where a generation begins, and all
+// calls of a step then belong to one.
+//
+// Alone:  g++ cases/compile/two_compiled_functions_in_a_row.cpp $(tools/libtorch --flags) -o two_compiled_functions_in_a_row
+
+#include "fixtures/python/compiled_programs.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, the output of a compiled function is gone when it is given to another",
+    .sources = {{"upstream", "pytorch#160281"}, {"upstream", "pytorch#152887"}, {"CUDAGraph Trees", "Limitations"}},
+    .documented =
+        "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+    .tags = {"torch.compile", "several graphs"},
+    .needs = "gpu python",
+    .deadline_s = 240,
+    .fixes = {{"FixMarkSteps", "Call torch.compiler.cudagraph_mark_step_begin() before each step of all functions."},
+              {"FixClone", "Clone the first function's output before you give it to the second."},
+              {"FixOneFunction", "Compile one function that calls both."}},
+};
+
+class TwoCompiledFunctionsInARow : public CompiledTest {
+ protected:
+  std::string five_steps(const std::string& step, const std::string& begin = "pass") {
+    return compiled(R"py(
+def add(x):
+    return x + 1
+
+def double(x):
+    return x * 2
+
+f = torch.compile(add, mode="reduce-overhead")
+g = torch.compile(double, mode="reduce-overhead")
+fg = torch.compile(lambda x: double(add(x)), mode="reduce-overhead")
+
+seen = []
+for value in (1, 2, 3, 4, 5):
+    {begin}
+    x = torch.full((8,), float(value), device="cuda")
+    y = {step}
+    seen.append(y.tolist()[0])
+seen = f"{seen}, {counts()}"
+)py",
+                    {{"step", step}, {"begin", begin}});
+  }
+
+  const std::string kMark = "torch.compiler.cudagraph_mark_step_begin()";
+};
+
+constexpr char kOverwritten[] =
+    "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run*";
+constexpr char kTwoGraphs[] = "[4.0, 6.0, 8.0, 10.0, 12.0], 2 graphs, 8 launches";
+
+TEST_F(TwoCompiledFunctionsInARow, Control) {
+  EXPECT_EQ(five_steps("g(x) + 2"), "[4.0, 6.0, 8.0, 10.0, 12.0], 1 graphs, 4 launches");
+}
+
+TEST_F(TwoCompiledFunctionsInARow, Reproduces) {
+  std::string step = "g(f(x).clone())";
+  TRIGGER(step = "g(f(x))");
+  REPRODUCES(five_steps(step), kOverwritten, kTwoGraphs);
+}
+
+// The same function twice, as of a model's equal blocks.
+TEST_F(TwoCompiledFunctionsInARow, ReproducesWithOneFunctionTwice) {
+  std::string step = "g(g(x).clone())";
+  TRIGGER(step = "g(g(x))");
+  REPRODUCES(five_steps(step), kOverwritten, "[4.0, 8.0, 12.0, 16.0, 20.0], 1 graphs, 9 launches");
+}
+
+TEST_F(TwoCompiledFunctionsInARow, FixMarkSteps) {
+  std::string begin = "pass";
+  REMEDY(begin = kMark);
+  EXPECT_EQ(five_steps("g(f(x))", begin), kTwoGraphs);
+}
+
+TEST_F(TwoCompiledFunctionsInARow, FixClone) {
+  std::string step = "g(f(x))";
+  REMEDY(step = "g(f(x).clone())");
+  EXPECT_EQ(five_steps(step), kTwoGraphs);
+}
+
+TEST_F(TwoCompiledFunctionsInARow, FixOneFunction) {
+  std::string step = "g(f(x))";
+  REMEDY(step = "fg(x)");
+  EXPECT_EQ(five_steps(step), "[4.0, 6.0, 8.0, 10.0, 12.0], 1 graphs, 4 launches");
+}
