@@ -1,0 +1,147 @@
+// A callable from make_graphed_callables() takes less than the module that it was made of.
+//
+// It takes positional arguments alone; a keyword is an unexpected one. Its gradients have no graph of autograd: to
+// differentiate them alone raises, and as a penalty beside the loss they are left out without a word. The gradient of
+// the loss itself is wrong then: the backward's graph runs twice after one forward, which it was not captured for. And
+// it knows an input's requires_grad from the sample: where the sample had none, an input that needs a gradient gets
+// none, without a word. A parameter or an input that no output depends on fails before that, as the callable is made.
+//
+// Alone:  g++ cases/training/graphed_callable_called_otherwise.cpp $(tools/libtorch --flags) -o graphed_callable_called_otherwise
+
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, a graphed callable takes no keywords, no double backward and no other requires_grad",
+    .sources = {{"make_graphed_callables", "Warnings"}, {"upstream", "pytorch#90941"}},
+    .documented =
+        "Returned callables do not support higher order differentiation; you must pass its arguments in the same order "
+        "and format; The requires_grad state of each Tensor in sample_args must match",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+    .tags = {"graphed callables", "autograd"},
+    .needs = "gpu python",
+    .deadline_s = 120,
+    .effects = {{"ReproducesGradientPenalty", Effect::SilentlyWrong},
+                {"ReproducesOtherRequiresGrad", Effect::SilentlyWrong}},
+    .fixes =
+        {{"FixPositionalArguments", "Pass the arguments by position, as in sample_args."},
+         {"FixFirstOrderOnly",
+          "Leave what is differentiated twice out of the graphed callable, or call the module's own forward for it."},
+         {"FixSampleThatRequiresGrad", "Give sample_args the requires_grad of the inputs that will come."},
+         {"FixAllowUnusedInput", "Pass allow_unused_input=True to make_graphed_callables()."}},
+};
+
+class GraphedCallableCalledOtherwise : public PythonProgramTest {
+ protected:
+  // The gradient of the input in three steps.
+  std::string gradients(const std::string& call, const std::string& requires_grad = "True",
+                        const std::string& loss = "y.sum()", const std::string& make = "make(Cube())") {
+    return run(R"py(
+import torch
+
+class Cube(torch.nn.Module):
+    unused = False
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((4,), 2.0, device="cuda"))
+        if self.unused:
+            self.other = torch.nn.Parameter(torch.ones(4, device="cuda"))
+    def forward(self, x):
+        return x * x * x * self.weight
+
+class CubeWithUnused(Cube):
+    unused = True
+
+def make(module, **options):
+    sample = torch.ones(4, device="cuda", requires_grad={requires_grad})
+    return torch.cuda.make_graphed_callables(module, (sample,), **options)
+
+model = {make}
+seen = []
+for value in (1, 2, 3):
+    x = torch.full((4,), float(value), device="cuda", requires_grad=True)
+    y = {call}
+    {loss}.backward()
+    seen.append(x.grad.tolist()[0] if x.grad is not None else None)
+)py",
+               {{"call", call}, {"requires_grad", requires_grad}, {"loss", loss}, {"make", make}});
+  }
+
+  const std::string kPenalty = "torch.autograd.grad(y.sum(), x, create_graph=True)[0].sum()";
+};
+
+constexpr char kFirstOrder[] = "[6.0, 24.0, 54.0]", kSecondOrder[] = "[12.0, 24.0, 36.0]",
+               kBothOrders[] = "[18.0, 48.0, 90.0]";
+
+TEST_F(GraphedCallableCalledOtherwise, Control) { EXPECT_EQ(gradients("model(x)"), kFirstOrder); }
+
+// Neither parameters nor an input that needs a gradient: forward alone is a graph then.
+TEST_F(GraphedCallableCalledOtherwise, ControlNoParameters) {
+  EXPECT_EQ(run(R"py(
+import torch
+model = torch.cuda.make_graphed_callables(torch.nn.ReLU(), (torch.ones(4, device="cuda"),))
+seen = [model(torch.full((4,), value, device="cuda")).tolist()[0] for value in (-1.0, 2.0, 3.0)]
+)py"),
+            "[0.0, 2.0, 3.0]");
+}
+
+TEST_F(GraphedCallableCalledOtherwise, ReproducesKeyword) {
+  std::string call = "model(x)";
+  TRIGGER(call = "model(x=x)");
+  REPRODUCES(gradients(call), "TypeError: *got an unexpected keyword argument 'x'", kFirstOrder);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, ReproducesDoubleBackward) {
+  std::string make = "Cube()";
+  TRIGGER(make = "make(Cube())");
+  REPRODUCES(gradients("model(x)", "True", kPenalty, make),
+             "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn", kSecondOrder);
+}
+
+// The penalty beside the loss: its gradient is left out, and that of the loss is a third too large.
+TEST_F(GraphedCallableCalledOtherwise, ReproducesGradientPenalty) {
+  std::string make = "Cube()";
+  TRIGGER(make = "make(Cube())");
+  REPRODUCES(gradients("model(x)", "True", "(y.sum() + " + kPenalty + ")", make), "[8.0, 32.0, 72.0]", kBothOrders);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, ReproducesOtherRequiresGrad) {
+  std::string requires_grad = "True";
+  TRIGGER(requires_grad = "False");
+  REPRODUCES(gradients("model(x)", requires_grad), "[None, None, None]", kFirstOrder);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, ReproducesUnusedParameter) {
+  std::string make = "make(Cube())";
+  TRIGGER(make = "make(CubeWithUnused())");
+  REPRODUCES(gradients("model(x)", "True", "y.sum()", make),
+             "RuntimeError: One of the differentiated Tensors appears to not have been used in the graph.*",
+             kFirstOrder);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, FixPositionalArguments) {
+  std::string call = "model(x=x)";
+  REMEDY(call = "model(x)");
+  EXPECT_EQ(gradients(call), kFirstOrder);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, FixFirstOrderOnly) {
+  std::string call = "model(x)";
+  REMEDY(call = "Cube.forward(model, x)");
+  EXPECT_EQ(gradients(call, "True", "(y.sum() + " + kPenalty + ")"), kBothOrders);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, FixSampleThatRequiresGrad) {
+  std::string requires_grad = "False";
+  REMEDY(requires_grad = "True");
+  EXPECT_EQ(gradients("model(x)", requires_grad), kFirstOrder);
+}
+
+TEST_F(GraphedCallableCalledOtherwise, FixAllowUnusedInput) {
+  std::string make = "make(CubeWithUnused())";
+  REMEDY(make = "make(CubeWithUnused(), allow_unused_input=True)");
+  EXPECT_EQ(gradients("model(x)", "True", "y.sum()", make), kFirstOrder);
+}

@@ -1,0 +1,94 @@
+// A module from make_graphed_callables() goes on with its old parameters after they are given new memory.
+//
+// The graphs read the parameters where they were at the capture, and the graphed callable passes the parameters of that
+// time to autograd. load_state_dict(assign=True) puts other parameters in their place: outputs are those of the old
+// ones, and gradients go there. `.to()` keeps the parameters and gives them other memory: outputs are those of the old
+// memory, which is free for any other tensor. No check looks for either.
+//
+// Alone:  g++ cases/training/graphed_callable_parameters_replaced.cpp $(tools/libtorch --flags) -o graphed_callable_parameters_replaced
+
+#include "fixtures/python/python_programs.h"
+#include "harness/case/case.h"
+
+using namespace recapture;
+
+RECAPTURE_CASE = {
+    .title = "In Python, a graphed callable goes on with its old parameters after load_state_dict(assign=True) or to()",
+    .sources = {{"make_graphed_callables", "Warnings"},
+                {"PyTorch source", "torch/cuda/graphs.py: make_graphed_callables"}},
+    .documented = "Assumes module params didn't change since capture.",
+    .nature = Nature::Constraint,
+    .fidelity = Fidelity::Translated,
+    .tags = {"graphed callables", "torch.load"},
+    .needs = "gpu python",
+    .deadline_s = 120,
+    .effect = Effect::SilentlyWrong,
+    .fixes = {{"FixCopyIntoTheParameters",
+               "Call load_state_dict() without assign=True: it copies into the parameters that the graphs read."},
+              {"FixReplaceBeforeCapture",
+               "Load or move the module before make_graphed_callables(), and make the callable again after a move."}},
+};
+
+class GraphedCallableParametersReplaced : public PythonProgramTest {
+ protected:
+  // Three steps with weight 5 in place of 2: output and gradient of each.
+  std::string steps(const std::string& before, const std::string& after) {
+    return run(R"py(
+import torch
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((4,), 2.0, device="cuda"))
+    def forward(self, x):
+        return x * self.weight
+
+model = Scale()
+old = model.weight.detach()  # Keeps the old memory, and what is in it.
+five = {"weight": torch.full((4,), 5.0, device="cuda")}
+sample = torch.ones(4, device="cuda", requires_grad=True)
+{before}
+model = torch.cuda.make_graphed_callables(model, (sample,))
+{after}
+seen = []
+for value in (1, 2, 3):
+    model.weight.grad = None
+    y = model(torch.full((4,), float(value), device="cuda", requires_grad=True))
+    y.sum().backward()
+    seen.append((y.tolist()[0], model.weight.grad.tolist()[0] if model.weight.grad is not None else None))
+)py",
+               {{"before", before}, {"after", after}});
+  }
+
+  const std::string kCopy = "model.load_state_dict(five)", kAssign = "model.load_state_dict(five, assign=True)";
+  const std::string kMove = "model.to('cpu').to('cuda')\nwith torch.no_grad():\n    model.weight.fill_(5)";
+  const std::string kStay = "with torch.no_grad():\n    model.weight.fill_(5)";
+};
+
+constexpr char kRight[] = "[(5.0, 1.0), (10.0, 2.0), (15.0, 3.0)]";
+
+TEST_F(GraphedCallableParametersReplaced, Control) { EXPECT_EQ(steps("pass", kCopy), kRight); }
+
+TEST_F(GraphedCallableParametersReplaced, Reproduces) {
+  std::string after = kCopy;
+  TRIGGER(after = kAssign);
+  REPRODUCES(steps("pass", after), "[(2.0, None), (4.0, None), (6.0, None)]", kRight);
+}
+
+TEST_F(GraphedCallableParametersReplaced, ReproducesMove) {
+  std::string after = kStay;
+  TRIGGER(after = kMove);
+  REPRODUCES(steps("pass", after), "[(2.0, 1.0), (4.0, 2.0), (6.0, 3.0)]", kRight);
+}
+
+TEST_F(GraphedCallableParametersReplaced, FixCopyIntoTheParameters) {
+  std::string after = kAssign;
+  REMEDY(after = kCopy);
+  EXPECT_EQ(steps("pass", after), kRight);
+}
+
+TEST_F(GraphedCallableParametersReplaced, FixReplaceBeforeCapture) {
+  std::string before = "pass", after = kMove;
+  REMEDY(before = kMove; after = "pass");
+  EXPECT_EQ(steps(before, after), kRight);
+}
