@@ -116,7 +116,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     const toml::table& table = *entry.as_table();
     only_keys(table,
               {"id", "title", "scope", "other_thread", "victim", "only_possible", "codes", "says", "calls", "names",
-               "hints", "statements", "symptoms", "topics", "also", "fixes", "useless", "why"},
+               "hints", "statements", "symptoms", "topics", "also", "fixes", "useless", "why", "no_case"},
               place);
     Cause cause;
     cause.id = text_in(table, "id", place);
@@ -127,6 +127,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.title = text_in(table, "title", place, !cause.has_case);
     if (cause.title.empty()) cause.title = known->title;
     cause.why = text_in(table, "why", place, false);
+    cause.no_case = text_in(table, "no_case", place, false);
     if (known != nullptr) {
       if (cause.why.empty()) cause.why = first_sentence(known->why);
       cause.link = link_of(*known, urls);

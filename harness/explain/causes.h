@@ -38,6 +38,7 @@ struct Cause {
   std::vector<std::string> fixes;                      // Remedies, where no case has them.
   std::vector<std::string> useless;                    // What is often advised and cannot help.
   std::string why;                                     // In a sentence.
+  std::string no_case;                                 // The reason why no case runs it.
   std::string link;                                    // Upstream, or the document.
 };
 

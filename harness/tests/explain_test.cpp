@@ -781,6 +781,12 @@ TEST(Causes, EachCase_IsNamedOrHasAReason) {
   EXPECT_LT(unnamed.size(), 10U);
 }
 
+TEST(Causes, WithoutACase_SayWhy) {
+  for (const Cause& cause : read_causes(kRoot, catalogue())) {
+    EXPECT_EQ(cause.no_case.empty(), cause.has_case || !cause.also.empty()) << cause.id;
+  }
+}
+
 TEST(Causes, EachCue_IsFoundInItsOwnText) {
   for (const Cause& cause : read_causes(kRoot, catalogue())) {
     for (const auto* cues : {&cause.says, &cause.calls, &cause.names, &cause.hints}) {
