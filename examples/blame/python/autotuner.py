@@ -1,4 +1,4 @@
-# api: any cause: library_that_synchronises_in_capture; Triton's autotuner measures at the first call.
+# api: any cause: triton_autotuner_in_capture; Triton's autotuner measures at the first call.
 import torch
 import triton
 import triton.language as tl

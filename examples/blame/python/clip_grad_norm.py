@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900 cause: host_branch_in_capture; torch.nn.utils decides by a value.
+# api: cuStreamSynchronize code: 900 cause: gradient_norm_read_in_capture
 import torch
 
 g = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-# api: cuStreamSynchronize code: 900 cause: item_in_capture; GradScaler.step() reads on the host whether a gradient overflowed.
+# api: cuStreamSynchronize code: 900 cause: grad_scaler_in_capture; GradScaler.step() reads on the host whether a gradient overflowed.
 import torch
 
 model = torch.nn.Sequential(torch.nn.Linear(128, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8)).cuda()
