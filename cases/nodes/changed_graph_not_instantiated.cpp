@@ -14,7 +14,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A change of a kept graph does not reach its replays until it is instantiated again",
-    .sources = {{"PyTorch documentation", "torch.cuda.CUDAGraph: keep_graph"}},
+    .sources = {{"PyTorch documentation", "torch.cuda.CUDAGraph: keep_graph"}, {"upstream", "pytorch#187740"}},
     .documented = "the user must call instantiate again manually to make sure the instantiated graph has these changes",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
