@@ -72,7 +72,7 @@ for step in range(4):
 };
 
 constexpr char kOverwritten[] =
-    "RuntimeError: Error: accessing * output of CUDAGraphs that has been overwritten by a subsequent run*";
+    "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run*";
 constexpr char kSums[] = "[3.0, 3.0, 3.0, 3.0]";
 
 TEST_F(GradientFromCompiledBackward, Control) { EXPECT_EQ(gradients(kPlain, 0), kSums); }

@@ -76,7 +76,7 @@ TEST_F(HostValueWithoutGraphs, ReproducesInParts) {
   }
   std::string expression = kOnTheGpu;
   TRIGGER(expression = kOnTheHost);
-  REPRODUCES(calls("True", "2", expression), "AssertionError: *", "right, 1 graphs, 9 launches, no warning");
+  REPRODUCES(calls("True", "2", expression), "AssertionError: ", "right, 1 graphs, 9 launches, no warning");
 }
 
 TEST_F(HostValueWithoutGraphs, FixStayOnTheGpu) {
