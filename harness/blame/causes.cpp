@@ -291,7 +291,7 @@ class Finder {
                 std::optional<bool> beside, const std::function<bool(const explain::Cause&)>& is_sure = nullptr) {
     Explanation explanation = diagnose(words);
     std::vector<explain::Found>& causes = explanation.causes;
-    std::erase_if(causes, [](const explain::Found& one) { return one.role != explain::Role::Culprit; });
+    std::erase_if(causes, [](const explain::Found& one) { return !one.likely; });
     const auto keep = [&](const auto& condition) {
       const auto holds = [&](const explain::Found& one) { return condition(*cause_of(one.id)); };
       if (std::none_of(causes.begin(), causes.end(), holds)) return false;

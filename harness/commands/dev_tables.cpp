@@ -6,6 +6,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
+#include "harness/explain/causes.h"
 #include "harness/lint/documents.h"
 #include "harness/model/release.h"
 #include "harness/report/markdown.h"
@@ -29,6 +30,16 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
     print("{}", options.which == "cli"   ? render_cli(app)
                 : options.which == "man" ? render_man(app)
                                          : report::render_rules());
+    return Exit::AsExpected;
+  }
+  if (options.which == "terms") {
+    if (!options.records.empty()) {
+      throw ExitError(Exit::Usage, "--records does not go with terms, which has nothing of records");
+    }
+    const Catalogue catalogue = read_catalogue(places.root);
+    print("{}", explain::render_terms(
+                    explain::weigh_terms(explain::read_causes(places.root, catalogue), catalogue,
+                                         explain::read_examples(places.root + "/harness/tests/data/threads.jsonl"))));
     return Exit::AsExpected;
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;
@@ -72,9 +83,10 @@ Verb dev_tables_verb(CLI::App& dev, const std::string& root) {
                    "rules: the verdict tables; cli: all verbs with their options; man: the same as a man page; "
                    "machines: the newest verdicts on each; "
                    "failures: the releases that have each; calls: the error code of each refused call; documents: "
-                   "claims that do not hold; operators, operators.json: which can be captured (default: rules)")
-      ->check(CLI::IsMember(
-          {"rules", "cli", "man", "machines", "failures", "calls", "documents", "operators", "operators.json"}));
+                   "claims that do not hold; operators, operators.json: which can be captured; "
+                   "terms: the words of each cause that explain knows (default: rules)")
+      ->check(CLI::IsMember({"rules", "cli", "man", "machines", "failures", "calls", "documents", "operators",
+                             "operators.json", "terms"}));
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   return {command, [options, &root, &dev] { return tables(run::Layout::find(root), *options, *dev.get_parent()); }};
 }

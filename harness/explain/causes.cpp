@@ -108,6 +108,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
   if (std::filesystem::exists(root + "/cases/sources.toml")) {
     for (const CitedSource& source : read_sources(root)) urls[source.id] = source.url;
   }
+  Terms terms = read_terms(root);
   std::vector<Cause> causes;
   std::set<std::string> ids;
   for (const auto& entry : *entries) {
@@ -146,6 +147,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.statements = expressions_in(table, "statements", place);
     cause.symptoms = expressions_in(table, "symptoms", place);
     cause.topics = expressions_in(table, "topics", place);
+    cause.terms = std::move(terms[cause.id]);
     cause.also = texts_in(table, "also", place);
     for (const std::string& id : cause.also) {
       if (case_of(catalogue, id) == nullptr) {

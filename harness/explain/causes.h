@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/explain/terms.h"
 #include "harness/model/catalogue.h"
 
 namespace recapture::explain {
@@ -34,6 +35,7 @@ struct Cause {
   std::vector<std::shared_ptr<const RE2>> statements;  // Of Python, that fail so.
   std::vector<std::shared_ptr<const RE2>> symptoms;    // What people write of it, in lower case.
   std::vector<std::shared_ptr<const RE2>> topics;      // Words for what a capture forbids here, in lower case.
+  std::map<std::string, int> terms;                    // Words that people use of it, with their weights.
   std::vector<std::string> also;                       // Cases whose texts read the same.
   std::vector<std::string> fixes;                      // Remedies, where no case has them.
   std::vector<std::string> useless;                    // What is often advised and cannot help.

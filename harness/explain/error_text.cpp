@@ -1,6 +1,7 @@
 #include "harness/explain/error_text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <optional>
@@ -254,6 +255,68 @@ std::string with_cuda_names(std::string lower) {
   return replace_all(std::move(lower), kRuntime, "cuda\\1");
 }
 
+// Many reports are in Chinese, and their words for what captures and replays do are few.
+std::string with_english_words(std::string lower) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 48> kWords = {{
+      {"图捕获", " graph capture "},
+      {"捕获", " capture "},
+      {"捕捉", " capture "},
+      {"录制", " capture "},
+      {"重放", " replay "},
+      {"回放", " replay "},
+      {"重新分配", " reallocated "},
+      {"分配", " allocate "},
+      {"释放", " freed "},
+      {"失效", " stale "},
+      {"过期", " stale "},
+      {"固化", " baked "},
+      {"死锁", " deadlock "},
+      {"卡住", " stuck "},
+      {"卡死", " stuck "},
+      {"永久等待", " hangs "},
+      {"挂起", " hangs "},
+      {"同步", " synchronize "},
+      {"显存", " gpu memory "},
+      {"内存", " memory "},
+      {"泄漏", " leak "},
+      {"泄露", " leak "},
+      {"多线程", " multi-thread "},
+      {"线程", " thread "},
+      {"默认流", " default stream "},
+      {"随机", " random "},
+      {"种子", " seed "},
+      {"梯度", " gradient "},
+      {"学习率", " learning rate "},
+      {"优化器", " optimizer "},
+      {"编译", " compile "},
+      {"输入", " input "},
+      {"输出", " output "},
+      {"张量", " tensor "},
+      {"缓冲", " buffer "},
+      {"地址", " address "},
+      {"指针", " pointer "},
+      {"复用", " reused "},
+      {"覆盖", " overwritten "},
+      {"不支持", " not supported "},
+      {"不允许", " not allowed "},
+      {"不一致", " mismatch "},
+      {"乱码", " garbled "},
+      {"报错", " error "},
+      {"失败", " failed "},
+      {"崩溃", " crash "},
+      {"集合通信", " collective "},
+      {"旧", " old "},
+  }};
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (std::all_of(lower.begin(), lower.end(), is_ascii)) return lower;
+  for (const auto& [word, english] : kWords) {
+    for (size_t at = 0; (at = lower.find(word, at)) != std::string::npos; at += english.size()) {
+      lower.replace(at, word.size(), english);
+    }
+  }
+  return lower;
+}
+
 // Release notes and commit messages quote errors that are gone, and people say which message they do not see.
 bool is_of_the_past(const std::string& lower) {
   static const RE2 kFixed(
@@ -497,6 +560,8 @@ size_t begin_of_traceback(const ErrorText& text, size_t at, size_t from) {
 // name of its own.
 void leave_out_victims(const ErrorText& text, std::vector<char>& counts) {
   if (!text.only_invalidated()) return;
+  // A notebook's file has the message above the traceback.
+  static const RE2 kNotebook(R"(^\s*(?:File \S+:\d+|-+> *\d+ |\d+ +\S))", RE2::Latin1);
   size_t below = 0;  // The first line below the last victim.
   auto error = text.errors.begin();
   for (size_t at = 0; at < text.lines.size(); ++at) {
@@ -509,7 +574,8 @@ void leave_out_victims(const ErrorText& text, std::vector<char>& counts) {
       std::fill(counts.begin() + static_cast<std::ptrdiff_t>(first),
                 counts.begin() + static_cast<std::ptrdiff_t>(at + 1), 0);
       below = at + 1;
-    } else if (below != 0 && (is_numbered_frame(text.lines[at]) || has_any(low, {"exception raised from"}))) {
+    } else if (below != 0 && (is_numbered_frame(text.lines[at]) || RE2::PartialMatch(text.lines[at], kNotebook) ||
+                              has_any(low, {"exception raised from"}))) {
       counts[at] = 0;
     }
   }
@@ -651,7 +717,7 @@ ErrorText parse_error_text(std::vector<LogLine> lines) {
     std::string low = lower_case(line);
     cut_advice(low);
     pasted.is_hip = pasted.is_hip || RE2::PartialMatch(line, kHip);
-    low = with_cuda_names(std::move(low));
+    low = with_english_words(with_cuda_names(std::move(low)));
     if (is_of_the_past(low)) low.clear();
     pasted.starts.push_back(pasted.lower.size());
     pasted.lower.append(low).push_back('\n');

@@ -4,22 +4,27 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include "harness/base/escape.h"
+#include "harness/base/regex.h"
 #include "harness/case/cuda_errors.h"
 
 namespace recapture::explain {
 namespace {
 
 constexpr int kSays = 8, kStatement = 7, kCalledInLog = 7, kSymptom = 5, kCalled = 4, kNamed = 4, kMentioned = 2,
-              kHint = 2, kMore = 1, kCode = 1;
+              kHint = 2, kFirst = 2, kMore = 1, kCode = 1;
 constexpr int kWrongCode = -2, kOtherThread = 2;
 // A stream that captures already raises it as a capture begins, and little else does.
 const std::vector<int> kIllegalState = {401};
-constexpr int kEnough = 4;        // What the text must weigh for a cause to be called the culprit.
-constexpr size_t kMostShown = 5;  // Causes that are shown, without victims.
+constexpr int kEnough = 4;          // What the text must weigh for a cause to be called the culprit.
+constexpr size_t kMostShown = 5;    // Causes that are shown, without victims.
+constexpr size_t kMostGuessed = 3;  // Causes, where only words speak for any.
+constexpr size_t kLong = 64 << 10;  // Bytes: what is longer is a log, in which words mean nothing.
 constexpr char kException[] = "exception_in_capture";
+constexpr char kWrongReplay[] = "wrong_output_of_replay";
 
 std::string shown(const ErrorText& text, size_t line) {
   constexpr size_t kLongest = 160;
@@ -58,29 +63,44 @@ std::string_view around(const ErrorText& text, size_t line) {
   return std::string_view(text.words).substr(begin, end - begin);
 }
 
-// Whether the line, with two on either side, says of a capture that it fails, or that it forbids something.
-bool is_denied(const ErrorText& text, size_t line) {
+const RE2& denial() {
   static const RE2 kDenial(
       R"(\b(?:break|broke|fail|invalidat|crash|abort|kill|refus|violat|disallow|forbid|prohibit|illegal|incompatib)"
       R"(|unsupported|unsafe|not (?:allowed|permitted|supported|support|compatible|graph|captur|valid|legal)|can ?not)"
       R"(|can.t be|error|reject|corrupt|poison|hang|dead.?lock))",
-      RE2::Latin1),
-      kCapture("captur|graph", RE2::Latin1);
-  const std::string_view near = around(text, line);
-  return RE2::PartialMatch(near, kDenial) && RE2::PartialMatch(near, kCapture);
+      RE2::Latin1);
+  return kDenial;
 }
 
-// Whether the line, with two on either side, says that what a graph does is wrong.
-bool is_wrong(const ErrorText& text, size_t line) {
+const RE2& wrongness() {
   static const RE2 kWrong(
       R"(\b(?:wrong|incorrect|corrupt|stale|garb(?:age|led)|gibberish|mismatch|diverg|nans?\b|inconsisten|differ|illegal|leak)"
       R"(|grow|retain|retention|oom\b|out of memory|same\b|identical|repeat|frozen|freez|baked|overwrit|lost|hang|hung|dead.?lock)"
       R"(|stuck|silent|crash|segfault|fault|unsafe|cannot|invalid|fail|race\b|bug\b|broken|must|should|reus|drift|instead of|dangerous)"
       R"(|(?:not|never|\w+n.t) (?:\w+ )?(?:updat|chang|refresh|vary|advanc|releas|freed|free|reclaim|alive|persist|safe|match|reflect|picked)))",
-      RE2::Latin1),
-      kGraph("replay|graph|captur", RE2::Latin1);
+      RE2::Latin1);
+  return kWrong;
+}
+
+// Whether the line, with two on either side, says of a capture that it fails, or that it forbids something.
+bool is_denied(const ErrorText& text, size_t line) {
+  static const RE2 kCapture("captur|graph", RE2::Latin1);
   const std::string_view near = around(text, line);
-  return RE2::PartialMatch(near, kWrong) && RE2::PartialMatch(near, kGraph);
+  return RE2::PartialMatch(near, denial()) && RE2::PartialMatch(near, kCapture);
+}
+
+// Whether the line, with two on either side, says that what a graph does is wrong.
+bool is_wrong(const ErrorText& text, size_t line) {
+  static const RE2 kGraph("replay|graph|captur", RE2::Latin1);
+  const std::string_view near = around(text, line);
+  return RE2::PartialMatch(near, wrongness()) && RE2::PartialMatch(near, kGraph);
+}
+
+// A line that people wrote: an error's has fewer words.
+bool is_prose(const std::string& line) {
+  constexpr size_t kFewest = 15;
+  static const RE2 kWord(R"((?:^|[ (])[A-Za-z]+(?:[ ,.)]|$))", RE2::Latin1);
+  return all_matches(line, kWord).size() >= kFewest;
 }
 
 // What of the text speaks for a cause, added up.
@@ -106,21 +126,19 @@ class Weigh {
 
   // What people write where no error is printed. In a long log such words mean nothing.
   void symptoms() {
-    constexpr size_t kLong = 64 << 10;
     if ((!text_.about_graphs && cause_.scope != Scope::Other) || text_.lower.size() > kLong) return;
     bool found = false;
     for (const auto& symptom : cause_.symptoms) {
       re2::StringPiece match;
       if (!symptom->Match(text_.words, 0, text_.words.size(), RE2::UNANCHORED, &match, 1)) continue;
-      take(line_at(text_, static_cast<size_t>(match.data() - text_.words.data())), found ? kMore : kSymptom);
+      say(line_at(text_, static_cast<size_t>(match.data() - text_.words.data())), found ? kMore : kSymptom);
       found = true;
     }
   }
 
   // What people write about captures: it is the cause where the text says there that it fails or is forbidden. What is
   // only mentioned is possible, if nothing else is known.
-  void topics() {
-    constexpr size_t kLong = 64 << 10;
+  void topics(bool on_replay) {
     if (!text_.about_graphs || text_.words.size() > kLong) return;
     size_t mentioned = 0;
     for (const auto& topic : cause_.topics) {
@@ -129,7 +147,11 @@ class Weigh {
         const auto found = static_cast<size_t>(match.data() - text_.words.data());
         const size_t line = line_at(text_, found);
         if (text_.near[found] != ' ' && is_denied(text_, line)) {
-          take(line, weight_ == 0 ? kSymptom : kMore);
+          if (on_replay) {
+            add(line, kMentioned);
+          } else {
+            say(line, weight_ == 0 ? kSymptom : kMore);
+          }
           return;
         }
         if (mentioned == 0) mentioned = line;
@@ -137,13 +159,12 @@ class Weigh {
         at = text_.starts[line];
       }
     }
-    if (mentioned != 0 && weight_ == 0 && text_.errors.empty()) add(mentioned, kMore);
+    if (mentioned != 0 && weight_ == 0 && text_.errors.empty() && !on_replay) add(mentioned, kMore);
   }
 
   // The same of what a graph does: possible, the likelier the more of its words stand where the text says that it is
   // wrong.
   void replay_topics() {
-    constexpr size_t kLong = 64 << 10;
     constexpr int kMostTopics = 3;
     if (!text_.about_graphs || text_.words.size() > kLong) return;
     int found = 0;
@@ -164,6 +185,9 @@ class Weigh {
     if (found != 0) add(first, std::min(found, kMostTopics));
   }
 
+  // Words that others used of it, where the text has nothing better.
+  void like_others(size_t line, int weight) { add(line, weight); }
+
   // An error that may be of a graph or of anything else.
   void may_be() {
     if (const size_t line = line_of_code(); line != 0 && weight_ < kSymptom) add(line, kMentioned);
@@ -180,13 +204,13 @@ class Weigh {
                                         [&](const auto& one) { return RE2::PartialMatch(statement, *one); });
     if (fails && !cause_.only_possible) take(frame->statement, kStatement);
     if (fails && cause_.only_possible) add(frame->statement, kMore);
-    if (const size_t line = cause_.only_possible ? 0 : quoted(quotes)) take(line, kNamed);
+    if (const size_t line = cause_.only_possible ? 0 : quoted(quotes)) name(line, kNamed);
     bool called = false;
     size_t mentioned = 0;
     if (in_log) take(text_.call_line, kCalledInLog);
     for (const std::string& call : cause_.calls) {
       const size_t line = in_log || called ? 0 : refused(call, mentioned);
-      if (line != 0) take(line, kCalled);
+      if (line != 0) name(line, kCalled + (line == first_refused() ? kFirst : 0));
       called = called || line != 0;
     }
     const int by_call = weight_;
@@ -214,8 +238,10 @@ class Weigh {
   }
 
   int weight() const { return weight_; }
+  // Not in words alone.
+  bool is_certain() const { return is_certain_ || (is_named_ && text_.has_capture_error()); }
   bool is_by_call() const { return by_call_; }  // And by nothing else.
-  bool is_culprit() const { return suffices_ && !cause_.only_possible && weight_ >= kEnough; }
+  bool is_likely() const { return suffices_ && !cause_.only_possible && weight_ >= kEnough; }
   std::string evidence() const { return line_ == 0 ? "" : shown(text_, line_); }
   // Where the text says it by itself; 0 if it does not.
   size_t said() const { return said_; }
@@ -233,7 +259,19 @@ class Weigh {
 
   void take(size_t line, int weight) {
     add(line, weight);
+    suffices_ = is_certain_ = true;
+  }
+
+  // In words.
+  void say(size_t line, int weight) {
+    add(line, weight);
     suffices_ = true;
+  }
+
+  // By a name, a call or a line of code that stands near.
+  void name(size_t line, int weight) {
+    say(line, weight);
+    is_named_ = is_named_ || !is_prose(text_.lines.at(line - 1));
   }
 
   bool follows(size_t line) const {
@@ -256,6 +294,14 @@ class Weigh {
     return line == quotes.end() ? 0 : *line;
   }
 
+  // The first call that was refused broke the capture, and what follows it is often its victim.
+  size_t first_refused() const {
+    const auto first = std::find_if(text_.errors.begin(), text_.errors.end(), [](const NamedError& error) {
+      return is_capture_error(error.code) && error.code != 901;
+    });
+    return first == text_.errors.end() ? 0 : first->line;
+  }
+
   size_t refused(const std::string& call, size_t& mentioned) const {
     const size_t line = find_refused(text_, call);
     if (line == 0 && mentioned == 0) mentioned = find_near(text_, call);
@@ -268,7 +314,7 @@ class Weigh {
     for (const std::string& cue : cause_.names) {
       const size_t line = is_call(cue) ? refused(cue, mentioned) : find_inside(text_, cue);
       if (line != 0) {
-        take(line, named ? kMore : kNamed);
+        name(line, named ? kMore : kNamed);
         named = true;
       } else if (mentioned == 0) {
         mentioned = find_near(text_, cue);
@@ -293,7 +339,8 @@ class Weigh {
   const Cause& cause_;
   int weight_ = 0, strongest_ = 0;
   bool by_call_ = false;
-  bool suffices_ = false;  // More than hints and calls in passing speaks for it.
+  bool suffices_ = false;                       // More than hints and calls in passing speaks for it,
+  bool is_certain_ = false, is_named_ = false;  // and more than words: a message, a statement, a call; or a name.
   size_t line_ = 0, said_ = 0, victim_ = 0;
 };
 
@@ -397,9 +444,13 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
       if (other == 0) return "not a capture failure: nothing in the text says that a capture failed";
       return fmt::format("not a capture failure: {}, {}", named(other), error_of(other).text);
     case Answer::CaptureFailure:
-      return fmt::format("a capture failure, most likely: {}", explanation.causes.front().title);
-    case Answer::GraphFailure:
-      return fmt::format("a failure of a captured graph, most likely: {}", explanation.causes.front().title);
+    case Answer::GraphFailure: {
+      const Found& first = explanation.causes.front();
+      return fmt::format(
+          "{}, {}: {}",
+          explanation.answer == Answer::CaptureFailure ? "a capture failure" : "a failure of a captured graph",
+          first.role == Role::Culprit ? "most likely" : "perhaps", first.title);
+    }
     case Answer::CannotTell:
       break;
   }
@@ -419,8 +470,7 @@ std::string summary_of(const ErrorText& text, const Explanation& explanation) {
     return fmt::format("cannot tell: {} is no error of captures alone; `recapture blame` names the call", named(other));
   }
   if (own == 0 && !explanation.causes.empty()) {
-    return fmt::format("cannot tell: the text has no error of CUDA's; possible is: {}",
-                       explanation.causes.front().title);
+    return fmt::format("cannot tell: the text has no error of CUDA's; perhaps: {}", explanation.causes.front().title);
   }
   if (own == 0) return "cannot tell: the text has no error of CUDA's; `recapture blame` names the call";
   const auto is_statement = [](const Found& one) { return one.role == Role::Possible && one.weight > 0; };
@@ -444,48 +494,45 @@ bool may_be_of_a_graph(const Cause& cause, const std::vector<Cause>& causes) {
   });
 }
 
-Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
-  std::vector<Weigh> weights;
-  bool capture = text.has_capture_error(), other_says = false;
-  size_t said = 0;
-  for (const Cause& cause : causes) {
-    weights.emplace_back(text, cause);
-    Weigh& weigh = weights.back();
+// What of a text is weighed first decides what else of it counts.
+struct Reading {
+  bool capture = false;    // A capture failed.
+  bool on_replay = false;  // People write of what a graph does.
+  size_t said = 0;         // The first line that one failure alone prints; 0 if there is none.
+};
+
+// Messages, and what people write where no message tells.
+Reading weigh_words(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
+  Reading reading;
+  bool other_says = false;
+  reading.capture = text.has_capture_error();
+  for (size_t i = 0; i < causes.size(); ++i) {
+    Weigh& weigh = weights[i];
     weigh.says();
-    if (weigh.said() != 0 && (said == 0 || weigh.said() < said)) said = weigh.said();
-    capture = capture || (weigh.weight() > 0 && cause.scope == Scope::Capture);
-    other_says = other_says || (weigh.weight() > 0 && cause.scope != Scope::Capture);
+    if (weigh.said() != 0 && (reading.said == 0 || weigh.said() < reading.said)) reading.said = weigh.said();
+    reading.capture = reading.capture || (weigh.weight() > 0 && causes[i].scope == Scope::Capture);
+    other_says = other_says || (weigh.weight() > 0 && causes[i].scope != Scope::Capture);
     weigh.symptoms();
   }
-  // Words say less than a message that one failure alone prints. What is written of a replay is not on a capture.
-  bool on_replay = false;
   for (size_t i = 0; i < causes.size(); ++i) {
-    on_replay = on_replay || (causes[i].scope == Scope::Graph && weights[i].weight() > 0);
+    reading.on_replay = reading.on_replay || (causes[i].scope == Scope::Graph && weights[i].weight() > 0);
   }
-  for (size_t i = 0; said == 0 && i < causes.size(); ++i) {
+  // Words say less than a message that one failure alone prints. What is written of a replay is not on a capture.
+  for (size_t i = 0; reading.said == 0 && i < causes.size(); ++i) {
     if (causes[i].scope == Scope::Graph) {
       if (!text.has_capture_error()) weights[i].replay_topics();
-    } else if (!on_replay) {
-      weights[i].topics();
+    } else if (!reading.on_replay) {
+      weights[i].topics(false);
     }
   }
-  capture = capture || (text.says_failed && !other_says);
-  const auto refused = std::find_if(text.errors.begin(), text.errors.end(), [](const NamedError& error) {
-    return is_capture_error(error.code) && error.code != 901;
-  });
-  const size_t error_line = refused != text.errors.end() ? refused->line : text.only_invalidated() ? 0 : said;
-  const Frame* frame = error_line == 0 ? nullptr : failing_frame(text, error_line);
-  const std::string statement = frame == nullptr ? "" : statement_of(text, *frame);
-  const std::vector<size_t> code = refused == text.errors.end() ? code_lines(text) : std::vector<size_t>();
+  reading.capture = reading.capture || (text.says_failed && !other_says);
+  return reading;
+}
 
-  Explanation explanation;
-  explanation.is_hip = text.is_hip;
-  explanation.is_python = text.is_python;
-  explanation.release = text.release;
-  explanation.script = text.script;
-  explanation.statement = statement;
-  std::vector<Found>&found = explanation.causes, followers;
-  bool by_exception = false;
+// All that stands in the text beside words.
+void weigh_evidence(const ErrorText& text, const std::vector<Cause>& causes, const Reading& reading, const Frame* frame,
+                    const std::string& statement, const std::vector<size_t>& code, std::vector<Weigh>& weights) {
+  const bool capture = reading.capture;
   for (size_t i = 0; i < causes.size(); ++i) {
     const Cause& cause = causes[i];
     Weigh& weigh = weights[i];
@@ -497,12 +544,97 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
     if (is_doubtful && cause.scope == Scope::Other) weigh.doubt();
     // Words beside another error than a capture's.
     if (!capture && cause.scope == Scope::Capture && !text.errors.empty()) weigh.doubt();
-    if (capture && cause.id == kException && text.exception_line != 0 && text.exception_line != said) {
+    if (capture && cause.id == kException && text.exception_line != 0 && text.exception_line != reading.said) {
       weigh.exception();
     }
+    const bool is_unknown = reading.said == 0 && weigh.weight() == 0;
+    if (reading.on_replay && is_unknown && cause.scope == Scope::Capture) weigh.topics(true);
+  }
+}
+
+// How many points the terms give a cause, and how many of them do.
+std::pair<int, size_t> score_of(const Cause& cause, const std::set<std::string>& terms) {
+  int score = 0;
+  size_t count = 0;
+  for (const std::string& term : terms) {
+    const auto weight = cause.terms.find(term);
+    if (weight == cause.terms.end()) continue;
+    score += weight->second;
+    ++count;
+  }
+  return {score, count};
+}
+
+// The line that has most of the words of a cause.
+size_t line_like(const ErrorText& text, const std::string& words, const Cause& cause) {
+  size_t line = 1;
+  int most = 0;
+  for (size_t at = 0; at < text.starts.size(); ++at) {
+    const size_t end = at + 1 < text.starts.size() ? text.starts[at + 1] : words.size();
+    const std::string_view all(words);
+    const int score = score_of(cause, terms_of(all.substr(text.starts[at], end - text.starts[at]))).first;
+    if (score > most) line = at + 1;
+    most = std::max(most, score);
+  }
+  return line;
+}
+
+// Where nothing but words speaks for any cause, which causes others wrote of in the same words.
+void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
+  constexpr size_t kWords = 6, kFewest = 4;  // What the text must have, and what of it a cause.
+  constexpr double kLeast = 32, kStep = 8;   // A long text has words of any cause: the likeness that counts,
+  constexpr int kMostPoints = 5;             // what gives a point more, and how many there are.
+  static const RE2 kMended(R"(\b(?:fix|bug|issue|problem|prevent|avoid|guard|higher|excessive|too (?:much|many)))",
+                           RE2::Latin1);
+  static const RE2 kError(R"((?:Error|Exception)\b)", RE2::Latin1);
+  std::string words = text.words;
+  for (size_t at = 0; at < text.lines.size(); ++at) {  // Of an error's own line each word is CUDA's or a library's.
+    if (!RE2::PartialMatch(text.lines[at], kError) || is_prose(text.lines[at])) continue;
+    const size_t begin = text.starts[at], end = words.find('\n', begin);
+    words.replace(begin, end - begin, end - begin, ' ');
+  }
+  const std::set<std::string> terms = terms_of(words);
+  const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
+  // A text on speed says of nothing that it is wrong.
+  if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kMended))) return;
+  std::vector<std::pair<double, size_t>> best;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    if (causes[i].scope == Scope::Other || causes[i].only_possible) continue;
+    const auto [score, count] = score_of(causes[i], terms);
+    const double likeness = score / std::sqrt(static_cast<double>(terms.size()));
+    if (count >= kFewest && likeness >= kLeast) best.emplace_back(-likeness, i);
+  }
+  std::sort(best.begin(), best.end());
+  best.resize(std::min(best.size(), kMostShown));
+  for (const auto& [likeness, i] : best) {
+    const int points = 1 + static_cast<int>((-likeness - kLeast) / kStep);
+    weights[i].like_others(line_like(text, words, causes[i]), std::min(points, kMostPoints));
+  }
+}
+
+const Cause& cause_of(const Found& one, const std::vector<Cause>& causes) {
+  return *std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) { return cause.id == one.id; });
+}
+
+Found found_by(const Cause& cause, const Weigh& weigh) {
+  const bool is_likely = weigh.is_likely();
+  return {cause.id,         cause.title,    is_likely && weigh.is_certain() ? Role::Culprit : Role::Possible,
+          weigh.evidence(), weigh.weight(), cause.has_case,
+          cause.why,        cause.link,     cause.also,
+          is_likely};
+}
+
+// The causes for which something speaks, and the victims apart.
+std::vector<Found> collect(const ErrorText& text, const std::vector<Cause>& causes, const Reading& reading,
+                           const std::vector<Weigh>& weights, std::vector<Found>& victims) {
+  std::vector<Found> found;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    const Cause& cause = causes[i];
+    const Weigh& weigh = weights[i];
+    if (reading.capture && cause.scope == Scope::Other) continue;
     if (weigh.weight() <= 0) {
       if (weigh.victim() != 0) {
-        followers.push_back({cause.id, cause.title, Role::Victim, shown(text, weigh.victim()), 0, cause.has_case});
+        victims.push_back({cause.id, cause.title, Role::Victim, shown(text, weigh.victim()), 0, cause.has_case});
       }
       continue;
     }
@@ -516,38 +648,92 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
         std::any_of(causes.begin(), causes.end(), shares_a_call)) {
       continue;
     }
-    const bool culprit = weigh.is_culprit();
-    by_exception = by_exception || (cause.id == kException && culprit);
-    found.push_back({cause.id, cause.title, culprit ? Role::Culprit : Role::Possible, weigh.evidence(), weigh.weight(),
-                     cause.has_case, cause.why, cause.link, cause.also});
+    found.push_back(found_by(cause, weigh));
   }
-  const auto cause_of = [&](const Found& one) -> const Cause& {
-    return *std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) { return cause.id == one.id; });
-  };
+  return found;
+}
+
+// What a replay gets wrong is mostly one of a few causes.
+void add_usual(const std::vector<Cause>& causes, std::vector<Found>& found) {
+  const auto id_is = [](const std::string& id) { return [&id](const auto& one) { return one.id == id; }; };
+  const auto whole = std::find_if(causes.begin(), causes.end(), id_is(kWrongReplay));
+  if (whole == causes.end()) return;
+  const std::string evidence = found.front().evidence;
+  for (const std::string& id : whole->also) {
+    const auto one = std::find_if(causes.begin(), causes.end(), id_is(id));
+    if (found.size() >= kMostGuessed) return;
+    if (one == causes.end() || std::any_of(found.begin(), found.end(), id_is(id))) continue;
+    found.push_back({id, one->title, Role::Possible, evidence, 0, one->has_case, one->why, one->link, one->also});
+  }
+}
+
+// Best first, and no more than are shown.
+void rank(const std::vector<Cause>& causes, bool some_certain, std::vector<Found>& found) {
+  if (found.empty()) return;
   // What only follows from another error comes after all that may have raised it.
-  const auto rank = [&](const Found& one) {
-    const Cause& cause = cause_of(one);
-    return std::tuple(one.role == Role::Culprit, !cause.victim || !cause.codes.empty(), one.weight, one.has_case);
+  const auto worth = [&](const Found& one) {
+    const Cause& cause = cause_of(one, causes);
+    return std::tuple(some_certain && one.likely, !cause.victim || !cause.codes.empty(), one.weight, one.has_case);
   };
-  std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return rank(a) > rank(b); });
-  const bool some_culprit = !found.empty() && found.front().role == Role::Culprit;
-  if (some_culprit) {
-    std::erase_if(found, [&](const Found& one) { return one.role != Role::Culprit && cause_of(one).only_possible; });
+  std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) { return worth(a) > worth(b); });
+  if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) {
+    std::erase_if(found, [&](const Found& one) { return !one.likely && cause_of(one, causes).only_possible; });
+  }
+  if (found.front().role != Role::Culprit) {
+    if (cause_of(found.front(), causes).scope == Scope::Graph) add_usual(causes, found);
+    // What ranks behind mere words is no surer than they are.
+    for (Found& one : found) one.role = Role::Possible;
   }
   if (found.size() > kMostShown) found.resize(kMostShown);
+}
 
-  if (some_culprit) {
-    const Scope scope = cause_of(found.front()).scope;
+Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
+  std::vector<Weigh> weights;
+  for (const Cause& cause : causes) weights.emplace_back(text, cause);
+  const Reading reading = weigh_words(text, causes, weights);
+  const auto refused = std::find_if(text.errors.begin(), text.errors.end(), [](const NamedError& error) {
+    return is_capture_error(error.code) && error.code != 901;
+  });
+  const size_t error_line = refused != text.errors.end() ? refused->line : text.only_invalidated() ? 0 : reading.said;
+  const Frame* frame = error_line == 0 ? nullptr : failing_frame(text, error_line);
+  const std::string statement = frame == nullptr ? "" : statement_of(text, *frame);
+  const std::vector<size_t> code = refused == text.errors.end() ? code_lines(text) : std::vector<size_t>();
+  weigh_evidence(text, causes, reading, frame, statement, code, weights);
+
+  const bool some_certain = std::any_of(weights.begin(), weights.end(),
+                                        [](const Weigh& weigh) { return weigh.is_likely() && weigh.is_certain(); });
+  const bool some = std::any_of(weights.begin(), weights.end(), [](const Weigh& one) { return one.weight() > 0; });
+  // An error says more than words, if they do not only mention it.
+  const bool is_printed = std::any_of(text.errors.begin(), text.errors.end(), [&](const NamedError& error) {
+    return is_capture_error(error.code) && !is_prose(text.lines.at(error.line - 1));
+  });
+  const bool is_open = !is_printed && (text.errors.empty() || some || text.has_capture_error());
+  if (!some_certain && is_open && text.about_graphs && text.words.size() <= kLong)
+    weigh_likeness(text, causes, weights);
+
+  Explanation explanation;
+  explanation.is_hip = text.is_hip;
+  explanation.is_python = text.is_python;
+  explanation.release = text.release;
+  explanation.script = text.script;
+  explanation.statement = statement;
+  std::vector<Found> victims;
+  std::vector<Found>& found = explanation.causes = collect(text, causes, reading, weights, victims);
+  const bool by_exception =
+      std::any_of(found.begin(), found.end(), [](const Found& one) { return one.id == kException && one.likely; });
+  rank(causes, some_certain, found);
+  if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) {
+    const Scope scope = cause_of(found.front(), causes).scope;
     explanation.answer = scope == Scope::Capture ? Answer::CaptureFailure
                          : scope == Scope::Graph ? Answer::GraphFailure
                                                  : Answer::NotOne;
-  } else if (!capture) {
+  } else if (!reading.capture) {
     const bool known = found.empty() && !text.errors.empty();
     const bool may_be_one = text.about_graphs || text.doubtful != 0;
     explanation.answer = known || !may_be_one ? Answer::NotOne : Answer::CannotTell;
   }
   explanation.summary = summary_of(text, explanation);
-  if (capture) add_victims(text, by_exception, std::move(followers), found);
+  if (reading.capture) add_victims(text, by_exception, std::move(victims), found);
   return explanation;
 }
 

@@ -26,7 +26,7 @@ std::string_view to_string(Answer answer);
 
 enum class Role {
   Culprit,
-  Possible,  // The text does not suffice to tell.
+  Possible,  // The text does not suffice to tell, or has it in words alone.
   Victim,    // It follows from another one.
 };
 std::string_view to_string(Role role);
@@ -39,6 +39,7 @@ struct Found {
   bool has_case = false;
   std::string why = {}, link = {};     // In a sentence, and where more stands.
   std::vector<std::string> also = {};  // Cases whose texts read the same.
+  bool likely = false;                 // The text says it, be it in words alone.
 };
 
 struct FixAdvice {

@@ -1,0 +1,39 @@
+// Which words people use of which cause, for a text that no pattern of cases/diagnoses.toml matches: cases/terms.tsv.
+// Words prove nothing, so what they point to is only ever called possible.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/model/catalogue.h"
+
+namespace recapture::explain {
+
+struct Cause;
+
+// A text whose cause is known. Its project's name says nothing of the cause.
+struct Example {
+  std::string cause, text, url = {};
+};
+
+// The words of a text in lower case, each once and without its ending: "replays" and "replayed" are "replay".
+std::set<std::string> terms_of(std::string_view text);
+
+// Each term of a cause with its weight, by the cause's id.
+using Terms = std::map<std::string, std::map<std::string, int>>;
+
+// A term weighs the more the more of a cause's texts have it, and the fewer other causes do: tf-idf, over what the
+// catalogue and the causes say of each and over the examples. A term that stands in one text alone is left out.
+Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, const std::vector<Example>& examples);
+
+// The table's text, and the table. Throws ExitError(Usage) with the place of a line that is none; a missing file is an
+// empty table.
+std::string render_terms(const Terms& terms);
+Terms read_terms(const std::string& root);
+
+// Lines of JSON with a "cause", a "text" and a "url"; a text without a cause is no example. Throws ExitError(Usage).
+std::vector<Example> read_examples(const std::string& path);
+
+}  // namespace recapture::explain
