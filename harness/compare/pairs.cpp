@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "harness/base/escape.h"
@@ -144,24 +147,34 @@ class Comparer {
       : from_(from), to_(to), background_(background) {}
 
   std::vector<Pair> pairs() const {
-    std::set<std::string_view> tests;
+    std::vector<std::string_view> tests;
     from_.add_tests(tests);
     to_.add_tests(tests);
-    std::map<std::string, std::vector<std::string>> cases;
+    std::sort(tests.begin(), tests.end());
+    tests.erase(std::unique(tests.begin(), tests.end()), tests.end());
+    const auto case_id_of = [](std::string_view test) { return test.substr(0, test.find('.')); };
+    std::map<std::string_view, std::vector<std::string_view>> cases;
     for (const std::string_view test : tests) {
-      std::string id(test);
       // Releases differ in their lists of operators, and few runs try them.
-      if (kind_of_id(id) == Kind::Operator && (from_.is_without(id) || to_.is_without(id))) continue;
-      cases[case_of(id)].push_back(std::move(id));
+      const bool is_operator = case_id_of(test) == kOperatorsCase && kind_of_id(std::string(test)) == Kind::Operator;
+      if (is_operator && (from_.is_without(test) || to_.is_without(test))) continue;
+      cases[case_id_of(test)].push_back(test);
     }
     std::vector<Pair> all;
     all.reserve(tests.size());
     for (const auto& [id, its] : cases) {
-      const CatalogueCase* described = background_.find(id);
+      const CatalogueCase* described = background_.find(std::string(id));
+      // Records have tests that the case no longer has; there is nothing to report of those.
+      std::unordered_set<std::string_view> today;
+      for (size_t i = 0; described != nullptr && i < described->tests.size(); ++i) {
+        today.insert(described->tests[i].name);
+      }
       std::vector<Pair> pairs;
       pairs.reserve(its.size());
-      for (const std::string& test : its) {
-        if (is_of_today(described, test)) pairs.push_back(pair_of(test));
+      for (const std::string_view test : its) {
+        if (described == nullptr || today.count(name_of(std::string(test))) != 0) {
+          pairs.push_back(pair_of(std::string(test)));
+        }
       }
       reconcile_within_case(pairs);
       std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
@@ -186,14 +199,6 @@ class Comparer {
   }
 
  private:
-  // Records have tests that the case no longer has; there is nothing to report of those.
-  static bool is_of_today(const CatalogueCase* described, const std::string& test) {
-    if (described == nullptr) return true;
-    const std::string name = name_of(test);
-    return std::any_of(described->tests.begin(), described->tests.end(),
-                       [&](const CatalogueTest& each) { return each.name == name; });
-  }
-
   std::string source_hash(const std::string& recorded) const {
     const auto& known = background_.rules.old_hashes;
     const auto found = known.find(recorded);
@@ -512,13 +517,13 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
   }
 }
 
-const std::vector<Seen>& Results::of(const std::string& test) const {
+const std::vector<Seen>& Results::of(std::string_view test) const {
   static const std::vector<Seen> kNone;
   const auto found = ran_.find(test);
   return found == ran_.end() ? kNone : found->second;
 }
 
-std::string Results::why_not(const std::string& test) const {
+std::string Results::why_not(std::string_view test) const {
   const auto found = silent_.find(test);
   if (found == silent_.end()) return "not part of any run of " + name();
   const TestVerdict& row = *found->second;
@@ -526,16 +531,16 @@ std::string Results::why_not(const std::string& test) const {
                  : "not run in " + name() + ", whose run is not complete";
 }
 
-bool Results::is_without(const std::string& test) const {
+bool Results::is_without(std::string_view test) const {
   const auto is_absent = [](const Seen& seen) { return seen.row->result == Result::Inapplicable; };
   const std::vector<Seen>& ran = of(test);
   if (!ran.empty()) return std::all_of(ran.begin(), ran.end(), is_absent);
   return silent_.count(test) == 0;
 }
 
-void Results::add_tests(std::set<std::string_view>& tests) const {
-  for (const auto& [test, seen] : ran_) tests.insert(test);
-  for (const auto& [test, row] : silent_) tests.insert(test);
+void Results::add_tests(std::vector<std::string_view>& tests) const {
+  for (const auto& [test, seen] : ran_) tests.push_back(test);
+  for (const auto& [test, row] : silent_) tests.push_back(test);
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background) {

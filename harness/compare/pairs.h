@@ -1,10 +1,9 @@
 // The two sides of a comparison brought together test by test: what a test did, and what it does now.
 #pragma once
 #include <functional>
-#include <map>
-#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "harness/compare/compare.h"
@@ -35,19 +34,20 @@ class Results {
   // `counts` leaves out results; without it all of them count. The side must outlive this.
   explicit Results(const Side& side, const Counts& counts = nullptr);
 
-  const std::vector<Seen>& of(const std::string& test) const;
-  std::string why_not(const std::string& test) const;
-  bool tried(const std::string& test) const { return ran_.count(test) + silent_.count(test) > 0; }
+  const std::vector<Seen>& of(std::string_view test) const;
+  std::string why_not(std::string_view test) const;
+  bool tried(std::string_view test) const { return ran_.count(test) + silent_.count(test) > 0; }
   // The release has no such test, or no run of this side planned it.
-  bool is_without(const std::string& test) const;
-  void add_tests(std::set<std::string_view>& tests) const;
+  bool is_without(std::string_view test) const;
+  void add_tests(std::vector<std::string_view>& tests) const;
   const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }
 
  private:
   const Side& side_;
-  std::map<std::string, std::vector<Seen>> ran_;
-  std::map<std::string, const TestVerdict*> silent_;  // Of those that could not run the newest.
+  // By test, as the side's rows have its name.
+  std::unordered_map<std::string_view, std::vector<Seen>> ran_;
+  std::unordered_map<std::string_view, const TestVerdict*> silent_;  // Of those that could not run the newest.
 };
 
 // Why a test says nothing where is_ours().
