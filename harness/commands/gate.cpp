@@ -168,7 +168,7 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
       "Without a policy all cases are in scope, 10 % of them may be unknown, and new damage, new errors, broken\n"
       "handlers, what stopped holding and operators that are no longer captured block. New damage blocks outside the\n"
       "scope too, unless a waiver names it.\n"
-      "`recapture list --tags` has the words of a scope.\n"
+      "`recapture list --features` has the words of a scope.\n"
       "Exit codes: 0 passes, 1 blocked, 6 too much is unknown; with --run those of run if a run does not complete.");
   return {command, [options, &root] { return gate(run::Layout::find(root), *options); }};
 }

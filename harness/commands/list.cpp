@@ -14,7 +14,7 @@ namespace {
 struct Options {
   std::vector<std::string> names;
   std::string release;
-  bool json = false, tests = false, tags = false, built = false;
+  bool json = false, tests = false, features = false, built = false;
 };
 
 void print_lines(const Catalogue& cases, const Options& options) {
@@ -39,21 +39,42 @@ void print_lines(const Catalogue& cases, const Options& options) {
   print("\n");
 }
 
-void print_tags(const Catalogue& cases) {
-  for (const auto& [tag, count] : tags_with_counts(cases)) print("{:<20} {:>3}  {}\n", tag->name, count, tag->meaning);
+// The words of a scope: of a gate's policy, of the page's search, and of `list`.
+void print_features(const Catalogue& cases) {
+  for (const auto& [tag, count] : tags_with_counts(cases)) {
+    std::vector<std::string_view> aliases(tag->aliases.begin(), tag->aliases.end());
+    aliases.erase(std::remove(aliases.begin(), aliases.end(), ""), aliases.end());
+    print("{:<20} {:>3}  {}{}\n", tag->name, count, tag->meaning, aliases.empty() ? "" : "; also " + join(aliases));
+  }
 }
 
-// As selected() does; a word that names no family, case or test may be a tag.
-Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
-  const Names names = names_in(all);
-  const auto is_one_of = [](const std::vector<std::string>& known, const std::string& word) {
+// The feature that a word names and nothing else does; nullptr if none.
+const Tag* feature_of(const std::string& word, const Names& names) {
+  const auto is_one_of = [&](const std::vector<std::string>& known) {
     return std::find(known.begin(), known.end(), word) != known.end();
   };
+  return is_one_of(names.families) || is_one_of(names.cases) ? nullptr : tag_of(word);
+}
+
+// How many cases a gate has in scope besides those that are listed, where only features are named.
+void print_scope(const Catalogue& all, const Catalogue& listed, const std::vector<std::string>& words) {
+  const Names names = names_in(all);
+  const auto is_feature = [&](const std::string& word) { return feature_of(word, names) != nullptr; };
+  if (words.empty() || !std::all_of(words.begin(), words.end(), is_feature)) return;
+  const size_t in_scope = cases_in_scope(words, all).size();
+  if (in_scope == listed.size()) return;
+  print("a gate with this scope has {} more, which any program can meet: recapture list '{}'\n",
+        in_scope - listed.size(), kAnyProgram);
+}
+
+// As selected() does; a word that names no family, case or test may be a feature.
+Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
+  const Names names = names_in(all);
   std::vector<std::string> plain;
   for (const std::string& word : words) {
-    const Tag* tag = is_one_of(names.families, word) || is_one_of(names.cases, word) ? nullptr : tag_of(word);
+    const Tag* tag = feature_of(word, names);
     if (tag == nullptr) {
-      // An unknown word that is near to no name is looked for among the tags as well.
+      // An unknown word that is near to no name is looked for among the features as well.
       const bool is_near = !near(word, names.families).empty() || !near(word, names.cases).empty();
       if (!is_near && word.find_first_of("./") == word.npos) cases_in_scope({word}, all);
       plain.push_back(word);
@@ -70,8 +91,8 @@ Catalogue listed(const Catalogue& all, const std::vector<std::string>& words) {
 Exit list(const run::Layout& places, Options options) {
   if (!options.release.empty() && !options.built) throw ExitError(Exit::Usage, "--release goes with --built");
   const Catalogue all = options.built ? built_catalogue(places, options.release) : read_catalogue(places.root);
-  if (options.tags) {
-    print_tags(all);
+  if (options.features) {
+    print_features(all);
     return Exit::AsExpected;
   }
   const Catalogue cases = listed(all, options.names);
@@ -85,6 +106,7 @@ Exit list(const run::Layout& places, Options options) {
     print("{}\n", array.dump(1));
   } else {
     print_lines(cases, options);
+    print_scope(all, cases, options.names);
   }
   return Exit::AsExpected;
 }
@@ -93,12 +115,14 @@ Exit list(const run::Layout& places, Options options) {
 
 Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("list", "List cases, tests or tags");
+  auto* command = app.add_subcommand("list", "List cases, tests or features");
   auto* names = command->add_option("names", options->names,
-                                    "Families, cases, tests as case.Test, or tags; * stands for anything");
+                                    "Families, cases, tests as case.Test, or features; * stands for anything");
   auto* tests = command->add_flag("--tests", options->tests, "List the tests of each case too, and what each fix does");
   auto* json = command->add_flag("--json", options->json, "Print a JSON array");
-  command->add_flag("--tags", options->tags, "List the tags instead, with their meaning and number of cases")
+  command
+      ->add_flag("--features,--tags", options->features,
+                 "List the features instead that a scope or the page's search takes, with the number of their cases")
       ->excludes(names)
       ->excludes(tests)
       ->excludes(json);

@@ -80,7 +80,7 @@ Features read_features(const std::string& path) {
   for (const auto& [key, value] : *uses) {
     const Tag* tag = tag_of(key.str());
     if (tag == nullptr || tag->name == kAnyProgram) {
-      throw ExitError(Exit::Usage, fmt::format("{}: no feature is called '{}'; recapture list --tags prints them",
+      throw ExitError(Exit::Usage, fmt::format("{}: no feature is called '{}'; recapture list --features prints them",
                                                place_of(path, value), escape_control(std::string(key.str()))));
     }
   }

@@ -36,7 +36,7 @@ std::string nothing_called(const std::string& word, const Catalogue& catalogue) 
   std::vector<std::string_view> all;
   for (const Tag& tag : kTags) all.push_back(tag.name);
   const std::vector<std::string> found = nearest(word, catalogue);
-  return fmt::format("no tag, family or case is called '{}'; {}tags: {}", escape_control(word),
+  return fmt::format("no feature, family or case is called '{}'; {}features: {}", escape_control(word),
                      found.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(found, " or ")),
                      fmt::join(all, ", "));
 }

@@ -407,16 +407,18 @@ TEST_F(Verbs, List_OfAnUnknownWord_NamesTheNearestTag) {
   EXPECT_EQ(said.code, 2);
   EXPECT_TRUE(said.is_one_line()) << said.out;
   EXPECT_THAT(said.out,
-              HasSubstr("no tag, family or case is called 'DPD'; did you mean DDP? tags: any program, DDP, "));
+              HasSubstr("no feature, family or case is called 'DPD'; did you mean DDP? features: any program, DDP, "));
 }
 
-TEST_F(Verbs, List_WithTags_CountsTheCasesOfEach) {
+TEST_F(Verbs, List_WithFeatures_CountsTheCasesOfEach) {
   commit_catalogue();
-  const ShellResult said = recapture("list --tags");
+  const ShellResult said = recapture("list --features");
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, HasSubstr("\nhost reads             1  item(), nonzero(),"));
   EXPECT_THAT(said.out, HasSubstr("\nDDP                    0  DistributedDataParallel,"));
-  EXPECT_EQ(recapture("list --tags sync").code, 2);
+  EXPECT_THAT(said.out, HasSubstr("; also DistributedDataParallel\n"));
+  EXPECT_EQ(recapture("list --tags").out, said.out) << "its older name";
+  EXPECT_EQ(recapture("list --features sync").code, 2);
 }
 
 TEST_F(Verbs, Show_NewestRecords_EndInTheNumberOfSurprises) {

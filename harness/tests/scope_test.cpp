@@ -83,17 +83,18 @@ TEST(Scope, ATag_ComesBeforeAFamilyBeforeACase) {
   EXPECT_THAT(cases_in_scope({"nemo_*"}, kCatalogue), ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
 }
 
-TEST(Scope, UnknownWord_ListsNearestAndAllTags) {
+TEST(Scope, UnknownWord_ListsNearestAndAllFeatures) {
   const std::string said = refusal("DPD");
-  EXPECT_THAT(said,
-              HasSubstr("no tag, family or case is called 'DPD'; did you mean DDP? tags: any program, DDP, FSDP,"));
+  EXPECT_THAT(
+      said,
+      HasSubstr("no feature, family or case is called 'DPD'; did you mean DDP? features: any program, DDP, FSDP,"));
   for (const Tag& tag : kTags) EXPECT_THAT(said, HasSubstr(std::string(tag.name)));
   EXPECT_EQ(said.find('\n'), said.npos);
   EXPECT_THAT(refusal("pin memroy"), HasSubstr("did you mean pinned memory?")) << "near to an alias";
   EXPECT_THAT(refusal("frezze"), HasSubstr("did you mean freeze?"));
   EXPECT_THAT(refusal("nemo_raise"), HasSubstr("did you mean nemo_raises?"));
-  EXPECT_THAT(refusal("quite another"), HasSubstr("'quite another'; tags: "));
-  EXPECT_THAT(refusal("zz*"), HasSubstr("'zz*'; tags: "));
+  EXPECT_THAT(refusal("quite another"), HasSubstr("'quite another'; features: "));
+  EXPECT_THAT(refusal("zz*"), HasSubstr("'zz*'; features: "));
   EXPECT_EQ(refusal("DDP"), "none");
 }
 
