@@ -43,7 +43,8 @@ std::string describe_machine(const Environment& environment) {
 
 std::string how_often(const timeline::TestHistory& series, const timeline::Outcome& outcome, const When& when) {
   const timeline::Run &first = *outcome.first, &last = *outcome.newest.run;
-  if (outcome.runs == series.runs.size()) return outcome.runs == 1 ? "in its only run" : "in all of them";
+  if (outcome.runs == series.runs.size())
+    return outcome.runs == 1 ? "in its only run: nothing to compare" : "in all of them";
   if (last.path != series.runs.back().run->path) {
     return fmt::format("{}, {}{}", plural(outcome.runs, "run"), outcome.runs == 1 ? "on " : "last on ", when(last));
   }
