@@ -67,7 +67,7 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
   const std::string records = options.records.empty() ? places.reports() : options.records;
   const compare::BothSides sides = compare::sides_of(options.from, options.to, options.machine, records, background);
   compare::Comparison comparison = compare_sides(sides.from, sides.to, background);
-  compare::compare_prices(sides.from, sides.to, comparison);
+  compare::compare_prices(compare::read_side_prices(sides.from), compare::read_side_prices(sides.to), comparison);
   for (const std::string& note : sides.notes) add_once(comparison.head, "note: " + note);
   return comparison;
 }

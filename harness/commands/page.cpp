@@ -1,5 +1,6 @@
 // recapture page: one HTML file with what changes between releases, the matrix of all results, and their history; or a
-// folder of pages with that one beside a table of failures by release, a page for each failure, and the operators.
+// folder of pages with that one beside a table of failures by release, a page for each failure, and the operators; or
+// these, without the first, as one file.
 #include "harness/report/page.h"
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@
 #include "harness/report/page_data.h"
 #include "harness/report/site.h"
 #include "harness/run/layout.h"
+#include "harness/verdict/price.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::commands {
@@ -30,11 +32,17 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string records, output = "page.html", site;
+  std::string records, output = "page.html", site, single_file;
+};
+
+struct Input {
+  std::vector<Record> records;
+  report::PageInput page;
 };
 
 // What cannot be read is named here, on the page, and by the exit code. `known` have been read already.
-void read_records(report::PageInput& input, std::vector<Record> known, DeferredErrors& wrong) {
+void read_records(Input& read, std::vector<Record> known, DeferredErrors& wrong) {
+  report::PageInput& input = read.page;
   std::unordered_map<std::string, Record*> by_path;
   for (Record& record : known) by_path.emplace(record.path, &record);
   struct File {
@@ -72,7 +80,7 @@ void read_records(report::PageInput& input, std::vector<Record> known, DeferredE
   });
   for (File& file : files) {
     if (file.record) {
-      input.records.push_back(std::move(*file.record));
+      read.records.push_back(std::move(*file.record));
     } else {
       wrong.add(file.error);
       ++input.unreadable;
@@ -80,8 +88,9 @@ void read_records(report::PageInput& input, std::vector<Record> known, DeferredE
   }
 }
 
-report::PageInput read(const run::Layout& places, const Options& options, DeferredErrors& wrong) {
-  report::PageInput input;
+Input read(const run::Layout& places, const Options& options, DeferredErrors& wrong) {
+  Input all;
+  report::PageInput& input = all.page;
   input.folder = options.records.empty() ? places.reports() : options.records;
   std::error_code error;
   const auto kind = fs::status(input.folder, error);
@@ -97,19 +106,30 @@ report::PageInput read(const run::Layout& places, const Options& options, Deferr
   } catch (const ExitError& stop) {
     unread = stop.what();
   }
-  read_records(input, std::move(newest), wrong);
-  if (input.records.empty()) {
+  read_records(all, std::move(newest), wrong);
+  if (all.records.empty()) {
     wrong.tell();
     throw ExitError(Exit::NothingRan, "no records below " + input.folder);
   }
   if (!unread.empty()) wrong.add(unread);
   input.background = compare::read_compare_context(places.root);
   const auto has_operators = [](const Record& one) { return one.cases.count(std::string(kOperatorsCase)) != 0; };
-  if (std::any_of(input.records.begin(), input.records.end(), has_operators)) {
-    input.operators = timeline::operator_table(places.root, input.folder, input.records);
+  if (std::any_of(all.records.begin(), all.records.end(), has_operators)) {
+    input.operators = timeline::operator_table(places.root, input.folder, all.records);
   }
-  compare::learn_remedies(places.reports(), input.background);
-  return input;
+  return all;
+}
+
+std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& wrong) {
+  std::vector<Prices> all;
+  for (const std::string& path : prices_below(folder)) {
+    try {
+      all.push_back(read_prices(path));
+    } catch (const ExitError& stop) {
+      wrong.add(stop.what());
+    }
+  }
+  return prices_by_machine(std::move(all));
 }
 
 // A folder of ours has an index.html that begins as this one does; in any other folder nothing is replaced.
@@ -131,31 +151,50 @@ void write_site(const std::string& folder, const std::map<std::string, std::stri
   for (const auto& [path, text] : pages) replace_output(folder + "/" + path, text, kFirstBytes, "page");
 }
 
+void write_page(const std::string& output, const std::string& page) {
+  std::error_code error;
+  if (output == "-") {
+    print_text(page);
+  } else if (fs::is_character_file(output, error) || fs::is_fifo(output, error)) {
+    write_file(output, page);  // Such as /dev/stdout, which nothing may replace.
+  } else {
+    constexpr size_t kFirstBytes = 15;
+    replace_output(output, page, kFirstBytes, "page");
+  }
+}
+
+// Everything but the comparisons, which take most of the time.
+std::string single_file(const run::Layout& places, Input input, DeferredErrors& wrong) {
+  const ResultMatrix matrix(std::move(input.records), input.page.rules);
+  return report::render_single_file({places.root, input.page.folder, matrix, input.page.background.catalogue,
+                                     input.page.background.sources, input.page.background.changes, input.page.operators,
+                                     read_all_prices(input.page.folder, wrong)});
+}
+
+std::map<std::string, std::string> site(const run::Layout& places, Input input, DeferredErrors& wrong) {
+  const report::PageInput page = input.page;
+  const report::PageData made = report::page_data(std::move(input.records), std::move(input.page));
+  auto pages =
+      report::render_site({places.root, page.folder, made.matrix, page.background.catalogue, page.background.sources,
+                           page.background.changes, page.operators, read_all_prices(page.folder, wrong)});
+  pages[report::kUpgradePage] = report::page_of(made.json, report::render_site_links());
+  return pages;
+}
+
 Exit write(const run::Layout& places, const Options& options) {
   DeferredErrors wrong;
-  if (!options.site.empty()) {
-    check_site(options.site);
-    report::PageInput input = read(places, options, wrong);
-    const ResultMatrix matrix(input.records, input.rules);
-    const auto failures = timeline::failure_table(matrix, input.background.catalogue);
-    std::string newest;
-    for (const Record& record : input.records) newest = std::max(newest, record.environment.started);
-    auto pages = report::render_site({places.root, input.folder, input.background.sources, input.background.changes,
-                                      failures, input.operators, newest},
-                                     matrix);
-    pages[report::kUpgradePage] = report::page_of(report::page_data(std::move(input)));
-    write_site(options.site, pages);
-    wrong.tell();
-    return Exit::AsExpected;
-  }
-  const std::string page = report::page_of(report::page_data(read(places, options, wrong)));
-  std::error_code error;
-  if (options.output == "-") {
-    print_text(page);
-  } else if (fs::is_character_file(options.output, error) || fs::is_fifo(options.output, error)) {
-    write_file(options.output, page);  // Such as /dev/stdout, which nothing may replace.
+  if (!options.site.empty()) check_site(options.site);
+  Input input = read(places, options, wrong);
+  if (!options.single_file.empty()) {
+    write_page(options.single_file, single_file(places, std::move(input), wrong));
   } else {
-    replace_output(options.output, page, 15, "page");
+    compare::learn_remedies(places.reports(), input.page.background);
+    if (options.site.empty()) {
+      write_page(options.output,
+                 report::page_of(report::page_data(std::move(input.records), std::move(input.page)).json));
+    } else {
+      write_site(options.site, site(places, std::move(input), wrong));
+    }
   }
   wrong.tell();
   return Exit::AsExpected;
@@ -174,6 +213,11 @@ Verb page_verb(CLI::App& app, const std::string& root) {
       ->add_option("--site", options->site,
                    "Write a folder of static pages instead: failures by release, a page for each, operators")
       ->excludes("--output");
+  command
+      ->add_option("--single-file", options->single_file,
+                   "Write the table of failures, their pages and the operators to this file instead, for mail")
+      ->excludes("--output")
+      ->excludes("--site");
   return {command, [options, &root] { return write(run::Layout::find(root), *options); }};
 }
 

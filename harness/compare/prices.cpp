@@ -9,10 +9,8 @@
 #include "harness/verdict/price.h"
 
 namespace recapture::compare {
-namespace {
 
-// What was measured where the side ran; nothing for runs with variables of their own.
-std::optional<Prices> prices_of_side(const Side& side) {
+std::optional<Prices> read_side_prices(const Side& side) {
   const Record& run = side.runs.front().record;
   if (!run.environment.kind.machine.is_plain()) return std::nullopt;
   std::set<std::string> folders;
@@ -37,14 +35,11 @@ std::optional<Prices> prices_of_side(const Side& side) {
   return prices_by_machine(std::move(found)).front();
 }
 
-}  // namespace
-
-void compare_prices(const Side& from, const Side& to, Comparison& comparison) {
-  const auto before = prices_of_side(from), now = prices_of_side(to);
+void compare_prices(const std::optional<Prices>& before, const std::optional<Prices>& now, Comparison& comparison) {
   if ((!before && !now) || (before && now && before->path == now->path)) return;
   std::vector<std::string>& head = comparison.head;
   if (!before || !now) {
-    head.push_back(fmt::format("prices: none on record of {}", before ? to.name : from.name));
+    head.push_back(fmt::format("prices: none on record of {}", before ? comparison.to : comparison.from));
     return;
   }
   if (before->env("hash") != now->env("hash")) {

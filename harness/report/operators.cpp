@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -210,19 +211,32 @@ std::string render_text(const OperatorRow& row) {
   return text + fmt::format("  record    {}\n", on->record);
 }
 
-std::vector<std::pair<std::string, std::string>> operator_words() {
-  std::vector<std::pair<std::string, std::string>> words;
+std::vector<OperatorWord> operator_words() {
+  constexpr std::array<const char*, kOperatorVerdicts.size()> kMeanings = {
+      "every sample is captured, and its replays give eager's values",
+      "captured; eager gives other values each time",
+      "some samples are captured, and some are not",
+      "no sample can be captured",
+      "captured, and a replay fails or gives other values",
+      "a sample does not come back",
+      "a sample ends its process",
+      "no sample can be computed without a capture",
+      "a library that it calls was missing"};
+  std::vector<OperatorWord> words;
   for (size_t i = 0; i < kOperatorVerdicts.size(); ++i) {
     const auto verdict = static_cast<OperatorVerdict>(i);
     const bool is_fine = verdict == OperatorVerdict::Captured || verdict == OperatorVerdict::Undefined;
     const bool is_refused = verdict == OperatorVerdict::SomeRefused || verdict == OperatorVerdict::Refused;
     const bool is_unknown = verdict == OperatorVerdict::EagerFails || verdict == OperatorVerdict::Unavailable;
-    words.emplace_back(verdict == OperatorVerdict::EagerFails ? kNoEager : to_string(verdict), is_fine      ? "green"
-                                                                                               : is_refused ? "amber"
-                                                                                               : is_unknown ? "grey"
-                                                                                                            : "red");
+    words.push_back({verdict == OperatorVerdict::EagerFails ? kNoEager : std::string(to_string(verdict)),
+                     is_fine      ? "green"
+                     : is_refused ? "amber"
+                     : is_unknown ? "grey"
+                                  : "red",
+                     kMeanings.at(i)});
   }
-  for (const char* word : {kNoType, kAbsent}) words.emplace_back(word, "grey");
+  words.push_back({kNoType, "grey", "it has no data type that the GPU computes"});
+  words.push_back({kAbsent, "grey", "the release has no such operator"});
   return words;
 }
 

@@ -15,8 +15,12 @@ struct OperatorView {
   bool is_captured = false;                 // In every release on record that has it.
   std::string why, instead;                 // Of the newest release that cannot capture it.
 };
-// Every word of a cell and its color, the best first.
-std::vector<std::pair<std::string, std::string>> operator_words();
+// A word of a cell.
+struct OperatorWord {
+  std::string text, color, meaning;
+};
+// The best first.
+std::vector<OperatorWord> operator_words();
 OperatorView view_of(const timeline::OperatorTable& table, const timeline::OperatorRow& row);
 
 // What to answer where one of these is named: of those that cannot be captured in that release, or, where it has no

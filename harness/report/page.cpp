@@ -8,6 +8,7 @@
 RECAPTURE_EMBED(page_html, "harness/report/page.html");
 RECAPTURE_EMBED(page_css, "harness/report/page.css");
 RECAPTURE_EMBED(page_js, "harness/report/page.js");
+RECAPTURE_EMBED(page_words_js, "harness/report/words.js");
 
 namespace recapture::report {
 namespace {
@@ -33,11 +34,12 @@ void put(std::string& page, std::string_view mark, std::string_view text) {
 
 }  // namespace
 
-std::string page_of(const Json& data) {
+std::string page_of(const Json& data, const std::string& site) {
   std::string page = page_html;
   // From the back, so that no text is looked through that came from outside.
-  put(page, "/* page.js */", page_js);
+  put(page, "/* page.js */", std::string(page_words_js) + page_js);
   put(page, "/* data */", without_tags(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  put(page, "<!-- site -->", site.empty() ? "<p>How CUDA graphs fail under PyTorch, as seen on real GPUs</p>" : site);
   put(page, "/* page.css */", page_css);
   return page;
 }

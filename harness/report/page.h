@@ -6,7 +6,8 @@
 
 namespace recapture::report {
 
-// The data as of data.h, with the sources page.html, page.css and page.js.
-std::string page_of(const Json& data);
+// The data as of page_data.h, with the sources page.html, page.css, words.js and page.js. `site` has the links to
+// the pages beside it, where there are some.
+std::string page_of(const Json& data, const std::string& site = "");
 
 }  // namespace recapture::report

@@ -50,7 +50,7 @@ const columns = data.columns.map((one, number) => {
 const runs = data.runs.map((one, number) => ({...one, number, on: columns[one.column], started: text(one.started), path: text(one.path)}));
 const machines = data.compared.map(one => ({name: text(one.name), releases: one.releases.map(text), pairs: one.pairs}));
 const releases = data.releases.map(text);
-const consequences = data.consequences.map(([word, meaning, hurts, tone]) => ({word, meaning, hurts, tone}));
+const consequences = data.consequences.map(([word, meaning, hurts, tone, , one, several]) => ({word, meaning, hurts, tone, counted: count => `${count} ${count === 1 ? one : several}`}));
 // Those of operators only where there are some.
 const isShown = data.consequences.map(([, , , , ofOperators], n) => !ofOperators || machines.some(one => one.pairs.flat().some(pair => pair && pair.counts[n])));
 const consequenceTag = number => make('span', {class: `tag ${consequences[number].tone}`}, consequences[number].word);
@@ -133,8 +133,7 @@ function show() {
 
 // ---- Only what mentions ----
 
-const tagByWord = new Map(data.tags.flatMap(([, , words], number) => words.map(word => [word, number])));
-const tagOf = word => tagByWord.get(word.toLowerCase().replace(/[ _-]/g, '').replace(/(.)s$/, '$1'));
+const vocabulary = vocabularyOf(data.tags.map(([name, , words]) => [name, words])), tagOf = vocabulary.of;
 byId('tags').append(...data.tags.map(([name, meaning]) => make('option', {value: name, label: meaning})));
 
 // Tags choose the cases that a gate with that scope has; any other word is looked for in texts. Of several, between
@@ -142,7 +141,7 @@ byId('tags').append(...data.tags.map(([name, meaning]) => make('option', {value:
 function filterOf(words) {
   const wanted = (words || '').split(',').map(word => word.trim()).filter(Boolean), tags = wanted.map(tagOf).filter(tag => tag !== undefined);
   const scope = new Set(tags.length ? [...tags, data.any_program] : []), looked = wanted.filter(word => tagOf(word) === undefined).map(word => word.toLowerCase());
-  return {isOn: wanted.length > 0, scope: looked.length ? [] : [...new Set(tags)].map(tag => data.tags[tag][0]),
+  return {isOn: wanted.length > 0, near: [...new Set(looked.flatMap(vocabulary.near))], scope: looked.length ? [] : [...new Set(tags)].map(tag => data.tags[tag][0]),
     has: (one, more = () => []) => !wanted.length || (one.tags || []).some(tag => scope.has(tag)) ||
       looked.some(word => one.words.includes(word) || more().some(other => other.toLowerCase().includes(word)))};
 }
@@ -204,36 +203,38 @@ function machineOption(name) {
     name.split(', ').map(word => word.replace(/^CUDA runtime (.*)/, ' --cuda-runtime $1').replace(/^NCCL (.*)/, ' --nccl $1')).filter(word => word.startsWith(' --')).join('');
 }
 
+const legend = consequences.flatMap(({word, meaning, tone}, n) => isShown[n] ? [[n, make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)]] : []);
+
 function options(select, words, chosen) {
   select.replaceChildren(...words.map(word => make('option', {}, word)));
   select.value = chosen;
 }
 
-// "1 new damage, 2 new errors": of tests, the worst first.
-const countWords = (counts, numbers) => numbers.filter(n => counts[n]).map(n => `${counts[n]} ${consequences[n].word}`).join(', ');
 const isChange = n => n !== data.same && n !== data.unknown;
 const kAll = consequences.map((_, n) => n), kHurting = kAll.filter(n => consequences[n].hurts), kHarmless = kAll.filter(n => !consequences[n].hurts && isChange(n));
+const sum = counts => counts.reduce((total, count) => total + count, 0);
 
-// The answer to what the filter leaves. It is green only where nothing hurts outside of it either.
-function headlineOf(pair, counts, filter) {
-  const all = counts.reduce((sum, count) => sum + count, 0), hurting = countWords(counts, kHurting), harmless = countWords(counts, kHarmless);
-  const where = filter.isOn ? 'In this filter ' : '', begun = words => where ? where + words : words[0].toUpperCase() + words.slice(1);
-  const isUnknown = counts[data.unknown] === all || counts[data.unknown] * 100 > all * data.most_unknown;
-  const prices = !filter.isOn && pair.prices ? counted(pair.prices, 'price of a remedy changed', 'prices of remedies changed') : '';
-  const rest = [harmless, prices].filter(Boolean).join(', ');
-  if (!all) return {words: 'There is nothing in this filter.', tone: pair.outside ? 'amber' : 'grey'};
-  if (hurting) return {words: `${filter.isOn ? 'In this filter: ' : ''}${hurting}.`, tone: consequences[kHurting.find(n => counts[n])].tone, isUnknown};
-  if (isUnknown) return {words: `${begun('too much is unknown to tell what breaks')}${rest ? '; ' + rest : ''}.`, tone: 'amber', isUnknown};
-  return {words: `${begun('nothing that runs today breaks')}; ${rest || 'no change'}.`, tone: pair.outside ? 'amber' : 'green'};
+// The answer to what the filter leaves. It is green only where nothing hurts outside of it either. `counts` are changes
+// and `inTests` tests, by consequence.
+function headlineOf({counts, inTests, prices, hasOutside}, filter) {
+  const all = sum(inTests), unknown = inTests[data.unknown], where = filter.isOn ? 'In this filter: ' : '';
+  const countedOf = numbers => numbers.filter(n => counts[n]).map(n => consequences[n].counted(counts[n]));
+  const hurting = countedOf(kHurting), harmless = [...countedOf(kHarmless), ...prices ? [counted(prices, 'price of a fix changed', 'prices of fixes changed')] : []];
+  const isUnknown = unknown === all || unknown * 100 > all * data.most_unknown, calm = hasOutside ? 'amber' : 'green';
+  if (!all) return {words: 'There is nothing in this filter.', tone: hasOutside ? 'amber' : 'grey'};
+  if (hurting.length) return {words: `${where}${hurting.join(', ')}.`, tone: consequences[kHurting.find(n => counts[n])].tone, isUnknown};
+  if (isUnknown) return {words: `${where}${['too much is unknown to tell what breaks', ...harmless].join('; ')}.`, tone: 'amber', isUnknown};
+  if (!harmless.length) return {words: `${where}nothing changes.`, tone: calm};
+  return {words: `${where}${harmless.join(', ')}; ${harmless.length === 1 ? 'nothing else' : 'nothing that runs today breaks'}.`, tone: calm};
 }
 
 // What hurts and is not shown: "outside this filter: 1 new damage (…)".
-function outsideWords(changes) {
+function outsideWords(groups) {
   return kHurting.flatMap(n => {
-    const some = changes.filter(change => change.consequence === n);
+    const some = groups.filter(group => group[0].consequence === n);
     if (!some.length) return [];
-    const names = [...new Set(some.map(change => change.of))].flatMap((one, at) => [at ? ', ' : '', caseButton(one)]);
-    return [['; ', `${some.reduce((sum, change) => sum + change.tests.length, 0)} `, consequenceTag(n), ' (', names, ')']];
+    const names = [...new Set(some.flat().map(change => change.of))].flatMap((one, at) => [at ? ', ' : '', caseButton(one)]);
+    return [['; ', `${some.length} `, consequenceTag(n), ' (', names, ')']];
   }).flat(2).slice(1);
 }
 
@@ -262,29 +263,34 @@ function showCompare() {
     .filter(one => one.tests.length);
   const differ = new Set([...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])), ...pair.unknown.flatMap(([, which]) => list(which))]);
   const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => filter.has(t.of));
-  const counts = consequences.map(() => 0);
-  for (const change of groups.flat()) counts[change.consequence] += change.tests.length;
-  counts[data.same] = same.length;
-  for (const one of unknown) counts[data.unknown] += one.tests.length;
+  const counts = consequences.map(() => 0), inTests = consequences.map(() => 0);
+  for (const group of groups) ++counts[group[0].consequence];
+  for (const change of groups.flat()) inTests[change.consequence] += change.tests.length;
+  counts[data.same] = inTests[data.same] = same.length;
+  counts[data.unknown] = inTests[data.unknown] = sum(unknown.map(one => one.tests.length));
+  const prices = (pair.prices || []).map(priceOf).filter(price => price.tests.some(t => filter.has(t.of, () => [price.work])));
 
-  const all = counts.reduce((sum, count) => sum + count, 0), machine = machineOption(pair.machine.name);
-  const outside = outsideWords(whole.flat().filter(change => consequences[change.consequence].hurts && !fits(change)));
-  const {words, tone, isUnknown} = headlineOf({...pair, outside: outside.length > 0}, counts, filter);
+  const all = sum(inTests), machine = machineOption(pair.machine.name);
+  const outside = outsideWords(whole.map(group => group.filter(change => consequences[change.consequence].hurts && !fits(change))).filter(group => group.length));
+  const {words, tone, isUnknown} = headlineOf({counts, inTests, prices: prices.length, hasOutside: outside.length > 0}, filter);
+  const headline = words[0].toUpperCase() + words.slice(1);
   byId('answer').className = tone;
-  byId('answer').replaceChildren(make('b', {}, words), `${all - counts[data.unknown]} of ${all} tests judged. `,
+  byId('answer').replaceChildren(make('b', {}, headline), ...all ? [`${all - inTests[data.unknown]} of ${all} tests judged. `] : nearWords(filter.near),
     make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`), ` ends with exit status ${pair.exit}.`));
   byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
   byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
     ' with ', make('code', {}, `scope = ${JSON.stringify(filter.scope).replaceAll('","', '", "')}`), ' in that file.'] : []);
   byId('head').replaceChildren(...pair.head.flatMap((line, at) => [at ? ' · ' : '', text(line)]));
-  byId('figures').replaceChildren(...consequences.flatMap(({word, meaning, tone}, n) => !isShown[n] ? [] : make('button', {type: 'button', 'data-word': word, title: meaning,
-    class: `figure ${tone}${counts[n] ? '' : ' none'}`, 'aria-pressed': String(state.show === word),
-    click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])), make('span', {}, word))));
-  if (focused) for (const figure of byId('figures').children) if (figure.dataset.word === focused) figure.focus();
-
   // At first all that hurts; where nothing does, the worst of what changed.
   const pressed = kAll.filter(n => consequences[n].word === state.show), worst = kAll.find(n => isChange(n) && counts[n]);
   const shown = pressed.length ? pressed : [...new Set([...kHurting, ...worst === undefined ? [] : [worst]])];
+  byId('figures').replaceChildren(...consequences.flatMap(({word, meaning, tone}, n) => !isShown[n] ? [] : make('button', {type: 'button', 'data-word': word, 'data-tests': String(inTests[n]), title: meaning,
+    class: `figure ${tone}${counts[n] ? '' : ' none'}${shown.includes(n) && counts[n] ? ' shown' : ''}`, 'aria-pressed': String(state.show === word),
+    click: () => choose({show: state.show === word ? '' : word})}, make('b', {}, String(counts[n])),
+    make('span', {}, word, inTests[n] > counts[n] ? make('small', {}, ` ${counted(inTests[n], 'test')}`) : ''))));
+  for (const [n, item] of legend) item.classList.toggle('none', !counts[n]);
+  if (focused) for (const figure of byId('figures').children) if (figure.dataset.word === focused) figure.focus();
+
   const rows = [];
   let last = null;
   for (const group of groups) {
@@ -302,7 +308,22 @@ function showCompare() {
     rows.push(...unknown.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
       make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
   }
+  if (!pressed.length) rows.push(...prices.map(price => priceRow(price, pair)));
   byId('changes').replaceChildren(...rows);
+}
+
+const priceOf = ([which, work, isDearer, before, now]) => ({tests: list(which).map(n => tests[n]), work: text(work), isDearer: isDearer > 0, before: text(before), now: text(now)});
+function priceRow(price, pair) {
+  const of = [...new Set(price.tests.map(t => t.of))];
+  return make('div', {class: 'change price'}, make('span', {class: `tag ${price.isDearer ? 'amber' : 'green'}`}, price.isDearer ? 'costs more' : 'costs less'),
+    make('div', {}, make('p', {class: 'title'}, price.work), make('p', {}, `${pair.from}: ${price.before}`), make('p', {}, `${pair.to}: ${price.now}`)),
+    make('div', {}, of.map(one => make('div', {class: 'case'}, make('p', {}, caseButton(one)), price.tests.filter(t => t.of === one).map(t => make('p', {}, t.fix || t.name))))));
+}
+
+// "Did you mean DDP?"
+function nearWords(names) {
+  if (!names.length) return [];
+  return ['Did you mean ', ...names.flatMap((name, at) => [at ? ' or ' : '', make('button', {type: 'button', class: 'more', click: () => choose({text: name}, 'replaceState')}, name)]), '? '];
 }
 
 function caseButton(one) {
@@ -544,19 +565,27 @@ function showHistory() {
 
 function showRuns() {
   byId('history-count').textContent = `${counted(runs.length, 'run')}, the newest first`;
-  byId('runs').replaceChildren(lastDay(), make('table', {class: 'list'}, make('thead', {}, make('tr', {},
-    ['Began', 'Release', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'].map(word => make('th', {scope: 'col'}, word)))),
-    make('tbody', {}, [...runs].reverse().map(run => make('tr', {}, make('td', {class: 'nowrap'}, timeOf(run)), make('td', {class: 'nowrap'}, run.on.release),
-      make('td', {class: 'nowrap'}, `${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`), make('td', {}, run.on.machine),
-      make('td', {}, verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))), make('td', {}, changedSince(run)))))));
+  byId('runs').replaceChildren(lastDay(), listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Verdicts', 'Against earlier runs on such a machine'],
+    [...runs].reverse().map(run => [{}, [nowrap(timeOf(run)), nowrap(run.on.release), nowrap(`${run.on.runtime}${run.on.packed ? ' (packed)' : ''}`), run.on.machine,
+      [verdictCounts(run), run.notes.map(note => make('div', {class: 'faint'}, text(note)))], changedSince(run)]])));
 }
+
+const nowrap = (...words) => make('span', {class: 'nowrap'}, ...words);
+// `rows` have [attributes, what is in each cell]. Where there is little room, a cell begins with its heading.
+function listTable(headings, rows) {
+  return make('table', {class: 'list'}, make('thead', {}, make('tr', {}, headings.map(word => make('th', {scope: 'col'}, word)))),
+    make('tbody', {}, rows.map(([attributes, cells]) => make('tr', attributes, cells.map((cell, at) => make('td', {'data-side': headings[at]}, ...[cell].flat(2)))))));
+}
+
+// Whether some test has a result on both sides.
+const isCompared = pair => pair.counts.some((count, n) => count && n !== data.unknown);
 
 // Whether anything changed last night.
 function lastDay() {
-  const day = dateOf(runs[runs.length - 1]), some = runs.filter(run => dateOf(run) === day), compared = some.filter(run => run.changed);
+  const day = dateOf(runs[runs.length - 1]), some = runs.filter(run => dateOf(run) === day), compared = some.filter(run => run.changed && isCompared(run.changed));
   const differ = compared.filter(run => run.changed.groups.length);
-  const words = !compared.length ? 'none of them has an earlier run on such a machine'
-    : `${counted(compared.length, 'of them has', 'of them have')} an earlier run on such a machine, and ${differ.length ? counted(differ.length, 'differs', 'differ') : 'none differs'} from it`;
+  const words = !compared.length ? 'none of them can be compared with an earlier run on such a machine'
+    : `${compared.length} can be compared with an earlier run on such a machine, and ${differ.length ? counted(differ.length, 'differs', 'differ') : compared.length === 1 ? 'does not differ' : 'none differs'} from it`;
   return make('p', {class: 'lead'}, make('b', {}, `${day}, the newest day on record: `), `${counted(some.length, 'run')}; ${words}.`);
 }
 
@@ -571,8 +600,9 @@ function changedSince(run) {
   const pair = {...run.changed, from: timeOf(runs[run.changed.before]), to: timeOf(run)};
   const parts = consequences.flatMap(({word, tone}, n) => pair.counts[n] && isChange(n) ? [make('span', {class: `tag ${tone}`}, `${pair.counts[n]} ${word}`), ' '] : []);
   const unknown = pair.counts[data.unknown] ? `, ${pair.counts[data.unknown]} unknown` : '';
-  if (!parts.length) parts.push('no change');
-  const rest = make('span', {class: 'faint'}, `${parts.length === 1 && typeof parts[0] === 'string' ? '; ' : ' '}${pair.counts[data.same]} the same${unknown}`);
+  const isNone = !parts.length, same = isCompared(pair) ? `${pair.counts[data.same]} the same${unknown}` : unknown.slice(2);
+  if (isNone) parts.push(isCompared(pair) ? 'no change' : 'nothing to compare');
+  const rest = make('span', {class: 'faint'}, `${isNone && same ? '; ' : ' '}${same}`);
   if (!pair.groups.length && !pair.unknown.length) return make('span', {}, parts, rest);
   return make('details', {}, make('summary', {}, parts, rest),
     make('ul', {}, changesOf(pair).map(group => make('li', {}, group[0].sentence, ': ',
@@ -602,12 +632,10 @@ function showTest(test) {
   }
   byId('runs').replaceChildren(make('h2', {class: 'mono'}, test.id), make('p', {}, test.of.title || '', ' ', make('button', {type: 'button', class: 'more', click: () => choose({case: test.of.id})}, 'All on record of this case')),
     make('ul', {}, [...byMachine].flatMap(([machine, some]) => sinceWhen(some).map(words => make('li', {}, make('b', {}, `${machine}: `), words)))),
-    make('table', {class: 'list'}, make('thead', {}, make('tr', {}, ['Began', 'Release', 'CUDA runtime', 'Machine', 'Result', 'Verdict', 'What was seen'].map(word => make('th', {scope: 'col'}, word)))),
-      make('tbody', {}, [...found].reverse().map(one => make('tr', {class: differs.has(one) ? 'differs' : null},
-        make('td', {class: 'nowrap'}, timeOf(one.run)), make('td', {class: 'nowrap'}, one.run.on.release),
-        make('td', {class: 'nowrap'}, one.run.on.runtime), make('td', {}, one.run.on.machine), make('td', {class: 'nowrap'}, one.seen.result),
-        make('td', {class: 'nowrap'}, make('span', {class: `tag tone${one.seen.tone}`}, one.seen.verdict)),
-        make('td', {}, differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', make('span', {class: 'mono'}, one.seen.seen)))))));
+    listTable(['Began', 'Release', 'CUDA runtime', 'Machine', 'Result', 'Verdict', 'What was seen'], [...found].reverse().map(one => [{class: differs.has(one) ? 'differs' : null},
+      [nowrap(timeOf(one.run)), nowrap(one.run.on.release), nowrap(one.run.on.runtime), one.run.on.machine, nowrap(one.seen.result),
+        make('span', {class: `tag nowrap tone${one.seen.tone}`}, one.seen.verdict),
+        [differs.has(one) ? make('b', {}, 'differs from the run before: ') : '', make('span', {class: 'mono'}, one.seen.seen)]]])));
 }
 
 // Since when and until when, release after release, in each of them by date.
@@ -713,7 +741,7 @@ function showDetail() {
       .map(column => [{title: titleOf(column), column, find: test => newestIn(column, test)}]);
   }
   dialog.replaceChildren(
-    make('div', {class: 'top'}, make('div', {}, make('h2', {id: 'detail-name', class: 'mono'}, one.id), make('p', {}, one.title || '')),
+    make('div', {class: 'top'}, make('div', {}, make('h2', {id: 'detail-name', class: 'mono'}, one.id), make('p', {}, one.title || '', byId('site') && one.file ? [' ', make('a', {href: `failures/${one.id}.html`}, 'Its page')] : [])),
       make('button', {type: 'button', click: () => dialog.close()}, 'Close')),
     ...sentences.map(change => make('p', {style: 'padding-top:10px'}, consequenceTag(change.consequence), ' ', change.sentence,
       change.upstream.map((up, at) => make('div', {class: 'faint'}, upstreamWords(up, change.upstream[0].what !== '' && at === 0))))),
@@ -846,7 +874,7 @@ byId('detail').addEventListener('close', () => { if (state.case) choose({case: '
 byId('detail').addEventListener('click', event => { if (event.target === byId('detail') && event.clientX < byId('detail').getBoundingClientRect().left) byId('detail').close(); });
 for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
 
-byId('legend').append(...consequences.filter((_, n) => isShown[n]).map(({word, meaning, tone}) => make('span', {class: tone}, make('b', {}, word), `: ${meaning}`)));
+byId('legend').append(...legend.map(([, item]) => item));
 const {newest, records, broken, unreadable} = data.made;
 byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
   (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') + (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';

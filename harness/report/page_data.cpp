@@ -23,6 +23,7 @@
 #include "harness/report/comparison.h"
 #include "harness/report/latest.h"
 #include "harness/report/operators.h"
+#include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/result_matrix.h"
 #include "harness/verdict/select.h"
@@ -33,6 +34,23 @@ namespace {
 constexpr int kHalf = 50;  // Percent of the tests that may be unknown of the pair to begin with.
 constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
+
+// What a headline calls changes of a consequence: one, and several. What is the same or unknown is in none.
+constexpr std::array<std::pair<const char*, const char*>, compare::kConsequenceCount> kCounted = {
+    {{"new damage", "kinds of new damage"},
+     {"new error", "new errors"},
+     {"broken handler", "broken handlers"},
+     {"fix or control stopped holding", "fixes or controls stopped holding"},
+     {"operator no longer captured", "operators no longer captured"},
+     {"error text changed", "error texts changed"},
+     {"silent failure raises now", "silent failures raise now"},
+     {"failure does less damage", "failures do less damage"},
+     {"failure healed", "failures healed"},
+     {"fix or control holds again", "fixes or controls hold again"},
+     {"new fix", "new fixes"},
+     {"operator now captured", "operators now captured"},
+     {"", ""},
+     {"", ""}}};
 
 // Values, each once, by their number. Number 0 is what is empty.
 class Once {
@@ -97,7 +115,7 @@ Verdict worst(const std::vector<Verdict>& verdicts) {
 
 class Page {
  public:
-  explicit Page(PageInput input) : input_(std::move(input)) {
+  Page(std::vector<Record> records, PageInput input) : records_(std::move(records)), input_(std::move(input)) {
     for (const CitedSource& source : input_.background.sources) {
       sources_.emplace(source.id, source_list_.size());
       source_list_.push_back({text(source.id), text(source.title), text(source.url)});
@@ -105,18 +123,18 @@ class Page {
     for (const CatalogueCase& one : input_.background.catalogue) add(one);
   }
 
-  Json data() {
+  PageData data() {
     Json made = {{"newest", newest()},
-                 {"records", input_.records.size()},
+                 {"records", records_.size()},
                  {"broken", input_.broken},
                  {"unreadable", input_.unreadable}};
-    sort_by_time(input_.records);
-    for (const Record& record : input_.records) {
+    sort_by_time(records_);
+    for (const Record& record : records_) {
       for (const auto& [id, info] : record.cases) add(info);
     }
     const auto rates = all_rates();
     // A record is large and there may be many, so it moves from the comparisons on to the board.
-    auto machines = compare::sides_by_machine(std::move(input_.records), input_.background);
+    auto machines = compare::sides_by_machine(std::move(records_), input_.background);
     number_the_runs(machines);
     const auto changed = changed_since_the_run_before(machines);
     Json compared = Json::array();
@@ -133,7 +151,7 @@ class Page {
         }
       }
     }
-    const ResultMatrix board(std::move(records), input_.rules);
+    ResultMatrix board(std::move(records), input_.rules);
     const auto all = latest(board);
     Json runs = Json::array();
     for (const JudgedRun& judged : board.records()) {
@@ -173,7 +191,7 @@ class Page {
     json["reasons"] = reasons_.take();
     json["lists"] = lists_.take();
     json["texts"] = texts_.take();
-    return json;
+    return {std::move(json), std::move(board)};
   }
 
  private:
@@ -187,15 +205,17 @@ class Page {
     return all;
   }
 
-  // [word, meaning, whether it hurts, tone] of each, the worst first.
+  // [word, meaning, whether it hurts, tone, whether only operators have it, one and several in a headline] of each, the
+  // worst first.
   static Json consequences() {
     Json all = Json::array();
     for (size_t i = 0; i < compare::kConsequenceCount; ++i) {
       const auto consequence = static_cast<compare::Consequence>(i);
       const bool of_operators =
           consequence == compare::Consequence::NotCapturable || consequence == compare::Consequence::Capturable;
+      const auto& [one, several] = kCounted.at(i);
       all.push_back({to_string(consequence), compare::meaning(consequence), compare::is_regression(consequence),
-                     color_of(consequence), of_operators});
+                     color_of(consequence), of_operators, one, several});
     }
     return all;
   }
@@ -259,7 +279,7 @@ class Page {
 
   std::string newest() const {
     std::string newest;
-    for (const Record& record : input_.records) newest = std::max(newest, record.environment.started);
+    for (const Record& record : records_) newest = std::max(newest, record.environment.started);
     return newest;
   }
 
@@ -373,7 +393,7 @@ class Page {
                       all_from_outside(view.phrases), view.is_captured ? 1 : 0, from_outside(view.why),
                       from_outside(view.instead), all_from_outside(lines_of(render_text(row)))});
     }
-    for (const auto& [word, color] : operator_words()) words.push_back({word, color});
+    for (const OperatorWord& word : operator_words()) words.push_back({word.text, word.color});
     Json releases = Json::array();
     for (const std::string& release : input_.operators.releases) releases.push_back(from_outside(release));
     return {{"releases", releases}, {"words", words}, {"rows", rows}};
@@ -381,7 +401,7 @@ class Page {
 
   Json all_rates() {
     Json all = Json::array();
-    for (const RatePool& pool : rate_pools(input_.records, input_.rules)) {
+    for (const RatePool& pool : rate_pools(records_, input_.rules)) {
       all.push_back({test(pool.test), from_outside(pool.machine), from_outside(describe(pool.runs))});
     }
     return all;
@@ -400,9 +420,8 @@ class Page {
     for (const auto& [date, path] : order) runs_.emplace(path, runs_.size());
   }
 
-  // {"head", "exit", "prices": how many changed, if any, "counts", "tests", "groups": [[[change, run before, run
-  // after]…]…], "unknown":
-  // [[why, tests]…]}
+  // {"head", "exit", "prices": those that changed, if any, "counts": of tests, "tests", "groups": [[[change, run
+  // before, run after]…]…], "unknown": [[why, tests]…]}
   Json pair(const compare::Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (const std::string& line : comparison.head) head.push_back(text(line));
@@ -434,8 +453,15 @@ class Page {
     Json json = {{"head", head},     {"exit", exit_for(comparison)},
                  {"counts", counts}, {"tests", tests(all)},
                  {"groups", groups}, {"unknown", unknown}};
-    if (!comparison.prices.empty()) json["prices"] = comparison.prices.size();
+    for (const compare::PriceChange& change : comparison.prices) json["prices"].push_back(price(change));
     return json;
+  }
+
+  // [tests of the fixes, the work, whether it is dearer now, before, now]
+  Json price(const compare::PriceChange& change) {
+    return {tests(change.now.fixes), from_outside(change.now.what),
+            price_of(change.now).cost > price_of(change.before).cost ? 1 : 0, from_outside(describe(change.before)),
+            from_outside(describe(change.now))};
   }
 
   size_t change(const compare::CaseChange& change) {
@@ -454,12 +480,25 @@ class Page {
                          lists_.add(upstream)});
   }
 
-  compare::Comparison compared(const compare::Results& from, const compare::Results& to) const {
-    compare::Comparison comparison = compare::compare_sides(from, to, input_.background);
-    try {
-      compare::compare_prices(from.side(), to.side(), comparison);
-    } catch (const ExitError& stop) {  // A file of prices that is none keeps nothing else from the page.
-      comparison.head.push_back("prices: " + escape_control(stop.what()));
+  struct ComparedSide {
+    explicit ComparedSide(const compare::Side& side) : results(side) {
+      try {
+        prices = compare::read_side_prices(side);
+      } catch (const ExitError& stop) {  // A file of prices that is none keeps nothing else from the page.
+        error = "prices: " + escape_control(stop.what());
+      }
+    }
+    compare::Results results;
+    std::optional<Prices> prices;
+    std::string error;
+  };
+
+  compare::Comparison compared(const ComparedSide& from, const ComparedSide& to) const {
+    compare::Comparison comparison = compare::compare_sides(from.results, to.results, input_.background);
+    if (from.error.empty() && to.error.empty()) {
+      compare::compare_prices(from.prices, to.prices, comparison);
+    } else {
+      comparison.head.push_back(from.error.empty() ? to.error : from.error);
     }
     return comparison;
   }
@@ -469,7 +508,7 @@ class Page {
     std::vector<compare::Side>& sides = machine.releases;
     Json releases = Json::array(), pairs = Json::array();
     for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
-    const std::vector<compare::Results> results(sides.begin(), sides.end());
+    const std::vector<ComparedSide> results(sides.begin(), sides.end());
     for (size_t from = 0; from < sides.size(); ++from) {
       // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
       std::vector<compare::Comparison> comparisons(sides.size());
@@ -679,6 +718,7 @@ class Page {
             {"partly", partly}};
   }
 
+  std::vector<Record> records_;
   PageInput input_;
   Texts texts_;
   Once lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()}, upstream_{Json::array()},
@@ -691,6 +731,8 @@ class Page {
 
 }  // namespace
 
-Json page_data(PageInput input) { return Page(std::move(input)).data(); }
+PageData page_data(std::vector<Record> records, PageInput input) {
+  return Page(std::move(records), std::move(input)).data();
+}
 
 }  // namespace recapture::report

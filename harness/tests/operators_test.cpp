@@ -311,7 +311,7 @@ TEST(OperatorText, View_HasACellForEachReleaseOfTheTable) {
   EXPECT_EQ(view.instead, "Call torch.linalg.inv_ex(A).");
   const auto words = report::operator_words();
   for (const std::string& word : {view.words[0], view.words[1]}) {
-    EXPECT_TRUE(std::any_of(words.begin(), words.end(), [&](const auto& one) { return one.first == word; })) << word;
+    EXPECT_TRUE(std::any_of(words.begin(), words.end(), [&](const auto& one) { return one.text == word; })) << word;
   }
 }
 

@@ -79,9 +79,8 @@ class Page : public ::testing::Test {
   // Of the records below the folder, with no tree.
   Json data() const {
     PageInput input;
-    input.records = read_records_below(folder);
     input.folder = folder;
-    return page_data(std::move(input));
+    return page_data(read_records_below(folder), std::move(input)).json;
   }
 
   const std::string folder = ::testing::TempDir() + "recapture-page-" + std::to_string(getpid()),
@@ -212,6 +211,12 @@ TEST_F(Page, Consequences_AreThoseOfTheTableWorstFirst) {
     EXPECT_EQ(told.at(1), meaning(consequence));
     EXPECT_EQ(told.at(2), is_regression(consequence));
   }
+  for (const auto consequence : {Consequence::NewErrors, Consequence::ErrorChanged, Consequence::Capturable}) {
+    for (const size_t headline : {5, 6}) {
+      EXPECT_FALSE(
+          data.at("consequences").at(static_cast<size_t>(consequence)).at(headline).get<std::string>().empty());
+    }
+  }
   EXPECT_EQ(data.at("consequences").at(data.at("same").get<size_t>()).at(0), to_string(Consequence::Same));
   EXPECT_EQ(data.at("consequences").at(data.at("unknown").get<size_t>()).at(0), to_string(Consequence::Unknown));
 }
@@ -271,7 +276,8 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
   const auto pair = [&] { return data().at("compared").at(0).at("pairs").at(0).at(1); };
   EXPECT_EQ(small_tree().recapture("compare 2.6.0 2.15.0 --records '" + folder + "'").code, 3);
   EXPECT_EQ(pair().at("exit"), 3);
-  EXPECT_EQ(pair().at("prices"), 1);
+  ASSERT_EQ(pair().at("prices").size(), 1U);
+  EXPECT_EQ(text_of(data(), pair().at("prices").at(0).at(1)), "a replay");
   std::ofstream(folder + "/2.15.0/g.prices") << "bad\n";
   EXPECT_EQ(pair().at("exit"), 0) << "the page keeps all else";
 }
@@ -391,11 +397,10 @@ TEST_F(Page, Data_StoresEachEntryOnce) {
 TEST_F(Page, Operators_AreWhatTheVerbPrints) {
   run("1", "2026-01-01", "D");
   PageInput input;
-  input.records = read_records_below(folder);
   input.folder = folder;
   input.operators = timeline::operator_table(kRoot, kRoot + "/reports");
   const timeline::OperatorTable table = input.operators;
-  const Json data = page_data(std::move(input));
+  const Json data = page_data(read_records_below(folder), std::move(input)).json;
   const Json& operators = data.at("operators");
   ASSERT_EQ(operators.at("releases").size(), table.releases.size());
   std::set<std::string> words;

@@ -9,6 +9,7 @@
 
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
+#include "harness/timeline/failures.h"
 
 namespace recapture {
 namespace {
@@ -58,7 +59,7 @@ FailureOutcome outcome_of(const Record& record) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
   const ResultMatrix matrix({record}, Rules());
   const FailureTable table = failure_table(matrix, catalogue);
-  return table.releases.empty() ? FailureOutcome::NotRun : table.rows.at(0).releases.at(0).worst;
+  return table.columns.empty() ? FailureOutcome::NotRun : table.rows.at(0).releases.at(0).worst;
 }
 
 TEST(FailureTable, OutcomeOfARun_IsWhatTheProgramMeets) {
@@ -82,7 +83,8 @@ TEST(FailureTable, ReleaseWithoutARun_IsNotRun) {
   const Catalogue catalogue = catalogue_of({"Reproduces", "ReproducesOther"});
   const ResultMatrix matrix({run_of("2.6.0", {seen("D")}), run_of("2.11.0", {seen("ok", "ReproducesOther")})}, Rules());
   const FailureTable table = failure_table(matrix, catalogue);
-  EXPECT_EQ(table.releases, (std::vector<std::string>{"2.11.0", "2.6.0"}));  // The newest first.
+  ASSERT_EQ(table.columns.size(), 2U);
+  EXPECT_EQ(table.columns[0].release, "2.11.0");  // The newest first.
   const auto& releases = table.rows.at(0).releases;
   EXPECT_EQ(releases.at(0).worst, FailureOutcome::Works);
   EXPECT_EQ(releases.at(1).worst, FailureOutcome::Raises);
@@ -110,18 +112,66 @@ TEST(FailureTable, UnknownOutcome_IsNeverAPass) {
   EXPECT_NE(outcome_of(run_of("2.11.0", {unavailable})), FailureOutcome::Works);
 }
 
+TEST(FailureTable, Fix_IsInsteadWhereItHoldsInTheNewestRelease) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "FixA", "FixB"});
+  const auto run = [](const std::string& release, const std::string& held, const std::string& broken) {
+    Json failed = fake_test("c." + broken);
+    failed.update(fake_ending(false));
+    return run_of(release, {seen("D"), fake_test("c." + held), failed});
+  };
+  const ResultMatrix matrix({run("2.6.0", "FixA", "FixB"), run("2.11.0", "FixB", "FixA")}, Rules());
+  const timeline::FailureRow row = failure_table(matrix, catalogue).rows.at(0);
+  ASSERT_EQ(row.fixes.size(), 2U);
+  EXPECT_EQ(row.fixes[0].holds, std::vector<std::string>{"2.6.0"});
+  EXPECT_EQ(row.fixes[0].broken, std::vector<std::string>{"2.11.0"});
+  ASSERT_NE(row.instead(), nullptr);
+  EXPECT_EQ(row.instead()->name, "FixB");
+}
+
+TEST(FailureTable, Columns_AreReleasesGpusOrLibraries) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({run_of("2.11.0", {seen("D")}), run_of("2.11.0", {seen("D")}, {{"gpu", "H"}}),
+                             run_of("2.11.0", {seen("ok")}, {{"cuda_runtime", "13.5"}, {"cuda_runtime_by", "run"}})},
+                            Rules());
+  using timeline::FailureColumns;
+  EXPECT_EQ(failure_table(matrix, catalogue, FailureColumns::Releases).columns.size(), 1U);
+  EXPECT_EQ(failure_table(matrix, catalogue, FailureColumns::Gpus).columns.size(), 2U);
+  const FailureTable libraries = failure_table(matrix, catalogue, FailureColumns::Libraries);
+  ASSERT_EQ(libraries.columns.size(), 1U);
+  EXPECT_EQ(libraries.columns[0], (timeline::FailureColumn{"2.11.0", "CUDA 13.5"}));
+  EXPECT_EQ(libraries.rows.at(0).releases.at(0).worst, FailureOutcome::Works);
+}
+
 TEST(Site, HostileText_StaysText) {
   Catalogue catalogue = catalogue_of({"Reproduces"});
   catalogue[0].title = "<script>alert(1)</script>";
   Json line = seen("D");
   line["message"] = "\"><img src=x onerror=alert(1)>";
   const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
-  const FailureTable failures = failure_table(matrix, catalogue);
-  const timeline::OperatorTable operators;
-  for (const auto& [path, page] : report::render_site({"/nowhere", "reports", {}, {}, failures, operators}, matrix)) {
+  auto pages = report::render_site({"/nowhere", "reports", matrix, catalogue});
+  pages["single"] = report::render_single_file({"/nowhere", "reports", matrix, catalogue});
+  for (const auto& [path, page] : pages) {
     EXPECT_THAT(page, Not(HasSubstr("<script>alert"))) << path;
     EXPECT_THAT(page, Not(HasSubstr("<img"))) << path;
   }
+}
+
+TEST(Site, SingleFile_HasEveryPageAndLeadsNowhereElse) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({run_of("2.11.0", {seen("D")})}, Rules());
+  const std::string page = report::render_single_file({"/nowhere", "reports", matrix, catalogue});
+  EXPECT_THAT(page, HasSubstr("href=\"#failure-c\""));
+  EXPECT_THAT(page, HasSubstr("<article id=\"failure-c\""));
+  EXPECT_THAT(page, Not(HasSubstr(".html\"")));
+}
+
+TEST(Site, MachineOfARunThatWorks_IsNotAmongThoseSeenOn) {
+  const Catalogue catalogue = catalogue_of({"Reproduces"});
+  const ResultMatrix matrix({run_of("2.11.0", {seen("D")}), run_of("2.15.0", {seen("ok")}, {{"gpu", "Other"}})},
+                            Rules());
+  const std::string page = report::render_site({"/nowhere", "reports", matrix, catalogue}).at("failures/c.html");
+  EXPECT_THAT(page, HasSubstr("<li>G, driver 1: 2.11.0</li>"));
+  EXPECT_THAT(page, Not(HasSubstr("<li>Other")));
 }
 
 TEST(Site, EveryFailure_HasARowAndAPageWithTheErrorAndTheRuns) {
@@ -129,13 +179,12 @@ TEST(Site, EveryFailure_HasARowAndAPageWithTheErrorAndTheRuns) {
   Json line = seen("D");
   line["message"] = "CUDA error: operation not permitted";
   const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
-  const FailureTable failures = failure_table(matrix, catalogue);
-  const timeline::OperatorTable operators;
-  const auto pages = report::render_site({"/nowhere", "reports", {}, {}, failures, operators}, matrix);
+  const auto pages = report::render_site({"/nowhere", "reports", matrix, catalogue});
   EXPECT_THAT(pages.at("index.html"), HasSubstr(R"(<a href="failures/c.html">A title</a>)"));
   EXPECT_THAT(pages.at("index.html"), HasSubstr("cuda error: operation not permitted"));  // Searched in lower case.
   const std::string& page = pages.at("failures/c.html");
-  for (const char* text : {"Why.", "CUDA error: operation not permitted", "raises in 2.11.0", "2.11.0/g.jsonl"}) {
+  for (const char* text :
+       {"Why.", "CUDA error: operation not permitted", "Raises in 2.11.0", "Seen on", "driver 1", "2.11.0/g.jsonl"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
 }

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 
 namespace recapture::timeline {
@@ -71,6 +75,56 @@ void settle(FailureOnRelease& on) {
   }
 }
 
+// The newest result of a test on one machine.
+struct Newest {
+  const TestVerdict* row = nullptr;
+  const JudgedRun* judged = nullptr;
+};
+
+void add_course(FixCourse& fix, const std::string& column, const std::map<std::string, Newest>& by_machine) {
+  const auto is = [&](Result result) {
+    return std::any_of(by_machine.begin(), by_machine.end(),
+                       [&](const auto& one) { return one.second.row->result == result; });
+  };
+  if (is(Result::Holds)) {
+    fix.holds.push_back(column);
+  } else if (is(Result::Broken)) {
+    fix.broken.push_back(column);
+  }
+}
+
+// The column that a record belongs to; nothing where it has none.
+std::optional<FailureColumn> column_of(const Record& record, FailureColumns kind) {
+  const std::string release = record.env("release");
+  const MachineId machine = record.environment.machine;
+  if (record.broken() != Break::Nothing || !machine.variables.empty()) return std::nullopt;
+  if (kind == FailureColumns::Libraries) {
+    if (is_version(release) && machine.overrides.empty()) return std::nullopt;
+    constexpr std::string_view kBegin = ", CUDA runtime ";
+    std::string detail = label_of_overrides(machine);
+    if (!is_version(release) && machine.overrides.count("cuda_runtime") == 0) {
+      detail = ", CUDA runtime " + record.env("cuda_runtime") + detail;
+    }
+    if (detail.rfind(kBegin, 0) == 0) detail.replace(0, kBegin.size(), ", CUDA ");
+    return FailureColumn{is_version(release) ? release : "no LibTorch",
+                         detail.substr(std::min<size_t>(2, detail.size()))};
+  }
+  if (!is_version(release) || !machine.overrides.empty()) return std::nullopt;
+  if (kind == FailureColumns::Releases) return FailureColumn{release, ""};
+  return FailureColumn{release, record.env("gpu").empty() ? "no GPU" : record.env("gpu")};
+}
+
+// Those without LibTorch last.
+struct NewestFirst {
+  bool operator()(const FailureColumn& a, const FailureColumn& b) const {
+    const bool a_is = is_version(a.release), b_is = is_version(b.release);
+    if (a_is != b_is) return a_is;
+    if (a_is && older(b.release, a.release)) return true;
+    if (a_is && older(a.release, b.release)) return false;
+    return std::tie(a.release, a.detail) < std::tie(b.release, b.detail);
+  }
+};
+
 }  // namespace
 
 std::string_view to_string(FailureOutcome outcome) { return kTexts.at(static_cast<size_t>(outcome)).first; }
@@ -80,34 +134,58 @@ bool FailureRow::has_known() const {
   return std::any_of(releases.begin(), releases.end(), [](const FailureOnRelease& on) { return is_known(on.worst); });
 }
 
-FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue) {
-  // The later record of a machine replaces the earlier, as ResultMatrix has it.
-  std::map<std::string, std::map<std::string, std::map<std::string, FailureForm>>> newest;  // Release, test, machine.
-  std::set<std::string> releases;
+const CatalogueTest* FailureRow::instead() const {
+  for (const FailureOnRelease& on : releases) {
+    for (const FixCourse& fix : fixes) {
+      const auto& holds = fix.holds;
+      if (std::find(holds.begin(), holds.end(), on.column.release) != holds.end()) return fix.what;
+    }
+  }
+  return nullptr;
+}
+
+FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue, FailureColumns kind) {
+  using ByMachine = std::map<std::string, Newest>;
+  std::map<FailureColumn, std::unordered_map<std::string, ByMachine>, NewestFirst> newest;  // By test.
+  std::map<FailureColumn, std::set<std::string>, NewestFirst> runtimes;
   for (const JudgedRun& judged : matrix.records()) {
     const Record& record = judged.record;
-    const std::string release = record.env("release");
-    if (record.broken() != Break::Nothing || !record.environment.machine.is_plain() || !is_version(release)) continue;
-    releases.insert(release);
+    const auto column = column_of(record, kind);
+    if (!column) continue;
+    auto& tests = newest[*column];
+    if (const std::string runtime = record.env("cuda_runtime"); !runtime.empty()) runtimes[*column].insert(runtime);
     for (const TestVerdict& row : judged.rows) {
-      if (row.kind != Kind::Reproduces) continue;
-      auto& form = newest[release][row.test][matrix.machine_of(record)];
-      if (form.row == nullptr || replaces(row, *form.row)) form = {&row, &judged, outcome_of(row, record)};
+      if (row.kind != Kind::Reproduces && row.kind != Kind::Fix) continue;
+      // The later record of a machine replaces the earlier, as ResultMatrix has it.
+      Newest& known = tests[row.test][matrix.machine_of(record)];
+      if (known.row == nullptr || replaces(row, *known.row)) known = {&row, &judged};
     }
   }
   FailureTable table;
-  table.releases.assign(releases.begin(), releases.end());
-  std::sort(table.releases.begin(), table.releases.end(), [](const auto& a, const auto& b) { return older(b, a); });
+  for (const auto& [column, tests] : newest) {
+    table.columns.push_back(column);
+    if (kind == FailureColumns::Releases) table.columns.back().detail = "CUDA " + join(runtimes[column], " and ");
+  }
   for (const CatalogueCase& one : catalogue) {
     if (one.id == kOperatorsCase) continue;
     FailureRow row{&one, {}};
-    for (const std::string& release : table.releases) {
-      FailureOnRelease on{release, {}};
-      const auto& tests = newest[release];
+    for (const CatalogueTest& test : one.tests) {
+      if (test.kind == Kind::Fix) row.fixes.push_back({&test, {}, {}});
+    }
+    auto column = table.columns.begin();
+    for (const auto& [key, tests] : newest) {
+      FailureOnRelease on{*column++, {}};
+      auto fix = row.fixes.begin();
       for (const CatalogueTest& test : one.tests) {
         const auto found = tests.find(one.id + "." + test.name);
-        if (found == tests.end()) continue;
-        for (const auto& [machine, form] : found->second) on.forms.push_back(form);
+        if (test.kind == Kind::Fix) {
+          if (found != tests.end()) add_course(*fix, key.release, found->second);
+          ++fix;
+        } else if (test.kind == Kind::Reproduces && found != tests.end()) {
+          for (const auto& [machine, form] : found->second) {
+            on.forms.push_back({form.row, form.judged, outcome_of(*form.row, form.judged->record)});
+          }
+        }
       }
       settle(on);
       row.releases.push_back(std::move(on));

@@ -37,27 +37,50 @@ struct FailureForm {
   const TestRecord* test() const { return judged->record.find(row->test); }
 };
 
+// A release, or a release with a GPU or a library.
+struct FailureColumn {
+  std::string release, detail;  // "2.15.0", "CUDA 13.2"
+
+  bool operator==(const FailureColumn&) const = default;
+};
+
 struct FailureOnRelease {
-  std::string release;
+  FailureColumn column;
   std::vector<FailureForm> forms;  // In the tests' order, of each machine.
   FailureOutcome worst = FailureOutcome::NotRun;
   size_t failing = 0, known = 0;  // Tests: of those with a known outcome, how many do not work on some machine.
 };
 
+// In which columns a fix held on some machine, and in which on none that tried it.
+struct FixCourse {
+  const CatalogueTest* what = nullptr;
+  std::vector<std::string> holds, broken;
+};
+
 struct FailureRow {
   const CatalogueCase* what = nullptr;
-  std::vector<FailureOnRelease> releases;  // As of the table.
+  std::vector<FailureOnRelease> releases;  // As the table's columns.
+  std::vector<FixCourse> fixes = {};       // In the case's order.
 
   bool has_known() const;
+  // What to do in its place: the first fix that holds in the newest release that tried one; nullptr where none holds.
+  const CatalogueTest* instead() const;
 };
 
 // Points into the catalogue and the matrix.
 struct FailureTable {
-  std::vector<std::string> releases;  // On record, the newest first.
-  std::vector<FailureRow> rows;       // In the catalogue's order, without the operators.
+  std::vector<FailureColumn> columns;  // On record, the newest release first.
+  std::vector<FailureRow> rows;        // In the catalogue's order, without the operators.
 };
 
-// From runs with the release's own libraries, on any GPU or none. Of several machines the worst outcome counts.
-FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue);
+enum class FailureColumns {
+  Releases,   // A release with its own libraries, on any GPU or none.
+  Gpus,       // The same of each GPU.
+  Libraries,  // With another CUDA runtime, NCCL or the like than its own, or without LibTorch.
+};
+
+// Of several machines in a column the worst outcome counts.
+FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogue,
+                           FailureColumns kind = FailureColumns::Releases);
 
 }  // namespace recapture::timeline

@@ -1,0 +1,26 @@
+// The words of features, as `recapture list --features` prints them. Both kinds of page read them in one way.
+'use strict';
+// `tags` has [name, the words that mean it as folded() leaves them] of each. of() is the number of the tag that a word
+// means, as tag_of() has it; near() has the names of those that a wrong word is near to.
+function vocabularyOf(tags) {
+  const folded = word => word.toLowerCase().replace(/[ _-]/g, '').replace(/(.)s$/, '$1');
+  const byWord = new Map(tags.flatMap(([, words], number) => words.map(word => [word, number])));
+  const slips = (a, b) => {
+    let row = [...b].map((_, at) => at + 1);
+    row.unshift(0);
+    for (const [i, letter] of [...a].entries()) {
+      const next = [i + 1];
+      for (const [j, other] of [...b].entries()) next.push(Math.min(next[j] + 1, row[j + 1] + 1, row[j] + (letter !== other)));
+      row = next;
+    }
+    return row[b.length];
+  };
+  const isNear = (word, known) => known.startsWith(word) || slips(word, known) <= (word.length > 4 ? 2 : 1);
+  return {
+    of: word => byWord.get(folded(word)),
+    near: word => {
+      const wanted = folded(word);
+      return wanted.length < 3 ? [] : tags.filter(([, words]) => words.some(known => isNear(wanted, known))).map(([name]) => name).slice(0, 3);
+    },
+  };
+}
