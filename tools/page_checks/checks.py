@@ -51,7 +51,7 @@ def run_checks(browser, folder, slack):
         for part in PARTS:
             check.run(part, page.result()[0])
         check.run(check_hostile, hostile.result()[0])
-        check.run(check_site, site.result())
+        check.run(check_site, *site.result(), slack)
         check.run(check_times, *big.result(), slack)
     print(f"page: {check.count} checks, {check.failed} failed")
     return check.failed == 0

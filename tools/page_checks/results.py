@@ -163,6 +163,10 @@ def check_history(check, browser, page):
     dates = get("$$('#runs tbody tr').map(row => row.cells[0].textContent)")
     check("history: runs, the newest first", len(dates) > 5 and dates == sorted(dates, reverse=True), dates)
     check("history: what changed against the run before", "no change" in get("$('#runs').innerText"))
+    last = get("$$('#runs tbody tr').map(row => row.cells[5].innerText)")
+    check("history: what has nothing to compare with", any(each.startswith("nothing to compare") for each in last))
+    check("history: none has no change of nothing", not any("; 0 the same" in each for each in last),
+          last)
     get("$('#test').focus()")
     browser.press("item_in_capture.")
     cases = set(get("$$('#runs .name').map(button => button.textContent.split('.')[0])"))

@@ -1,21 +1,40 @@
-"""The folder of static pages that `recapture page --site` writes: first sight, search, links, accessibility."""
+"""The folder of static pages that `recapture page --site` writes, and the one file: first sight, search, questions of
+readers, links, accessibility.
+"""
 import json
+import os
 import re
 import subprocess
 import zipfile
-from pathlib import Path
 
-from .records import RECAPTURE, ROOT
+from selenium.webdriver import Keys
+
+from .records import RECAPTURE, ROOT, catalogue
 
 # Keeps axe-core, a checker of accessibility, as a package of PyPI.
 AXE = "axe-playwright-python==0.1.8"
 MOST_BYTES = 20_000_000
 SIZES = ((1280, 720), (390, 844))
+SITE_SECONDS, FILE_SECONDS = 5, 2  # Of a processor.
+MOST_ACTIONS = 3
+LEGEND = "$$('.legend').find(each => each.offsetParent)"
+
+
+def seconds_of(*command):
+    """The seconds of a processor that a command takes, which other work on the machine does not change."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return usage.ru_utime + usage.ru_stime
 
 
 def write_site(folder):
-    subprocess.run([str(RECAPTURE), "page", "--site", str(folder)], check=True, capture_output=True)
-    return folder
+    """Its folder, the one file, and the seconds that each took."""
+    single = folder.with_suffix(".html")
+    return (folder, seconds_of(RECAPTURE, "page", "--site", folder),
+            single, seconds_of(RECAPTURE, "page", "--single-file", single))
 
 
 def axe_script():
@@ -32,8 +51,10 @@ def axe_script():
 
 def serious_findings(browser, script):
     browser.driver.execute_script(script)
+    # The rows of a table are alike; the first of each body are enough.
     found = browser.driver.execute_async_script(
-        "const done = arguments[arguments.length - 1]; axe.run().then(result => done(JSON.stringify(result.violations)))")
+        "const done = arguments[arguments.length - 1];"
+        "axe.run({exclude: [['tbody tr:nth-child(n+5)']]}).then(result => done(JSON.stringify(result.violations)))")
     return [f"{each['id']}: {each['nodes'][0]['html'][:120]}" for each in json.loads(found)
             if each["impact"] in ("serious", "critical")]
 
@@ -50,25 +71,178 @@ def search(browser, text, release=""):
                     % json.dumps(release))
 
 
-def check_site(check, browser, folder):
+class Reader:
+    """Someone with a question at the first sight of the site. Counts what they do."""
+
+    def __init__(self, browser, index):
+        self.browser, self.actions = browser, 0
+        browser.open(index)
+
+    def type(self, text):
+        self.actions += 1
+        self.browser.get("$('#search').focus()")
+        self.browser.press(text)
+
+    def click(self, element):
+        self.actions += 1
+        self.browser.click(element)
+        self.browser.becomes_true("document.readyState === 'complete' && document.body")
+
+    def choose(self, css, text):
+        self.actions += 1
+        self.browser.choose(css, text)
+
+
+def json_of(*arguments):
+    result = subprocess.run([RECAPTURE, *arguments], capture_output=True, text=True)
+    return json.loads(result.stdout)
+
+
+def cases_in_scope(*features):
+    return {case["id"] for case in catalogue() if {"any program", *features} & set(case["tags"])}
+
+
+def ids_of_rows(browser):
+    """The cases whose rows are shown."""
+    urls = browser.get("$$('[data-rows^=failures] tr[data-text]').filter(row => !row.hidden)"
+                       ".map(row => row.querySelector('th a').getAttribute('href'))")
+    return {re.fullmatch("failures/(.*).html", url)[1] for url in urls}
+
+
+def check_questions(check, browser, folder):
+    """Five questions, with the answers that the records give, each in at most three actions."""
+    get, index = browser.get, folder / "index.html"
+    first = "$('[data-rows=failures] tr[data-text]:not([hidden])')"
+    cells = f"[...{first}.cells].filter(cell => !cell.hidden).map(cell => cell.innerText)"
+
+    reader = Reader(browser, index)
+    reader.type("item() 2.12")
+    check.equal("does item() fail in 2.12?", get(cells), ["item() during a capture invalidates it", "raises"])
+    check("does item() fail in 2.12? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
+
+    fix = "Call item() after graph.replay(), outside the capture."
+    check.equal("what replaced it? Below the row", get(f"{first}.nextElementSibling.innerText"), f"Instead: {fix}")
+    reader.click(f"{first}.querySelector('a')")
+    answer = get("$$('h2').find(each => each.textContent === 'What works instead').nextElementSibling.innerText")
+    check.equal("what replaced it? On its page", answer, fix)
+    check("what replaced it? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
+
+    reader = Reader(browser, index)
+    reader.type("2.9 to 2.13 DDP")
+    reader.click("$('#answer a')")
+    browser.becomes_true("$('#answer') && $('#answer').innerText.includes('tests judged')")
+    hurting = ("new damage", "new errors", "broken handlers", "stopped holding")
+    changes = json_of("compare", "--json", "2.9", "2.13")["changes"]
+    right = {change["case"] for change in changes
+             if change["consequence"] in hurting and change["case"] in cases_in_scope("DDP")}
+    shown = set(get("$$('#changes .change .name').map(button => button.textContent)"))
+    check.equal("what does 2.9 to 2.13 break for DDP?", shown, right)
+    check("what does 2.9 to 2.13 break for DDP? It is on record", "cublas_workspace_freed_by_reset" in right, right)
+    check("what does 2.9 to 2.13 break for DDP? The headline", "1 new damage" in get("$('#answer').innerText"),
+          get("$('#answer').innerText"))
+    check("what does 2.9 to 2.13 break for DDP? In at most three actions", reader.actions <= MOST_ACTIONS,
+          reader.actions)
+
+    reader = Reader(browser, index)
+    reader.type("CUDA 13")
+    check("since when is CUDA 13 fine? The first release",
+          "2.11.0 is the first on record" in get("$('#answer').innerText"), get("$('#answer').innerText"))
+    check.equal("since when is CUDA 13 fine? The releases",
+                get("[...$('thead').rows[0].cells].filter(cell => cell.dataset.release && !cell.hidden)"
+                    ".map(cell => cell.dataset.detail.slice(0, 7))"), ["CUDA 13"] * 5)
+    reader.click("$('#answer a')")
+    browser.becomes_true("$('#from') && $('#from').value")
+    check.equal("since when is CUDA 13 fine? What came with it", get("['#from', '#to'].map(id => $(id).value)"),
+                ["2.10.0", "2.11.0"])
+    check("since when is CUDA 13 fine? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
+
+    reader = Reader(browser, index)
+    reader.click("$$('nav a').find(each => each.textContent === 'Operators')")
+    reader.choose("#outcome", "cannot be captured")
+    table = json.loads((ROOT / "reports/operators.json").read_text())["operators"]
+    failing = ("refused", "depends on the sample", "wrong", "hangs", "crashes")
+    right = {name for name, one in table.items() if any(on["verdict"] in failing for on in one["releases"].values())}
+    shown = "$$('tr[data-text]').filter(row => !row.hidden)"
+    names = set(get(f"{shown}.map(row => row.id)"))
+    check.equal("which operators can't I use?", names, right)
+    check("which operators can't I use? One of many", "nn.functional.one_hot" in names and len(names) > 50, len(names))
+    check("which operators can't I use? Each with what to do",
+          get(f"{shown}.every(row => /^(Instead|Why): ./.test(row.nextElementSibling.innerText))"))
+    check("which operators can't I use? In at most three actions", reader.actions <= MOST_ACTIONS, reader.actions)
+    check.equal("questions: no error, and requests for pages alone",
+                [each for each in browser.reports() if not each.startswith("request: file:")], [])
+
+
+def check_words(check, browser, folder):
+    """One vocabulary with gates and `recapture list`."""
+    get, answer = browser.get, "$('#answer').innerText"
+    for text, features in (("DDP", ["DDP"]), ("distributed_data-parallel", ["DDP"]),
+                           ("ddp, rng", ["DDP", "generators"])):
+        browser.open(folder / "index.html")
+        search(browser, text)
+        check.equal(f"words: {text} is a gate's scope", ids_of_rows(browser), cases_in_scope(*features))
+        scope = f"scope = {json.dumps(features, separators=(',', ':'))}"
+        check(f"words: {text} names the scope", scope in get(answer), get(answer))
+    printed = subprocess.run([RECAPTURE, "list", "--features"], capture_output=True, text=True, check=True).stdout
+    offered = get("[...$('#tags').options].map(option => option.value)")
+    names = [line[:20].strip() for line in printed.splitlines()]
+    check.equal("words: those that list --features prints", offered, names)
+    search(browser, "DPP")
+    browser.click("$('#answer button')")
+    check.equal("words: a near one is suggested", get("$('#search').value"), "DDP")
+    search(browser, "CUDA error: operation not permitted when stream is capturing, then 901")
+    check("words: a pasted message is found", len(ids_of_rows(browser)) > 3)
+    browser.open(folder / "upgrade.html", "#compare/2.6/2.11?text=DPP")
+    browser.click("$('#answer button')")
+    check.equal("words: and in the upgrade", get("$('#compare-text').value"), "DDP")
+    browser.open(folder / "index.html", "?q=2.99")
+    check("words: an unknown release is named with those there are",
+          "2.99 is not on record; there are 2.1.0" in get(answer), get(answer))
+
+
+def check_single_file(check, browser, page, seconds, slack):
+    print(f"page: --single-file: {page.stat().st_size / 1e6:.1f} MB, made in {seconds:.1f} s of a processor")
+    check(f"single file: made in {FILE_SECONDS * slack} s", seconds < FILE_SECONDS * slack, seconds)
+    browser.open(page)
+    check.quiet("single file")
+    check("single file: it leads nowhere but to itself and to sources",
+          browser.get("$$('a').every(each => /^(#|https?:)/.test(each.getAttribute('href')))"))
+    search(browser, "item() during")
+    browser.click("$('tr[data-text]:not([hidden]) a')")
+    check.equal("single file: a failure's page",
+                browser.get("$$('main, article').filter(each => each.offsetParent).map(each => each.id)"),
+                ["failure-item_in_capture"])
+    browser.driver.back()
+    check("single file: and back", browser.becomes_true("$('main').offsetParent"))
+
+
+def check_site(check, browser, folder, seconds, single, single_seconds, slack):
+    print(f"page: --site made in {seconds:.1f} s of a processor")
+    check(f"the site is made in {SITE_SECONDS * slack} s", seconds < SITE_SECONDS * slack, seconds)
+    check_single_file(check, browser, single, single_seconds, slack)
+    check_questions(check, browser, folder)
+    check_words(check, browser, folder)
+    check_pages(check, browser, folder)
+
+
+def check_pages(check, browser, folder):
     index = folder / "index.html"
     check("the site has at most 20 MB", sum(each.stat().st_size for each in folder.rglob("*.html")) <= MOST_BYTES)
     browser.open(index)
     check.quiet("site")
     check("the legend and one search box are in sight at first",
-          browser.get("$('.legend').getBoundingClientRect().bottom < innerHeight && $$('input[type=search]').length === 1"))
+          browser.get(f"{LEGEND}.getBoundingClientRect().bottom < innerHeight && "
+                      "$$('input[type=search]').length === 1"))
     check("the first row is in sight", browser.get("$('tr[data-text]').getBoundingClientRect().top < innerHeight"))
     check("each cell has a word", browser.get("$$('td.c').every(cell => /[a-z]/.test(cell.textContent))"))
+    check("each row has notes below it", browser.get(
+        "$$('[data-rows^=failures] tr[data-text]').map(row => row.nextElementSibling)"
+        ".every(notes => notes.matches('.notes') && notes.textContent.trim())"))
     check("each row has a link", browser.get("$$('tr[data-text]').every(row => row.querySelector('th a'))"))
     check("the newest release stands first", browser.get(
         "(names => names.map(each => each.split('.')[1] | 0).every((minor, at, all) => !at || minor <= all[at - 1]))"
         "([...$('thead').rows[0].cells].slice(1).map(cell => cell.textContent))"))
 
-    # Questions of readers, with the answers that the records give.
-    search(browser, "item() during", "2.12.1")
-    check.equal("does item() fail in 2.12.1?",
-                browser.get("$$('td.c').filter(cell => cell.offsetParent && !cell.hidden).map(cell => cell.innerText)[0]"),
-                "raises")
     search(browser, "901 nonsense-word")
     check.equal("a word that nothing has finds nothing", shown_rows(browser, "[data-rows=failures]"), [])
     search(browser, "one_hot")
@@ -83,14 +257,31 @@ def check_site(check, browser, folder):
     check.equal("each link leads to a page", [each for each in pages if not (folder / each).exists()], [])
     browser.open(folder / "failures" / "item_in_capture.html")
     check.quiet("a failure's page")
-    for heading in ("In which release", "The error", "Code that fails", "What works instead", "On record"):
-        check(f"a failure's page has '{heading}'", browser.get(f"$$('h2').some(each => each.textContent === '{heading}')"))
+    for heading in ("In which release", "The error", "Code that fails", "What works instead", "On record", "Seen on"):
+        check(f"a failure's page has '{heading}'",
+              browser.get(f"$$('h2, h3').some(each => each.textContent === '{heading}')"))
+    text = browser.get("$('main').innerText")
+    for words in ("Raises in 2.1.2 to ", "NVIDIA H200, driver 580.159.04: 2.1.2, "):
+        check(f"a failure's page has '{words}'", words in text)
+    browser.get("$('#search').focus()")
+    browser.press("one_hot" + Keys.ENTER)
+    check("the search of a failure's page leads to the answer", browser.becomes_true(
+        "location.pathname.endsWith('index.html') && $('#search').value === 'one_hot' && $('#count').textContent"))
     browser.open(index, "#compare/2.6/2.11")
     check("a link of the page that was one file still opens",
           browser.becomes_true("location.pathname.endsWith('upgrade.html') && $('#answer').textContent"))
 
+    browser.open(folder / "upgrade.html", "#history", *SIZES[1])
+    check("at 390 a run's comparison is in sight",
+          browser.get("$('#runs tbody tr').lastElementChild.getBoundingClientRect().right <= innerWidth"))
+    browser.open(folder / "index.html", "", *SIZES[1])
+    check("at 390 the legend is two lines", browser.get(f"{LEGEND}.getBoundingClientRect().height < 56"),
+          browser.get(f"{LEGEND}.getBoundingClientRect().height"))
+    top = browser.get("$('tr[data-text]').getBoundingClientRect().top")
+    check("at 390 the first row is in sight without much above it", top < SIZES[1][1] * 0.6, top)
+
     script = axe_script()
-    for name in ("index.html", "operators.html", "failures/item_in_capture.html"):
+    for name in ("index.html", "operators.html", "failures/item_in_capture.html", "upgrade.html"):
         for width, height in SIZES:
             for dark in (False, True):
                 browser.open(folder / name, "", width, height, dark)
