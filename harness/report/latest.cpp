@@ -29,7 +29,7 @@ std::string render_operator_counts(const std::vector<const TestVerdict*>& rows) 
     std::string word(to_string(row->verdict));
     if (severity_of(row->verdict) == Severity::Pass && row->result == Result::Holds) {
       const Effect effect = row->effect.value_or(Effect::Warns);
-      word = !row->effect                      ? "eager fails too"
+      word = !row->effect                      ? "without a result"
              : effect == Effect::Works         ? "captured"
              : effect == Effect::Raises        ? "refused"
              : effect == Effect::SilentlyWrong ? "captured and wrong"

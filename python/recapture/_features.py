@@ -274,7 +274,8 @@ def begins(arguments, keywords):
     _modes.add(str(mode))
     if keywords.get("pool", arguments[1] if len(arguments) > 1 else None) is not None:
         _use("memory pools", "a capture was given a pool")
-    if torch._C._cuda_get_sync_debug_mode():  # The public one begins CUDA.
+    sync_debug_mode = getattr(getattr(torch, "_C", None), "_cuda_get_sync_debug_mode", None)
+    if sync_debug_mode is not None and sync_debug_mode():  # The public one begins CUDA.
         _use("host reads", "set_sync_debug_mode() is on")
     frame = sys._getframe()
     while frame is not None:
