@@ -1276,7 +1276,7 @@ TEST_F(Blame, EndOfACppProgramWithItsOwnLibrary_IsReportedByItsAbort) {
             HasSubstr("(exception_in_capture)"), Not(HasSubstr("  raised")),
             ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*refuse", line_with(source, "here refuse throws")))));
   EXPECT_THAT(run("abort-in-capture").out, AllOf(HasSubstr("abort() ended the program while a capture was open"),
-                                      HasSubstr("  cause    not known")));
+                                                 HasSubstr("  cause    not known")));
   EXPECT_THAT(run("throw-outside").out, StartsWith("recapture blame: no capture has failed"));
   EXPECT_THAT(run("abort-outside").out, StartsWith("recapture blame: no capture has failed"));
 }
