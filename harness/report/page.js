@@ -223,7 +223,7 @@ function headlineOf({counts, inTests, prices, hasOutside}, filter) {
   const isUnknown = unknown === all || unknown * 100 > all * data.most_unknown, calm = hasOutside ? 'amber' : 'green';
   if (!all) return {words: 'There is nothing in this filter.', tone: hasOutside ? 'amber' : 'grey'};
   if (hurting.length) return {words: `${where}${hurting.join(', ')}.`, tone: consequences[kHurting.find(n => counts[n])].tone, isUnknown};
-  if (isUnknown) return {words: `${where}${['too much is unknown to tell what breaks', ...harmless].join('; ')}.`, tone: 'amber', isUnknown};
+  if (isUnknown) return {words: `${where}${harmless.length ? harmless.join(', ') + '; ' : ''}${counted(unknown, 'test is', 'tests are')} unknown, too many to tell what breaks.`, tone: 'amber', isUnknown};
   if (!harmless.length) return {words: `${where}nothing changes.`, tone: calm};
   return {words: `${where}${harmless.join(', ')}; ${harmless.length === 1 ? 'nothing else' : 'nothing that runs today breaks'}.`, tone: calm};
 }
@@ -875,6 +875,7 @@ byId('detail').addEventListener('click', event => { if (event.target === byId('d
 for (const name of ['hashchange', 'popstate']) addEventListener(name, () => { state = fromFragment(); show(); });
 
 byId('legend').append(...legend.map(([, item]) => item));
+byId('figures').classList.toggle('many', legend.length > 12);
 const {newest, records, broken, unreadable} = data.made;
 byId('made').textContent = `Made from ${counted(records, 'record')}, the newest of ${newest.replace('T', ' ').replace('Z', ' UTC') || 'no date'}` +
   (broken ? `; ${counted(broken, 'run')} broken on purpose left out` : '') + (unreadable ? `; ${counted(unreadable, 'file')} could not be read` : '') + '.';
