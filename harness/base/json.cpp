@@ -15,7 +15,8 @@ namespace {
 constexpr size_t kDeepest = 32;  // A culprit's frames, the deepest that we write, are at three.
 constexpr size_t kMembers = 16;  // As a test's line may have: an object that grows copies the keys that it has.
 
-// Builds the value from what RapidJSON reads, event by event: its reader takes a third of the time of the library's own.
+// Builds the value from what RapidJSON reads, event by event: its reader takes a third of the time of the library's
+// own.
 class Builder {
  public:
   bool Null() { return put(nullptr); }
@@ -84,9 +85,9 @@ Json parse_json(std::string_view text) {
       reader.Parse<rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag>(stream, builder);
   // The reader takes a zero byte for the end.
   if (result.IsError() || stream.Tell() != text.size()) {
-    throw std::runtime_error(fmt::format(
-        "no JSON at byte {}: {}", result.IsError() ? result.Offset() : stream.Tell(),
-        result.IsError() ? rapidjson::GetParseError_En(result.Code()) : "A zero byte follows the value."));
+    throw std::runtime_error(
+        fmt::format("no JSON at byte {}: {}", result.IsError() ? result.Offset() : stream.Tell(),
+                    result.IsError() ? rapidjson::GetParseError_En(result.Code()) : "A zero byte follows the value."));
   }
   return builder.take();
 }

@@ -19,15 +19,10 @@ namespace recapture::lint {
 namespace {
 
 // The documents, and how many lines each has; 0: it has pages, and its claims stand by page.
-const std::map<std::string, int> kDocuments = {{"capture failures", 1122},
-                                               {"load corruption", 135},
-                                               {"freeze race", 173},
-                                               {"gradient aliasing", 428},
-                                               {"CUDA graph guide", 0},
-                                               {"CUDAGraph Trees", 0},
-                                               {"make_graphed_callables", 0},
-                                               {"CUDA semantics: graphs", 0},
-                                               {"CUDA graph nodes", 0}};
+const std::map<std::string, int> kDocuments = {
+    {"capture failures", 1122},    {"load corruption", 135},      {"freeze race", 173},
+    {"gradient aliasing", 428},    {"CUDA graph guide", 0},       {"CUDAGraph Trees", 0},
+    {"make_graphed_callables", 0}, {"CUDA semantics: graphs", 0}, {"CUDA graph nodes", 0}};
 constexpr char kReleases = '@';
 const std::string kNoLines = "-", kNotCovered = "not covered: ", kNotYet = "not yet";
 const std::set<std::string> kKinds = {"environment", "heading", "item", "message",

@@ -18,6 +18,7 @@
 #include "harness/report/case_view.h"
 #include "harness/report/operators.h"
 #include "harness/timeline/failures.h"
+#include "harness/verdict/duration.h"
 #include "harness/verdict/price.h"
 
 // The sources of the site are part of the program. CMake builds this file again when one of them changes.
@@ -522,6 +523,13 @@ std::string seen_html(const FailureRow& row) {
   return items.empty() ? "" : "<h3>Seen on</h3>\n<ul>\n" + items + "</ul>\n";
 }
 
+// "2.6 s, 8 at once"
+std::string time_of(const FailureForm& form) {
+  if (!form.row->ran || form.row->seconds == 0) return "";
+  const int width = width_of(form.judged->record, form.row->case_id);
+  return render_seconds(form.row->seconds) + (width == 0 ? "" : fmt::format(", {} at once", width));
+}
+
 std::string runs_html(const SiteInput& input, const FailureRow& row) {
   std::string rows;
   for (const FailureOnRelease& on : row.releases) {
@@ -529,16 +537,16 @@ std::string runs_html(const SiteInput& input, const FailureRow& row) {
       const Record& record = form.judged->record;
       const std::string gpu = record.env("gpu"), driver = record.env("driver");
       rows += fmt::format(
-          "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"mono\">{}</td><td "
+          "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"mono\">{}</td><td>{}</td><td "
           "class=\"mono\">{}</td></tr>\n",
           escape_html(on.column.release), escape_html(form.row->name),
           escape_html(gpu.empty() ? "no GPU" : gpu + ", driver " + driver), badge(form.outcome),
-          escape_html(truncated(render_observed(*form.row))),
+          escape_html(truncated(render_observed(*form.row))), time_of(form),
           escape_html(fs::path(record.path).lexically_relative(input.records).string()));
     }
   }
   if (rows.empty()) return "<p>No record has it.</p>\n";
-  return R"(<details><summary>Each run on record</summary><div class="table" tabindex="0" role="group" aria-label="Each run on record"><table><thead><tr><th scope="col">Release</th><th scope="col">Test</th><th scope="col">GPU</th><th scope="col">Outcome</th><th scope="col">Seen</th><th scope="col">Record</th></tr></thead><tbody>
+  return R"(<details><summary>Each run on record</summary><div class="table" tabindex="0" role="group" aria-label="Each run on record"><table><thead><tr><th scope="col">Release</th><th scope="col">Test</th><th scope="col">GPU</th><th scope="col">Outcome</th><th scope="col">Seen</th><th scope="col">Took</th><th scope="col">Record</th></tr></thead><tbody>
 )" + rows +
          "</tbody></table></div></details>\n";
 }

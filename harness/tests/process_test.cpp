@@ -263,7 +263,8 @@ TEST_F(Processes, NoisyOrDeadServer_DoesNotFailTheTest) {
   script("build/2.15.0/cases/lies/mute", "case $2 in --serve=*) exit 1 ;; esac" + otherwise);
   const ShellResult mute = run("mute.ControlHolds");
   EXPECT_EQ(mute.code, 0) << mute.out;
-  EXPECT_THAT(mute.out, HasSubstr("note: mute has no server that answers, so each of its tests loads LibTorch again\n"));
+  EXPECT_THAT(mute.out,
+              HasSubstr("note: mute has no server that answers, so each of its tests loads LibTorch again\n"));
   EXPECT_EQ(line_of("mute.ControlHolds").value("how", ""), "exec");
 }
 

@@ -178,13 +178,14 @@ TEST(Site, EveryFailure_HasARowAndAPageWithTheErrorAndTheRuns) {
   const Catalogue catalogue = catalogue_of({"Reproduces"});
   Json line = seen("D");
   line["message"] = "CUDA error: operation not permitted";
+  line["volatile"] = {{"seconds", 2.6}};
   const ResultMatrix matrix({run_of("2.11.0", {line})}, Rules());
   const auto pages = report::render_site({"/nowhere", "reports", matrix, catalogue});
   EXPECT_THAT(pages.at("index.html"), HasSubstr(R"(<a href="failures/c.html">A title</a>)"));
   EXPECT_THAT(pages.at("index.html"), HasSubstr("cuda error: operation not permitted"));  // Searched in lower case.
   const std::string& page = pages.at("failures/c.html");
-  for (const char* text :
-       {"Why.", "CUDA error: operation not permitted", "Raises in 2.11.0", "Seen on", "driver 1", "2.11.0/g.jsonl"}) {
+  for (const char* text : {"Why.", "CUDA error: operation not permitted", "Raises in 2.11.0", "Seen on", "driver 1",
+                           "2.6 s", "2.11.0/g.jsonl"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
 }
