@@ -155,6 +155,14 @@ Json facts_of(const Record& from, const Record& to) {
   return facts;
 }
 
+// Whether each test of a plan has a line in one of the runs.
+bool is_on_record(const std::vector<std::string>& plan, const std::vector<JudgedRun>& runs) {
+  return !plan.empty() && std::all_of(plan.begin(), plan.end(), [&](const std::string& test) {
+    return std::any_of(runs.begin(), runs.end(),
+                       [&](const JudgedRun& run) { return run.record.find(test) != nullptr; });
+  });
+}
+
 std::vector<std::string> head_of(const Side& from, const Side& to, const std::vector<Pair>& pairs,
                                  const CompareContext& background) {
   const Record &before = from.runs.front().record, &now = to.runs.front().record;
@@ -178,6 +186,8 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
   }
   for (const Side* side : {&from, &to}) {
     for (const JudgedRun& run : side->runs) {
+      // Other runs have what this one lacks.
+      if (!run.record.has_all() && is_on_record(run.record.plan, side->runs)) continue;
       for (const std::string& note : run.record.notes) {
         add_once(head, fmt::format("note: {}: {}", side->name, escape_control(note)));
       }

@@ -397,6 +397,18 @@ TEST(Compare, DifferentCodeOfACase_IsUnknown) {
   EXPECT_EQ(test_of(compared({old}, {now}, background)).consequence, Consequence::Unknown);
 }
 
+TEST(Compare, CutRun_IsNotedWhileNoOtherRunHasItsRest) {
+  FakeRun cut = FakeRun().saw("D");
+  cut.end = "";
+  Side before{"2.6.0", {cut.judged()}};
+  const Side now{"2.15.0", {FakeRun().saw("D").judged()}};
+  before.runs[0].record.plan.emplace_back("c.ReproducesTwo");
+  const auto is_noted = ::testing::Contains(HasSubstr("note: 2.6.0: the run did not come to its end"));
+  EXPECT_THAT(compare_sides(before, now, background()).head, is_noted);
+  before.runs.push_back(FakeRun().saw("D", "ReproducesTwo").judged());
+  EXPECT_THAT(compare_sides(before, now, background()).head, Not(is_noted));
+}
+
 TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   const std::vector<std::tuple<FakeRun, FakeRun, std::string>> table = {
       {FakeRun().not_there("Reproduces", "skipped"), FakeRun().saw("D"), "cannot run in 2.6.0: why not"},
