@@ -820,6 +820,20 @@ TEST_F(Scripts, Suite_EndsWithTheFirstFailureAndRunsInTheUsersFolder) {
       std::pair(0, "run --release site --record x.jsonl, in user\nrun --release 2.6.0 --record x.jsonl, in user\n"s));
 }
 
+TEST_F(Scripts, OldCMakeOrCLibrary_IsNamedInOneLineBeforeTheBuild) {
+  script("bin/cmake", "#!/bin/sh\necho cmake version $CMAKE\n");
+  script("bin/getconf", "#!/bin/sh\necho $LIBC\n");
+  script("check", "#!/bin/bash\nsource '" + kRoot + "/ci/build'\nrequire_cmake && require_glibc\necho $?\n");
+  const auto check = [&](const std::string& with) {
+    return shell(with + " PATH='" + folder + "/bin':$PATH '" + folder + "/check'").out;
+  };
+  EXPECT_EQ(check("CMAKE=3.25.1 LIBC='glibc 2.36'"), "0\n");
+  EXPECT_THAT(check("CMAKE=3.18.4 LIBC='glibc 2.36'"), HasSubstr("needs CMake 3.25 or newer, and PATH has 3.18.4"));
+  EXPECT_EQ(check("CMAKE=3.25.1 LIBC='glibc 2.28'"),
+            "build: the cases need glibc 2.34 or newer, and this system has 2.28; build in a container, as "
+            "ci/Containerfile says\n7\n");
+}
+
 // With a stand-in for Python, whose pip says which settings it has.
 TEST_F(Scripts, Nemo_IsFetchedOnceUnderAnyPipSettings) {
   script(
