@@ -36,6 +36,7 @@ const tests = data.tests.map(([of, name, effect, fix], number) => {
   one.of.tests.push(one);
   return one;
 });
+const matrixCases = cases.filter(one => one.family !== 'operators');  // They have a table of their own.
 const caseById = new Map(cases.map(one => [one.id, one]));
 const testById = new Map(tests.map(one => [one.id, one]));
 for (const one of cases) {
@@ -413,7 +414,7 @@ function drawMatrix() {
       make('div', {}, make('b', {}, text(some[0].gpu))), make('div', {class: 'faint'}, machine.slice(text(some[0].gpu).length + 2))]))),
     make('tr', {}, ordered.flatMap(([, some]) => some.map(column => make('th', {scope: 'col', class: 'release' + (firsts.has(column) ? ' first' : ''), title: titleOf(column)}, label(column, some))))));
   const families = new Map();
-  for (const one of cases) families.set(one.family || '', [...families.get(one.family || '') || [], one]);
+  for (const one of matrixCases) families.set(one.family || '', [...families.get(one.family || '') || [], one]);
   matrix.narrow = narrow;
   matrix.order = order;
   matrix.firsts = firsts;
@@ -538,7 +539,7 @@ function showMatrix() {
   }
   reveal(fitting);
   for (const [word, chip] of matrix.chips) chip.setAttribute('aria-pressed', String(state.verdict === word));
-  byId('matrix-count').textContent = count === cases.length ? counted(count, 'case') : `${count} of ${counted(cases.length, 'case')}`;
+  byId('matrix-count').textContent = count === matrixCases.length ? counted(count, 'case') : `${count} of ${counted(matrixCases.length, 'case')}`;
   if (matrix.stop && matrix.stop.parentElement.hidden) {
     const entry = matrix.rows.find(one => !one.row.hidden);
     if (entry) stopAt(entry.row.cells[1]);
