@@ -50,6 +50,8 @@ TEST(OperatorResults, CountsOfSamples_MakeOneVerdict) {
   EXPECT_EQ(verdict_of(R"({"right":3,"hung":1,"crashed":1})"), OperatorVerdict::Crashed);
   EXPECT_EQ(verdict_of(R"({"eager":3})"), OperatorVerdict::EagerFails);
   EXPECT_EQ(verdict_of(R"({"eager":3,"unavailable":1})"), OperatorVerdict::Unavailable);
+  EXPECT_EQ(verdict_of(R"({"right":3,"unavailable":1})"), OperatorVerdict::Unavailable);
+  EXPECT_EQ(verdict_of(R"({"refused":3,"unavailable":1})"), OperatorVerdict::Refused);
 }
 
 TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {
@@ -62,7 +64,7 @@ TEST(OperatorResults, PartOfCudnnThatIsNotThere_IsUnavailable) {
   const auto after_it = operator_results(line_of(
       {{"forward", R"({"samples":{"float16":{"eager":8,"crashed":8,"right":4}},"failures":[{"as":"eager","text":)"
                    R"("CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED","samples":8},{"as":"crashed","samples":8}]})"}}));
-  EXPECT_EQ(after_it.at(0).verdict, OperatorVerdict::Captured);
+  EXPECT_EQ(after_it.at(0).verdict, OperatorVerdict::Unavailable) << "what crashed is not known to be captured";
   EXPECT_EQ(after_it.at(0).tried, 4U);
 }
 
@@ -89,6 +91,13 @@ TEST(OperatorResults, FirstCallAndReplacement_DoNotMakeTheEffect) {
   EXPECT_EQ(describe_operator(backward), "backward refused by cuStreamSynchronize (900)");
   EXPECT_EQ(effect_of_operator(operator_results(line_of({{"forward", R"({"samples":{"float32":{"eager":1}}})"}}))),
             std::nullopt);
+}
+
+TEST(OperatorResults, FormThatIsUnavailable_LeavesTheOperatorOpenUnlessAnotherFails) {
+  const char* unavailable = R"({"samples":{"float32":{"unavailable":3}}})";
+  EXPECT_EQ(effect_of_operator(operator_results(line_of({{"forward", unavailable}, {"out", kRight}}))), std::nullopt);
+  EXPECT_EQ(effect_of_operator(operator_results(line_of({{"forward", unavailable}, {"out", kRefused}}))),
+            Effect::Raises);
 }
 
 TEST(OperatorResults, RefusalByPyTorch_HasTypeAndText) {

@@ -24,17 +24,6 @@ const OperatorResult* OperatorOnRelease::find(OperatorForm form) const {
   return found == results.end() ? nullptr : &*found;
 }
 
-std::optional<OperatorVerdict> OperatorOnRelease::worst() const {
-  std::optional<OperatorVerdict> worst;
-  for (const OperatorResult& result : results) {
-    if (result.form == OperatorForm::Cold || result.form == OperatorForm::Instead) continue;
-    const bool is_known =
-        result.verdict != OperatorVerdict::EagerFails && result.verdict != OperatorVerdict::Unavailable;
-    if (is_known) worst = std::max(worst.value_or(result.verdict), result.verdict);
-  }
-  return worst;
-}
-
 OperatorTable operator_table(const std::string& root, const std::string& folder) {
   RecordFilter filter;
   filter.cases = {std::string(kOperatorsCase)};

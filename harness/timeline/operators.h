@@ -15,8 +15,7 @@ struct OperatorOnRelease {
   std::vector<OperatorResult> results;
 
   const OperatorResult* find(OperatorForm form) const;
-  // Of its forms without the first call and what is captured instead, the worst; nothing where none was tried.
-  std::optional<OperatorVerdict> worst() const;
+  std::optional<OperatorVerdict> worst() const { return worst_of(results); }
 };
 
 struct OperatorRow {

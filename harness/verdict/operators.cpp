@@ -25,9 +25,9 @@ OperatorVerdict verdict_of(const Counts& counts) {
   if (count_at(counts, "refused") > 0) {
     return right + undefined > 0 ? OperatorVerdict::SomeRefused : OperatorVerdict::Refused;
   }
+  if (count_at(counts, "unavailable") > 0) return OperatorVerdict::Unavailable;
   if (right > 0) return OperatorVerdict::Captured;
-  if (undefined > 0) return OperatorVerdict::Undefined;
-  return count_at(counts, "unavailable") > 0 ? OperatorVerdict::Unavailable : OperatorVerdict::EagerFails;
+  return undefined > 0 ? OperatorVerdict::Undefined : OperatorVerdict::EagerFails;
 }
 
 // cuDNN's own word for a part of it that cannot be loaded, such as one that a pack leaves out.
@@ -73,7 +73,7 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
   if (result.failure("unavailable") != nullptr) {
     counts["unavailable"] = std::max<size_t>(count_at(counts, "unavailable"), 1);
   }
-  // PyTorch may crash after it; that says nothing about a capture.
+  // PyTorch may crash after it, with or without a capture.
   if (lacks_cudnn_part(result)) counts.erase("crashed");
   result.verdict = verdict_of(counts);
   result.captured = count_at(counts, "right") + count_at(counts, "undefined");
@@ -124,12 +124,20 @@ std::vector<OperatorResult> operator_results(const TestRecord& test) {
   return results;
 }
 
-std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results) {
+std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results) {
   std::optional<OperatorVerdict> worst;
+  bool lacks_library = false;
   for (const OperatorResult& result : results) {
-    if (!counts_for_operator(result.form) || !effect_of(result.verdict)) continue;
-    worst = std::max(worst.value_or(result.verdict), result.verdict);
+    if (!counts_for_operator(result.form)) continue;
+    lacks_library = lacks_library || result.verdict == OperatorVerdict::Unavailable;
+    if (effect_of(result.verdict)) worst = std::max(worst.value_or(result.verdict), result.verdict);
   }
+  const bool is_fine = worst == OperatorVerdict::Captured || worst == OperatorVerdict::Undefined;
+  return lacks_library && is_fine ? std::nullopt : worst;
+}
+
+std::optional<Effect> effect_of_operator(const std::vector<OperatorResult>& results) {
+  const auto worst = worst_of(results);
   return worst ? effect_of(*worst) : std::nullopt;
 }
 

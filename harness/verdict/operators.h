@@ -34,7 +34,7 @@ enum class OperatorVerdict {
   Hung,         // A sample did not come back.
   Crashed,      // A sample ended its process.
   EagerFails,   // No sample can be computed without a capture.
-  Unavailable,  // A library that it calls is left out of the pack.
+  Unavailable,  // Samples met a library that is left out of the pack; no other was refused, wrong, hung or crashed.
 };
 inline constexpr std::array<std::string_view, 9> kOperatorVerdicts = {
     "captured",    "nothing to compare", "depends on the sample", "refused", "wrong", "hangs", "crashes",
@@ -65,6 +65,10 @@ struct OperatorResult {
 
 // In the order of the enumeration; those that the test tried.
 std::vector<OperatorResult> operator_results(const TestRecord& test);
+
+// The worst verdict of its forms, without the first call and what is captured instead; nothing where none was tried, or
+// where a form is unavailable and all others are fine.
+std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results);
 
 // What the worst form does to a program that captures it; nothing if no form was tried. Neither the first call nor what
 // is captured instead counts.
