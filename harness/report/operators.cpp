@@ -32,9 +32,12 @@ std::string word_of(const OperatorOnRelease& on) {
   return on.results.empty() ? kNoType : kNoEager;
 }
 
-bool is_captured(const OperatorOnRelease& on) {
+// A missing library is a gap of the record and says nothing about the release.
+bool cannot_be_captured(const OperatorOnRelease& on) {
+  if (on.absent) return false;
   const auto worst = on.worst();
-  return worst && (*worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined);
+  if (!worst) return word_of(on) != to_string(OperatorVerdict::Unavailable);
+  return *worst != OperatorVerdict::Captured && *worst != OperatorVerdict::Undefined;
 }
 
 // The same with the form, where the forward pass is captured: "backward refused".
@@ -130,8 +133,7 @@ const OperatorOnRelease* newest(const OperatorRow& row) {
 
 // The newest that has it and cannot capture it; nullptr if there is none.
 const OperatorOnRelease* newest_not_captured(const OperatorRow& row) {
-  const auto found = std::find_if(row.releases.rbegin(), row.releases.rend(),
-                                  [](const OperatorOnRelease& on) { return !on.absent && !is_captured(on); });
+  const auto found = std::find_if(row.releases.rbegin(), row.releases.rend(), cannot_be_captured);
   return found == row.releases.rend() ? nullptr : &*found;
 }
 
@@ -190,7 +192,7 @@ OperatorAnswers operator_answers(const OperatorTable& table, const std::string& 
   for (const OperatorRow& row : table.rows) {
     answers.known.push_back(row.what);
     const auto is_meant = [&](const OperatorOnRelease& on) {
-      return (!is_on_record || on.release == release) && !on.absent && !on.results.empty() && !is_captured(on);
+      return (!is_on_record || on.release == release) && !on.results.empty() && cannot_be_captured(on);
     };
     const auto on = std::find_if(row.releases.rbegin(), row.releases.rend(), is_meant);
     if (on == row.releases.rend()) continue;
@@ -331,7 +333,8 @@ std::string render_markdown(const OperatorTable& table) {
   }
   if (fine > 0) {
     text +=
-        fmt::format("\n## Captured in every release on record that has them\n\n{} operators: {}.\n", fine, captured);
+        fmt::format("\n## Captured in every release on record that has them and their libraries\n\n{} operators: {}.\n",
+                    fine, captured);
   }
   return text;
 }

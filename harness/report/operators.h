@@ -12,7 +12,7 @@ namespace recapture::report {
 // One operator beside the others: a cell for each release of the table, "" where it is not on record.
 struct OperatorView {
   std::vector<std::string> words, phrases;  // "refused"; with the form, where the forward pass is captured.
-  bool is_captured = false;                 // In every release on record that has it.
+  bool is_captured = false;                 // In every release on record that has it and its libraries.
   std::string why, instead;                 // Of the newest release that cannot capture it.
 };
 // A word of a cell.

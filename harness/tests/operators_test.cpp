@@ -303,9 +303,13 @@ TEST(OperatorText, Course_NamesEachChange) {
                               "(2.11.0: cuStreamSynchronize (900))\n"));
 }
 
-TEST(OperatorText, OperatorWhoseLibraryIsLeftOut_IsUnavailable) {
+TEST(OperatorText, OperatorWhoseLibraryIsLeftOut_IsUnavailableAndNotListed) {
   const auto row = row_of({{"2.15.0", {{"forward", R"({"samples":{"float32":{"unavailable":3}}})"}}}});
   EXPECT_THAT(report::render_text(row), HasSubstr("torch.linalg.inv: unavailable in 2.15.0"));
+  const timeline::OperatorTable table{{row}, {"2.15.0"}};
+  EXPECT_EQ(report::render_text(table), "2.15.0: 1 unavailable\n");
+  EXPECT_TRUE(report::view_of(table, row).is_captured);
+  EXPECT_TRUE(report::operator_answers(table, "2.15.0").not_captured.empty());
 }
 
 TEST(OperatorText, View_HasACellForEachReleaseOfTheTable) {
