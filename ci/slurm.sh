@@ -53,12 +53,12 @@ task() {  # NIGHT GPU, on a node
 }
 
 gather() {  # NIGHT
-  local code=0 new=0
+  local code=0 new=0 page=0
   build/recapture nightly collect "$1/gathered" "$1/records" --plan "$1/plan.json" || code=$?
   build/recapture nightly diff "$(dirname "$1")" --night "$1/gathered" --markdown >"$1/news.md" || new=$?
-  build/recapture page --records "$(dirname "$1")" --output "$1/index.html" || true
+  build/recapture page --records "$(dirname "$1")" --output "$1/index.html" || page=$?
   cat "$1/news.md"
-  return $((code ? code : new))
+  return $((code ? code : new ? new : page))
 }
 
 case ${1:-} in

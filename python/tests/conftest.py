@@ -1,14 +1,41 @@
-"""Finds the package beside these tests, and PyTorch where Python has none: in the newest LibTorch of the cache."""
+"""Finds the package beside these tests, and PyTorch where Python has none: in the newest LibTorch of the cache.
+
+With PYTEST_NO_SKIPS in the environment a test that is skipped, for want of PyTorch or pytest-xdist, fails the run:
+ci/test has fetched all that they need.
+"""
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tests")]
+
+
+def libtorch(option):
+    """The lines that tools/libtorch prints; none where it cannot run, such as with an older Python."""
+    return subprocess.run([str(ROOT / "tools/libtorch"), option], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL).stdout.decode().splitlines()
+
+
+def newest_site():
+    """The folder of the newest LibTorch in the cache that is for this Python, or None. Nothing is fetched."""
+    abi = "_C.cpython-{}{}-*.so".format(*sys.version_info)
+    sites = [Path(cache, "libtorch", release) for cache in libtorch("--cache") for release in libtorch("--list")]
+    return next((site for site in reversed(sites) if any(site.glob("torch/" + abi))), None)
+
+
 if importlib.util.find_spec("torch") is None:
-    newest = subprocess.run([ROOT / "tools/libtorch", "--list"], capture_output=True, text=True).stdout.split()[-1:]
-    for release in newest:
-        found = subprocess.run([ROOT / "tools/libtorch", release], capture_output=True, text=True)
-        if found.returncode == 0:
-            sys.path.append(found.stdout.strip())
+    site = newest_site()
+    if site:
+        sys.path.append(str(site))
+
+
+def pytest_sessionfinish(session):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and os.environ.get("PYTEST_NO_SKIPS"):
+        reporter.ensure_newline()
+        reporter.write_line("PYTEST_NO_SKIPS is set, and tests are skipped; -rs shows why", red=True)
+        session.exitstatus = 1

@@ -1,10 +1,12 @@
-"""What scripts say on a system that is too old."""
+"""The scripts of ci/ and tools/: they can be parsed, an old system gets one line, a failed step ends them."""
+import ast
 import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 TREE = Path(__file__).resolve().parents[2]
 
@@ -42,3 +44,77 @@ def test_old_glibc_is_one_line(tmp_path, version, words):
     done = with_tool(tmp_path, "getconf", "echo '{}'".format(version), "sh", str(script), str(tmp_path / "dest"))
     said = done.stdout.decode()
     assert (done.returncode, words in said, said.count("\n")) == (7, True, 1), said
+
+
+def scripts():
+    return [file for folder in ("ci", "tools") for file in sorted((TREE / folder).iterdir())
+            if file.is_file() and file.read_bytes().startswith(b"#!")]
+
+
+@pytest.mark.parametrize("script", scripts(), ids=lambda script: script.name)
+def test_script_can_be_parsed(script):
+    text = script.read_text()
+    if "python" in text.splitlines()[0]:
+        ast.parse(text, str(script))
+    else:
+        subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def function_of(script, name):
+    """A function of a shell script, by itself."""
+    return re.search(r"^{}\(\) \{{.*?^\}}$".format(name), (TREE / script).read_text(), re.DOTALL | re.MULTILINE).group(0)
+
+
+def test_libraries_that_cannot_be_fetched_are_not_taken_for_complete(tmp_path):
+    done = with_tool(tmp_path, "apt-get", "echo no network; exit 100", "bash", "-euc",
+                     "source '{}/ci/build'; at=$PWD; {}\nquietly aarch64_libraries".format(
+                         TREE, function_of("ci/wheel", "aarch64_libraries")))
+    assert (done.returncode, "no network" in done.stdout.decode()) == (7, True), done.stdout.decode()
+    assert not (tmp_path / "aarch64/done").exists()
+
+
+def test_root_that_cannot_be_made_is_not_kept(tmp_path):
+    done = with_tool(tmp_path, "debootstrap", 'for word; do case $word in *.new) mkdir "$word" ;; esac; done; exit 1',
+                     "bash", "-euc", "source '{}/ci/build'; debian=amd64; {}\nif ! make_root sid root; then echo none; fi".format(
+                         TREE, function_of("ci/wheel-roots", "make_root")))
+    assert (done.returncode, done.stdout.decode().endswith("none\n")) == (0, True), done.stdout.decode()
+    assert not (tmp_path / "root").exists()
+
+
+def test_wheel_without_its_folder_is_wrong_usage():
+    done = subprocess.run(["bash", str(TREE / "ci/wheel"), "--to"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert (done.returncode, done.stdout.decode()) == (2, "ci/wheel: --to needs a folder\n")
+
+
+COLLECTS = """#!/bin/sh
+case "$1 $2" in
+  "nightly plan") echo "[]" ;;
+  "nightly collect") mkdir -p "$3" && echo "{}" >"$3/night.json" ;;
+  "page "*) exit ${PAGE:-0} ;;
+esac
+"""
+
+
+def collecting(system):
+    """The lines that gather a night, and the variables that they get."""
+    if system == "slurm":
+        return "bash '{}' gather nights/1".format(TREE / "ci/slurm.sh"), {"SLURM_JOB_ID": "1"}
+    if system == "github":
+        steps = yaml.safe_load((TREE / "ci/github.yml").read_text())["jobs"]["collect"]["steps"]
+        return next(step["run"] for step in steps if "nightly collect" in step.get("run", "")), {
+            "GITHUB_STEP_SUMMARY": "summary"}
+    lines = yaml.safe_load((TREE / "ci/gitlab-tasks.yml").read_text())[".collect"]["script"]
+    return "\n".join(line for line in lines if "need_packages" not in line), {"TIER": "night", "CI_PIPELINE_ID": "1"}
+
+
+@pytest.mark.parametrize("system", ["github", "gitlab", "slurm"])
+@pytest.mark.parametrize("page", [0, 7])
+def test_night_whose_page_cannot_be_written_is_not_green(tmp_path, system, page):
+    for folder in ("build", "nights/1"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "build/recapture").write_text(COLLECTS)
+    (tmp_path / "build/recapture").chmod(0o755)
+    script, variables = collecting(system)
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=str(tmp_path), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=dict(os.environ, PAGE=str(page), **variables))
+    assert done.returncode == page, done.stdout.decode()
