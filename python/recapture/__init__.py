@@ -7,6 +7,7 @@ import importlib
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # What a type checker reads and Python does not run.
     from recapture._blame import blame as blame
+    from recapture._check import check as check
 
 __version__ = "1.0"  # That of CMakeLists.txt; a test compares them.
 

@@ -1,6 +1,11 @@
 """check() on the host: a stand-in replays what the dispatcher saw."""
+import ctypes
 import json
+import os
 import random
+import subprocess
+import sys
+import time
 import types
 
 import pytest
@@ -9,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 import recapture  # noqa: E402
 import recapture._check as package  # noqa: E402
-from recapture._check import Kind, fixture_check, main  # noqa: E402
+from recapture._check import Kind, comparison, fixture_check, main, state  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
 from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node, blocks  # noqa: E402
 from stand_in import StandIn  # noqa: E402
@@ -125,6 +130,17 @@ def test_capture_that_differs_without_effect_is_none():
     assert not check(lambda x: (x + 0 if backend.is_capturing() else x) * 3, backend=backend).findings
 
 
+def test_output_that_only_some_calls_have_is_another_way():
+    def several(x, both):
+        y = x * 2
+        return (y, y) if both else (y,)
+
+    for more_later in (True, False):
+        report = check(several, lambda i: (filled(i), (i > 0) == more_later))
+        assert [finding.kind for finding in report.findings] == [Kind.CONTROL_FLOW]
+        assert report.findings[0].what == f"call 2 has {'more' if more_later else 'fewer'} outputs than the first one"
+
+
 # Tensors from outside.
 
 class Centred:
@@ -204,11 +220,27 @@ def test_work_that_is_no_operator_is_outside():
 
     def library(x):
         source = x.tolist()
-        memory = (__import__("ctypes").c_float * 4).from_address(staged.data_ptr())
+        memory = (ctypes.c_float * 4).from_address(staged.data_ptr())
         memory[:] = source  # memory
         return staged * 2
 
     assert first(check(library)) == (Kind.OUTSIDE, line_with("memory"))
+
+
+def test_output_that_eager_code_never_repeats_hides_no_other():
+    staged = torch.zeros(4)
+
+    def library(x):
+        source, number = x.tolist(), torch.zeros(1, dtype=torch.long)
+        ctypes.c_long.from_address(number.data_ptr()).value = time.monotonic_ns()
+        (ctypes.c_float * 4).from_address(staged.data_ptr())[:] = source
+        return staged * 2, number
+
+    report = check(library)
+    assert [what for what, _, _ in report.differing if "output[0]" in what] == ["output[0] of call 2", "output[0] of call 3"]
+    assert not [what for what, _, _ in report.differing if "output[1]" in what]
+    assert "Values that eager code does not repeat: output[1] of call 1, output[1] of call 2, output[1] of call 3." \
+        in report.unknown
 
 
 def test_counter_is_a_lost_side_effect():
@@ -373,6 +405,68 @@ def test_old_driver_is_told_of():
     assert not any("CUDA 12.4" in line for line in check(lambda x: x * 2).unknown)
 
 
+def test_inputs_that_no_static_ones_can_hold_are_named():
+    report = check(lambda x, _: x * 2, lambda i: (filled(i), torch.ones(4 + i)))
+    assert not report.findings
+    assert "Replays from call 2 on: the shapes of its inputs are not those of the capture." in report.unknown
+    assert not any("Replays" in line for line in check(lambda x: x * 2).unknown)
+
+
+def test_state_that_is_too_large_is_named(monkeypatch):
+    numbers = [[number] for number in range(50)]
+    monkeypatch.setattr(state, "_LIMIT", 5)
+    assert any("more than 5 objects" in line for line in check(lambda x: x * len(numbers)).unknown)
+    monkeypatch.undo()
+    assert not any("objects" in line for line in check(lambda x: x * len(numbers)).unknown)
+
+
+def test_output_that_cannot_be_looked_into_is_named():
+    class Answer:
+        def __init__(self, value):
+            self.value = value
+
+    report = check(lambda x: {"answer": Answer(x * 2), "name": "x", "both": (x + 1, None)})
+    assert "Tensors in output['answer'], whose type is Answer." in report.unknown
+    assert not any("whose type" in line for line in check(lambda x: (x * 2, None, 3)).unknown)
+
+
+def test_replay_that_fails_is_a_finding():
+    backend, value = StandIn(), torch.zeros(4)
+
+    def fail():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
+
+    backend.replay = fail
+    report = check(lambda x: value.add_(x), backend=backend)
+    assert first(report) == (Kind.WRONG_VALUE, None)
+    assert report.findings[0].what == "the replay of call 1 failed"
+    assert report.findings[0].graph == "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert value.tolist() == [0.0] * 4
+
+
+def test_replay_that_breaks_the_context_leaves_a_report():
+    backend = StandIn()
+
+    def fail(*_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def replay():
+        backend.set_generator_state = fail
+        fail()
+
+    backend.replay = replay
+    report = check(lambda x: x * 2, backend=backend)
+    assert report.findings[0].what == "the replay of call 1 failed"
+    assert any("was not restored: RuntimeError: CUDA error" in line for line in report.unknown)
+
+
+@pytest.mark.parametrize("values", [torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr()])
+def test_sparse_tensors_are_compared(values):
+    assert comparison.difference(values, values.clone()) == 0
+    assert comparison.difference(values, 2 * values) == 1
+    assert comparison.sample(values, 2 * values) == ("1[0]", "2[0]")
+
+
 # The command.
 
 def ended(capsys, *words):
@@ -472,6 +566,20 @@ def test_exception_of_eager_code_is_raised():
 def test_one_call_shows_nothing():
     with pytest.raises(ValueError, match="two calls"):
         check(lambda x: x, count=1)
+
+
+def test_capture_without_a_call_before_it_is_wrong_usage():
+    with pytest.raises(ValueError, match="warm_up is 0"):
+        check(lambda x: x, warm_up=0)
+
+
+def test_fixture_fails_where_python_leaves_assertions_out():
+    code = ("import types, recapture._check as package\n"
+            "package.check = lambda *_, **options: types.SimpleNamespace(findings=[1])\n"
+            "try: package.fixture_check(None)\nexcept AssertionError: print('failed')\n")
+    done = subprocess.run([sys.executable, "-O", "-c", code], stdout=subprocess.PIPE,
+                          env={"PYTHONPATH": os.path.dirname(os.path.dirname(package.__path__[0]))})
+    assert done.stdout == b"failed\n"
 
 
 def test_report_is_json():

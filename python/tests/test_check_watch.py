@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 
 from recapture._check import Kind  # noqa: E402
 from recapture._check.recording import Recorder  # noqa: E402
-from recapture._check.watching import Clocks, Watch  # noqa: E402
+from recapture._check.watching import Clocks, CudaEvents, Watch  # noqa: E402
+from torch.utils._python_dispatch import _len_torch_dispatch_stack  # noqa: E402
 
 HERE = __file__
 
@@ -210,6 +211,110 @@ def test_storages_are_forgotten_when_dead():
             torch.ones(4) + 1
         program.replay(graph)
     assert len(program.watch.storages) < 50 and kinds(program) == []
+
+
+class FakeGraph:
+    """torch.cuda.CUDAGraph as far as a watch replaces it."""
+
+    def __init__(self, broken=False):
+        self.broken = broken
+
+    def capture_begin(self, **_):
+        pass
+
+    def capture_end(self):
+        if self.broken:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture\nCompile")  # ends
+
+    def replay(self):
+        pass
+
+    def pool(self):
+        return 0, 0
+
+
+@pytest.fixture
+def cuda_events(monkeypatch):
+    """What a watch follows in torch.cuda, on the host and on stream 1."""
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    events = CudaEvents()
+    events.capturing = False
+    monkeypatch.setattr(CudaEvents, "number", staticmethod(lambda stream=None: 1))
+    monkeypatch.setattr(events, "on_device", lambda tensor: tensor.dim() > 0)
+    monkeypatch.setattr(events, "is_capturing", lambda: events.capturing)
+    monkeypatch.setattr(events, "pool_ranges", lambda graph: [])
+    return events
+
+
+def test_capture_that_fails_is_refused_and_the_next_one_is_watched(cuda_events):
+    before = dict(FakeGraph.__dict__)
+    held, broken, graph = [torch.ones(4)], FakeGraph(broken=True), FakeGraph()
+    with Watch(cuda_events) as report:
+        for each in (broken, graph):
+            each.capture_begin()
+            cuda_events.capturing = True
+            try:
+                held[0] * 2
+                each.capture_end()
+            except RuntimeError:
+                pass
+            cuda_events.capturing = False
+        graph.replay()
+        held.clear()
+        graph.replay()
+    assert [(finding.kind, finding.line.number) for finding in report.findings if finding.kind == Kind.REFUSED] == [
+        (Kind.REFUSED, line_with("ends"))]
+    assert report.findings[0].graph == "RuntimeError: CUDA error: operation failed due to a previous error during capture"
+    assert [finding.kind for finding in report.findings[1:]] == [Kind.FREED]
+    assert report.compared["graphs"] == 1 and report.compared["replays"] == 2
+    assert dict(FakeGraph.__dict__) == before
+
+
+def test_eager_code_after_a_capture_that_failed_is_watched(cuda_events):
+    with Watch(cuda_events) as report:
+        x, first, broken = torch.ones(4), FakeGraph(), FakeGraph(broken=True)
+        first.capture_begin()
+        cuda_events.capturing = True
+        y = x * 2
+        cuda_events.capturing = False
+        first.capture_end()
+        broken.capture_begin()
+        with pytest.raises(RuntimeError):
+            broken.capture_end()
+        outputs = []
+        for _ in range(2):
+            first.replay()
+            outputs.append(y)
+        torch.stack(outputs)  # collected
+    assert [(finding.kind, finding.line.number) for finding in report.findings[1:]] == [
+        (Kind.OVERWRITTEN, line_with("collected"))]
+
+
+def test_capture_that_never_ends_is_named(cuda_events):
+    with Watch(cuda_events) as report:
+        FakeGraph().capture_begin()
+    assert "The capture that began last, which has not ended in this block." in report.unknown
+
+
+def test_block_without_a_capture_says_so(cuda_events):
+    with Watch(cuda_events) as report:
+        torch.ones(4) + 1
+    assert report.unknown[0] == "Anything: nothing was captured in this block."
+    assert "compared:" not in str(report)
+    with Watch(cuda_events) as report:
+        graph = FakeGraph()
+        graph.capture_begin()
+        graph.capture_end()
+    assert report.unknown[0] == "Replays: none ran in this block."
+
+
+def test_watch_that_cannot_begin_leaves_nothing_behind(cuda_events, monkeypatch):
+    before = dict(FakeGraph.__dict__)
+    monkeypatch.setattr(torch.cuda, "Stream", type("Stream", (), {}))  # Without synchronize(), which is replaced late.
+    with pytest.raises(AttributeError):
+        Watch(cuda_events).__enter__()
+    assert dict(FakeGraph.__dict__) == before
+    assert _len_torch_dispatch_stack() == 0
 
 
 def test_clocks_know_what_was_waited_for():

@@ -14,12 +14,16 @@ class NoGpu(RuntimeError):
 
 def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, count: int = 3, warm_up: int = 3,
           generators: Iterable[Any] = (), backend: Any = None) -> Union[Report, Any]:
-    """Runs `fn` eagerly and as a graph on `count` sets of inputs, and reports where they differ.
+    """Runs `fn` eagerly and as a graph on `count` sets of inputs, and returns a Report of where they differ.
 
-    `fn` is a function, a module, or a training step with its optimizer. `make_inputs(i)` gives the i-th inputs: a
-    tensor, a tuple of arguments, a dict of keyword arguments, or a pair of both; `make_inputs` may also be one set,
-    which is varied. `generators` are registered with the graph. Without arguments: a context manager around a
-    program's own captures and replays, whose value is the report.
+    `fn` is a function, a module, or a training step with its optimizer; `warm_up` calls come before anything is
+    compared. `make_inputs(i)` gives the i-th inputs, from 0 on: a tensor, a tuple of arguments, a dict of keyword
+    arguments, or a pair of both; `make_inputs` may also be one set, which is varied. The graph has the shapes of the
+    first set, and another shape is reported. `generators` are registered with the graph. Without arguments: a context
+    manager around a program's own captures and replays, whose value is the report.
+
+    Raises NoGpu without a GPU, ValueError for fewer than two sets or no warm-up, TypeError for an `fn` that cannot be
+    called, and what `fn` raises in eager code. A capture or a replay that fails is a finding.
     """
     if backend is None:
         import torch
@@ -30,6 +34,8 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
         return Watch(backend)
     if count < 2:
         raise ValueError(f"count is {count}; what changes from call to call shows in two calls or more")
+    if warm_up < 1:
+        raise ValueError(f"warm_up is {warm_up}; a capture needs a call before it")
     if not callable(fn):
         raise TypeError(f"recapture check: {fn!r} cannot be called")
     from .checking import Checking
@@ -38,9 +44,10 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
 
 
 def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> Report:
-    """`check()` as a test has it: what is found fails the test."""
+    """`check()` as a test has it: what is found fails the test, with AssertionError, also under `python -O`."""
     report = check(fn, make_inputs, **options)
-    assert not report.findings, f"\n{report}"
+    if report.findings:
+        raise AssertionError(f"\n{report}")
     return report
 
 

@@ -2,19 +2,27 @@
 from __future__ import annotations
 
 import time
-import traceback
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
 from . import comparison
 from .cuda import Refused
-from .findings import CASES, Finding, Kind, Line, Report
-from .recording import Call, Operator, Recorder, Storage, host_form, key_of, line_of, tensors_in
-from .state import Saved, State, changed_host_values, lines_that_change
+from .findings import Finding, Kind, Line, Report
+from .recording import Call, Recorder, Storage, host_form, key_of, tensors_in
+from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
 _MOST = 12  # Findings in a report; what follows from the first ones adds nothing.
+_REPEATED = 0.1  # Values of eager code that are farther apart from run to run are others, and no noise of the same.
+
+
+class ReplayFailed(Exception):
+    """`error` is what the replay of call `number` raised."""
+
+    def __init__(self, number: int, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.number, self.error = number, error
 
 
 class Inputs:
@@ -57,10 +65,8 @@ def _varied(value: Any, number: int) -> Any:
     return value
 
 
-def _leaves(value: Any, name: str = "output") -> Iterable[Tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif isinstance(value, dict):
+def _leaves(value: Any, name: str) -> Iterable[Tuple[str, Any]]:
+    if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, f"{name}[{key!r}]")
     elif isinstance(value, (list, tuple)):
@@ -69,6 +75,14 @@ def _leaves(value: Any, name: str = "output") -> Iterable[Tuple[str, torch.Tenso
     elif hasattr(value, "__dataclass_fields__"):
         for field in value.__dataclass_fields__:
             yield from _leaves(getattr(value, field), f"{name}.{field}")
+    else:
+        yield name, value
+
+
+def _tensors_by_name(result: Any, arguments: Arguments) -> Dict[str, torch.Tensor]:
+    """Copies of what a call returned, and of its arguments."""
+    leaves = [*_leaves(result, "output"), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]
+    return {name: leaf.detach().clone() for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
 
 
 class Run:
@@ -87,6 +101,10 @@ class Checking:
         self.report = Report(_name_of(fn))
         self.storages: Dict[int, Storage] = {}
         self.calls: List[Call] = []  # Those of the last recorded run.
+        self.unseen = ""  # What of the state was not reached.
+        self.not_repeated: List[str] = []  # Values that differ between two runs of eager code.
+        self.opaque: Dict[str, str] = {}  # Outputs that may have tensors, and their types.
+        self.skipped_from = 0  # The call whose inputs do not fit into the static ones.
         self.generator: Any = None
 
     # The passes.
@@ -98,11 +116,23 @@ class Checking:
         self.backend.synchronize()
         self.before = Saved(self._state())
         generator = self.backend.generator_state()
+        failed = False
         try:
             self._check()
+        except ReplayFailed as failure:
+            failed = True
+            self.report.findings.append(Finding(
+                Kind.WRONG_VALUE, f"the replay of call {failure.number} failed", "runs",
+                comparison.first_line(failure.error)[:300]))
         finally:
-            self.before.restore()
-            self.backend.set_generator_state(generator)
+            try:
+                self.before.restore()
+                self.backend.set_generator_state(generator)
+            except Exception as error:
+                if not failed:
+                    raise
+                # A kernel that fails leaves a context in which nothing works.
+                self.report.unknown.append(f"The state was not restored: {comparison.first_line(error)}.")
         self.report.findings = _arranged(self.report.findings)[:_MOST]
         self.report.cost["seconds"] = round(time.monotonic() - began, 3)
         return self.report
@@ -120,13 +150,16 @@ class Checking:
         eager_seconds = bare.seconds / self.count
         self._restore()
         eager = self._run_eagerly(record=True)
-        self.noise = max([0.0] + [noise for _, noise, _, _ in self._differences(bare, eager)])
+        noises = {name: noise for name, noise, _, _ in self._differences(bare, eager)}
+        self.not_repeated = [name for name, noise in noises.items() if noise > _REPEATED]
+        self.noise = max([0.0] + [noise for noise in noises.values() if noise <= _REPEATED])
         del bare
         calls = self.calls
         self.report.compared = {"inputs": self.count, "operators": len(calls[0].operators),
                                 "host values": sum(len(op.host) for op in calls[0].operators)}
         self.report.findings += comparison.compare_calls(calls)
         self.report.findings += comparison.host_tensors_written(calls[0])
+        self.report.findings += comparison.compare_outputs(eager.outputs)
         self._find_side_effects()
         captured = self._capture_and_replay(eager)
         self.report.cost.update({
@@ -134,12 +167,26 @@ class Checking:
             "eager_peak_bytes": eager_peak, "peak_bytes": self.backend.peak()})
         if captured:
             self._classify(calls, *captured, eager)
+        self._add_unknown()
         self.report.unknown += _LIMITS
         if not self.backend.reads_addresses:
             self.report.unknown.append("Addresses in kernels' parameters: this driver is older than CUDA 12.4.")
 
+    def _add_unknown(self) -> None:
+        unknown = self.report.unknown
+        if self.unseen:
+            unknown.append(self.unseen)
+        if self.not_repeated:
+            more = f" and {len(self.not_repeated) - 6} more" if len(self.not_repeated) > 6 else ""
+            unknown.append(f"Values that eager code does not repeat: {', '.join(self.not_repeated[:6])}{more}.")
+        if self.skipped_from:
+            unknown.append(f"Replays from call {self.skipped_from} on: the shapes of its inputs are not those of the capture.")
+        unknown += [f"Tensors in {name}, whose type is {kind}." for name, kind in self.opaque.items()]
+
     def _state(self) -> State:
-        return State({_name_of(self.fn): self.fn})
+        state = State({_name_of(self.fn): self.fn})
+        self.unseen = state.unseen
+        return state
 
     def _call(self, arguments: Arguments) -> Any:
         return self.fn(*arguments[0], **arguments[1])
@@ -176,8 +223,9 @@ class Checking:
             began = time.monotonic()
             result = self.backend.run(call)
             run.seconds += time.monotonic() - began
-            run.outputs.append({name: tensor.detach().clone() for name, tensor in
-                                [*_leaves(result), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]})
+            run.outputs.append(_tensors_by_name(result, arguments))
+            self.opaque.update((name, type(leaf).__name__) for name, leaf in _leaves(result, "output")
+                               if not isinstance(leaf, (torch.Tensor, *SCALARS, torch.dtype, torch.device)))
             run.generators.append(self.backend.generator_state())
             del result, arguments, call
             if state:
@@ -197,7 +245,7 @@ class Checking:
             with_recorder = _within(recorder, lambda: self._call(static))
             result = self.backend.capture(with_recorder)
         except Refused as refused:
-            self.report.findings.append(self._refused(refused.cause, recorder.running, self._blame()))
+            self.report.findings.append(comparison.refusal(refused.cause, recorder.running, self._blame()))
             return None
         self.captured_state = {name: isinstance(tensor, torch.nn.Parameter)
                                for name, tensor in self._state().tensors.items()}
@@ -212,13 +260,16 @@ class Checking:
         for number in range(self.count):
             given = self.inputs.get(number)
             if not _copy_into(static, given):
+                self.skipped_from = number + 1
                 break
             del given
             began = time.monotonic()
-            self.backend.replay()
+            try:
+                self.backend.replay()
+            except Exception as error:
+                raise ReplayFailed(number + 1, error) from error
             run.seconds += time.monotonic() - began
-            run.outputs.append({name: tensor.detach().clone() for name, tensor in
-                                [*_leaves(result), *_leaves(static[0], "input"), *_leaves(static[1], "input")]})
+            run.outputs.append(_tensors_by_name(result, static))
             run.generators.append(self.backend.generator_state())
             if checks:
                 checks()
@@ -233,20 +284,6 @@ class Checking:
         self.backend.set_generator_state(self.generator)
         static = copy_of(self.inputs.get(0))
         return self.backend.blame(lambda: self._call(static))
-
-    def _refused(self, cause: BaseException, operator: Optional[Operator], blamed: Any) -> Finding:
-        line = None
-        for frame, _ in traceback.walk_tb(cause.__traceback__):
-            line = line_of(frame) or line
-        text = str(cause).strip().splitlines()
-        message = f"{type(cause).__name__}: {text[0] if text else ''}"
-        what = "the capture failed; `recapture blame` names the call of CUDA"
-        if blamed and blamed.cause:
-            what = f"the capture failed: {blamed.cause}"
-        if blamed and blamed.api:
-            message = f"{blamed.api} returned {blamed.code}; {message}"
-        return Finding(Kind.REFUSED, what, "runs", message[:300], operator.name if operator else "",
-                       line, _case_of_refusal(str(cause), line))
 
     def _find_side_effects(self) -> None:
         changed: Dict[str, Tuple[Any, Any]] = {}
@@ -302,7 +339,7 @@ class Checking:
             "tensors": len(set(self.captured_state) - parameters - gradients),
             "generators": 1 + len(self.saved.generators)})
         wrong = [(name, a, b) for name, apart, a, b in self._differences(eager, graph)
-                 if apart > max(comparison.tolerance_of(a), 10 * self.noise)]
+                 if apart > max(comparison.tolerance_of(a), 10 * self.noise) and name not in self.not_repeated]
         report.differing = [(name, *comparison.sample(a, b)) for name, a, b in wrong]
         rebound = {(finding.line, finding.operator) for finding in report.findings if finding.kind == Kind.REBOUND}
         dead = comparison.dead_operands(captured, self.storages)
@@ -464,28 +501,6 @@ _LIMITS = [
     "What the program does with an output: each replay overwrites that of the one before.",
     "What depends on timing: other threads, other streams, host memory that is written while a replay reads it.",
 ]
-
-_REFUSALS = (  # What an exception's text has, and the case that documents it.
-    ("attempt to increase offset for a cuda generator", "unregistered_generator"),
-    ("pageable", "pageable_copy_in_capture"),
-    ("unless the cpu tensor is pinned", "pageable_copy_in_capture"),
-    ("capturable is false", "optimizer_step_in_graph"),
-)
-_REFUSED_CALLS = (
-    (".item()", "item_in_capture"), (".tolist()", "item_in_capture"), (".cpu()", "cpu_copy_in_capture"),
-    ("nonzero", "nonzero_in_capture"),
-)
-
-
-def _case_of_refusal(text: str, line: Optional[Line]) -> Optional[str]:
-    for part, case in _REFUSALS:
-        if part in text.lower():
-            return case
-    for part, case in _REFUSED_CALLS:
-        if line and part in line.text:
-            return case
-    return CASES[Kind.REFUSED]
-
 
 def _within(recorder: Recorder, call: Callable[[], Any]) -> Callable[[], Any]:
     def recorded() -> Any:

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from .findings import Finding, Kind, Line
-from .recording import Call, Operand, Operator, Storage, host_form
+from .findings import CASES, Finding, Kind, Line
+from .recording import Call, Operand, Operator, Storage, host_form, line_of
 
 _OPTIMIZERS = ("aten._foreach_", "aten._fused_")
 
@@ -228,7 +229,72 @@ def _is_view(operator: Operator) -> bool:
     return all(result.storage in read for result in operator.results) or "empty" in operator.name
 
 
+def compare_outputs(outputs: List[Dict[str, torch.Tensor]]) -> List[Finding]:
+    """Calls of eager code whose outputs are not those of the first one, by their names: a graph has the first one's."""
+    for number, names in enumerate(outputs[1:], 2):
+        more, fewer = sorted(set(names) - set(outputs[0])), sorted(set(outputs[0]) - set(names))
+        if more or fewer:
+            return [Finding(
+                Kind.CONTROL_FLOW, f"call {number} has {'more' if more else 'fewer'} outputs than the first one",
+                f"{'' if more else 'no '}{(more or fewer)[0]} in call {number}",
+                f"{'no ' if more else ''}{(more or fewer)[0]} in every replay", case="host_logic_frozen")]
+    return []
+
+
+# What fails in the capture.
+
+_REFUSALS = (  # What an exception's text has, and the case that documents it.
+    ("attempt to increase offset for a cuda generator", "unregistered_generator"),
+    ("pageable", "pageable_copy_in_capture"),
+    ("unless the cpu tensor is pinned", "pageable_copy_in_capture"),
+    ("capturable is false", "optimizer_step_in_graph"),
+)
+_REFUSED_CALLS = (
+    (".item()", "item_in_capture"), (".tolist()", "item_in_capture"), (".cpu()", "cpu_copy_in_capture"),
+    ("nonzero", "nonzero_in_capture"),
+)
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an exception and the first line of its text."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"
+
+
+def refusal(cause: BaseException, operator: Optional[Operator], blamed: Any = None) -> Finding:
+    """A capture that failed: `operator` had begun, and `blamed` is what `recapture blame` has of it."""
+    line = None
+    for frame, _ in traceback.walk_tb(cause.__traceback__):
+        line = line_of(frame) or line
+    message = first_line(cause)
+    what = "the capture failed; `recapture blame` names the call of CUDA"
+    if blamed and blamed.cause:
+        what = f"the capture failed: {blamed.cause}"
+    if blamed and blamed.api:
+        message = f"{blamed.api} returned {blamed.code}; {message}"
+    return Finding(Kind.REFUSED, what, "runs", message[:300], operator.name if operator else "", line,
+                   _case_of_refusal(str(cause), line))
+
+
+def _case_of_refusal(text: str, line: Optional[Line]) -> Optional[str]:
+    for part, case in _REFUSALS:
+        if part in text.lower():
+            return case
+    for part, case in _REFUSED_CALLS:
+        if line and part in line.text:
+            return case
+    return CASES[Kind.REFUSED]
+
+
 # Values.
+
+def _strided(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of a sparse or jagged tensor in one that is neither."""
+    tensor = tensor.detach()
+    if tensor.layout == torch.strided:
+        return tensor
+    return tensor.values() if tensor.is_nested else tensor.to_dense()
+
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2,
               torch.complex64: 1e-4, torch.complex128: 1e-9}
@@ -236,10 +302,12 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, tor
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """How far two tensors are apart, in parts of the largest value; 0 if equal, infinite if they cannot be compared."""
-    a, b = a.detach(), b.detach()
-    if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout:
+    if a.layout != b.layout or a.dtype != b.dtype:
         return float("inf")
-    if a.numel() == 0 or a.layout != torch.strided or torch.equal(a, b):
+    a, b = _strided(a), _strided(b)
+    if a.shape != b.shape:
+        return float("inf")
+    if a.numel() == 0 or torch.equal(a, b):
         return 0.0
     if not (a.is_floating_point() or a.is_complex()):
         return float("inf")
@@ -262,9 +330,9 @@ def tolerance_of(tensor: torch.Tensor) -> float:
 
 def sample(a: torch.Tensor, b: torch.Tensor) -> Tuple[str, str]:
     """The values where two tensors are farthest apart, with their place."""
+    a, b = _strided(a).cpu(), _strided(b).cpu()
     if a.shape != b.shape:
         return str(tuple(a.shape)), str(tuple(b.shape))
-    a, b = a.detach().cpu(), b.detach().cpu()
     if a.numel() == 0:
         return "", ""
     if a.dtype == torch.bool:

@@ -229,7 +229,7 @@ class CudaBackend:
                     self.nodes = self.driver.nodes(self._captured)
         except Exception as error:
             self._recover()
-            raise Refused(_root(error)) from error
+            raise Refused(root_of(error)) from error
         finally:
             self._captured = 0
         torch.cuda.synchronize()
@@ -317,7 +317,7 @@ class CudaBackend:
         torch.cuda.reset_peak_memory_stats()
 
 
-def _root(error: BaseException) -> BaseException:
+def root_of(error: BaseException) -> BaseException:
     """What was raised first: leaving torch.cuda.graph raises 901 on top of it."""
     while error.__context__ is not None:
         error = error.__context__

@@ -202,7 +202,7 @@ def render_text(report: Report) -> str:
     if report.compared:
         parts = [count(number, _NOUNS.get(noun, noun), _PLURALS.get(noun, ""))
                  for noun, number in report.compared.items() if number]
-        lines += ["", f"compared: {', '.join(parts)}"]
+        lines += ["", f"compared: {', '.join(parts)}"] if parts else [""]
     if report.unknown:
         lines += ["not shown by this:"] + [f"  {sentence}" for sentence in report.unknown]
     return "\n".join(lines) + "\n"

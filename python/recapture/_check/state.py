@@ -15,8 +15,8 @@ import torch
 from .findings import Line
 from .recording import LIBRARY, OWN, SKIPPED, STDLIB, line_of, place_of, storage_of
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_LIMIT = 200_000  # Objects; a function that reaches more of them is judged by these.
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_LIMIT = 200_000  # Objects; a function that reaches more of them is judged by these, and the report has that.
 _MISSING = object()
 
 
@@ -73,13 +73,14 @@ class State:
             self._queue.append((name, root, True))
         while self._queue and len(self._seen) < _LIMIT:
             self._visit(*self._queue.popleft())
+        self.unseen = f"Part of its state: the function reaches more than {_LIMIT} objects." if self._queue else ""
         self._seen.clear()
         self._queue.clear()
 
     # Walking.
 
     def _visit(self, path: str, value: Any, own: bool) -> None:
-        if isinstance(value, _SCALARS):
+        if isinstance(value, SCALARS):
             if own:
                 self.host[_unused(path, self.host)] = value
             return
@@ -129,7 +130,7 @@ class State:
             self.held.append(("attribute", cell, "cell_contents", content))
             self._queue.append((name, content, own))
         for default in (value.__defaults__ or ()):
-            if not isinstance(default, _SCALARS):
+            if not isinstance(default, SCALARS):
                 self._queue.append((path, default, False))
         if not own:
             return

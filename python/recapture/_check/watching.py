@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 
-from .comparison import dead_operands, where, work_outside
+from .comparison import dead_operands, refusal, where, work_outside
+from .cuda import root_of
 from .findings import Finding, Kind, Line, Report
 from .recording import Call, Operator, Recorder, Storage, line_of
 
@@ -91,13 +92,19 @@ class CudaEvents:
         self.replaced: List[Tuple[Any, str, Any]] = []
 
     def install(self, watch: "Watch") -> None:
-        def around(owner: Any, name: str, after: Callable[..., None], before: Optional[Callable[..., None]] = None) -> None:
+        def around(owner: Any, name: str, after: Callable[..., None], before: Optional[Callable[..., None]] = None,
+                   failed: Optional[Callable[[BaseException], None]] = None) -> None:
             original = getattr(owner, name)
 
             def method(*args: Any, **kwargs: Any) -> Any:
                 if before:
                     before(*args, **kwargs)
-                result = original(*args, **kwargs)
+                try:
+                    result = original(*args, **kwargs)
+                except BaseException as error:
+                    if failed:
+                        failed(error)
+                    raise
                 after(result, *args, **kwargs)
                 return result
 
@@ -106,7 +113,7 @@ class CudaEvents:
 
         graph = torch.cuda.CUDAGraph
         around(graph, "capture_begin", lambda _, g, *a, **k: watch.begin(g))
-        around(graph, "capture_end", lambda _, g: watch.end(g), lambda g: watch.ending(g))
+        around(graph, "capture_end", lambda _, g: watch.end(g), lambda g: watch.ending(g), watch.failed)
         around(graph, "replay", lambda _, g: watch.replayed(g), lambda g: watch.replaying(g))
         event, stream = torch.cuda.Event, torch.cuda.Stream
         around(event, "record", lambda _, e, stream=None: watch.clocks.record(e, self.number(stream)))
@@ -164,8 +171,12 @@ class Watch:
         self.recorder = Recorder(self.events.on_device, capturing=self.events.is_capturing, storages=self.storages)
         self.recorder.after = self._after
         self.recorder.begin([])
+        try:
+            self.events.install(self)
+        except BaseException:
+            self.events.remove()
+            raise
         self.recorder.__enter__()
-        self.events.install(self)
         return self.report
 
     def __exit__(self, *exception: Any) -> None:
@@ -173,7 +184,13 @@ class Watch:
         self.recorder.__exit__(*exception)
         self.report.compared = {"graphs": len(self.all), "replays": self.replays,
                                 "operators": sum(len(graph.call.operators) for graph in self.all)}
-        self.report.unknown = list(_LIMITS)
+        if self.open:
+            self.report.unknown.append("The capture that began last, which has not ended in this block.")
+        elif not self.all:
+            self.report.unknown.append("Anything: nothing was captured in this block.")
+        elif not self.replays:
+            self.report.unknown.append("Replays: none ran in this block.")
+        self.report.unknown += _LIMITS
 
     def _add(self, finding: Finding) -> None:
         key = (finding.kind, finding.line, finding.case)
@@ -192,6 +209,13 @@ class Watch:
             return
         for finding in work_outside(self.open.call):
             self._add(finding)
+
+    def failed(self, error: BaseException) -> None:
+        """The capture has ended, without a graph; what the program does next is eager code."""
+        self.open = None
+        self.recorder.begin([])
+        self._add(refusal(root_of(error), self.recorder.running))
+        self.recorder.running = None
 
     def end(self, graph: Any) -> None:
         entry, self.open = self.open, None
