@@ -1,11 +1,13 @@
 """`python -m recapture.gate_pins BASE [-- OPTION...]`: `recapture gate` for a change of a torch pin between BASE and HEAD.
 
 The pins are read from the diff of requirements*.txt, constraints*.txt, pyproject.toml, Dockerfiles and Containerfiles: a
-requirement of torch with a version, an image pytorch/pytorch:VERSION, a variable such as TORCH_VERSION. OPTIONs go to
-`recapture gate`. The answer is Markdown of a comment's size, on standard output and, on GitHub, in the job's summary.
+requirement of torch with a version or a wheel, an image pytorch/pytorch:VERSION, a variable such as TORCH_VERSION. Of a
+range the first bound counts. OPTIONs go to `recapture gate`. The answer is Markdown of a comment's size, on standard
+output and, on GitHub, in the job's summary.
 
 Exit status: 0 where no pin changed or the gate passes, else the gate's: 1 blocked, 6 cannot tell. Also 6 for a pin that
-is no release (an image of NVIDIA's, a development build), 2 for a wrong command line, 7 where git fails.
+is no release (an image of NVIDIA's, a development build), for one that is removed, and for a range whose first bound
+stays or is only an upper one; 2 for a wrong command line, 7 where git fails.
 """
 from __future__ import annotations
 
@@ -23,14 +25,20 @@ MOST_BYTES = 60000  # A comment on GitHub holds 65536 characters.
 
 _FILES = re.compile(r"(?:^|/)(?:requirements[^/]*/[^/]+\.(?:txt|in)|(?:[^/]*requirements|constraints)[^/]*\.(?:txt|in)"
                     r"|pyproject\.toml|[^/]*(?:Dockerfile|Containerfile)[^/]*)$", re.IGNORECASE)
-_VERSION = r"v?(\d+\.\d+[\w.]*)"
+_VERSION = r"v?\d+(?:\.\d+)*[\w.*+]*"
+_BOUND = r"(?:===?|~=|!=|>=|<=|<|>|\^)\s*" + _VERSION
+_EXACT = r"(v?\d+\.\d+[\w.]*)"
 _PINS = [re.compile(words, re.IGNORECASE) for words in (
     # torch==2.6.0, "torch[opt] ~= 2.6", 'torch (>=2.6,<2.9)'; not torchvision, pytorch-lightning or torch-geometric.
-    r"(?<![\w./-])torch\s*(?:\[[^\]]*\])?\s*\(?\s*(?:===?|~=|>=|<=?|>|\^|=)\s*" + _VERSION,
+    r"(?<![\w./-])torch\s*(?:\[[^\]]*\])?\s*\(?\s*(" + _BOUND + r"(?:\s*,\s*" + _BOUND + ")*)",
+    r"(?<![\w./-])torch\s*=\s*" + _EXACT,
     # Poetry's and pixi's: torch = "^2.6", torch = {version = "2.6.0", ...}
-    r"(?<![\w./-])[\"']?torch[\"']?\s*=\s*(?:\{.*?\bversion\s*=\s*)?[\"'][=~^<>! ]*" + _VERSION,
-    r"\bpytorch/pytorch:" + _VERSION,
-    r"\b(?:PY)?TORCH_?VER(?:SION)?\s*[=\s]\s*[\"']?[=~^<>! ]*" + _VERSION,
+    r"(?<![\w./-])[\"']?torch[\"']?\s*=\s*(?:\{.*?\bversion\s*=\s*)?[\"']\s*((?:" + _BOUND + "|=?" + _VERSION +
+    r")(?:\s*,\s*" + _BOUND + ")*)",
+    # torch @ https://…/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl
+    r"(?<![\w-])torch-(\d+\.\d+[a-z0-9.]*)(?:%2B|[+-])",
+    r"\bpytorch/pytorch:" + _EXACT,
+    r"\b(?:PY)?TORCH_?VER(?:SION)?\s*[=\s]\s*[\"']?[=~^<>! ]*" + _EXACT,
 )]
 _FOREIGN = re.compile(r"\bnvidia/pytorch:([\w.-]+)", re.IGNORECASE)
 _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?$")
@@ -48,20 +56,23 @@ class Problem(Exception):
 
 
 def pin_of(line: str) -> str:
-    """The version of torch that a line asks for, as it is written; "" if the line asks for none."""
-    if line.lstrip().startswith("#"):
-        return ""
+    """The torch that a line asks for: "2.6.0" for exactly one, a range such as ">=2.6,<2.9", "" if it asks for none."""
+    line = re.sub(r"(^|\s)#.*", "", line)
     for pattern in _PINS:
         found = pattern.search(line)
         if found:
-            return found.group(1).rstrip(".")
+            bounds = [re.sub(r"\s+|\+.*|\.?\*$", "", bound).rstrip(".") for bound in found.group(1).split(",")]
+            if len(bounds) == 1 and bounds[0][0] in "=v0123456789":
+                return bounds[0].lstrip("=v")
+            return ",".join(bounds)
     foreign = _FOREIGN.search(line)
     return "nvidia/pytorch:" + foreign.group(1) if foreign else ""
 
 
 def release_of(pin: str) -> str:
-    """2.6.0 of 2.6.0-cuda12.4-cudnn9; "" for what is no release, such as 2.6.0a0."""
-    return pin if _RELEASE.match(pin) else ""
+    """2.6.0 of 2.6.0, 2.6 of >=2.6,<2.9; "" for what names no release, such as 2.6.0a0 and <2.9."""
+    version = re.sub(r"^(?:~=|>=|<=|>|\^)v?", "", pin.split(",")[0])
+    return version if _RELEASE.match(version) else ""
 
 
 def changes_in(diff: str) -> Dict[Change, List[str]]:
@@ -137,16 +148,16 @@ def gate(before: str, after: str, options: List[str]) -> Tuple[int, str]:
 
 
 def answer(change: Change, options: List[str]) -> Tuple[int, str]:
-    if not change.before or not change.after:
-        known = "{} is pinned for the first time".format(change.after) if change.after else \
-            "{} is no longer pinned".format(change.before)
-        return PASSES, known + ": there are no two releases to compare."
+    if not change.before:
+        return PASSES, "{} is pinned for the first time: there are no two releases to compare.".format(change.after)
+    if not change.after:
+        return CANNOT_TELL, "Cannot tell: {} is no longer pinned.".format(change.before)
     before, after = release_of(change.before), release_of(change.after)
     if not before or not after:
         return CANNOT_TELL, "Cannot tell: {} is not a release of PyTorch, and no record is of it.".format(
             change.after if before else change.before)
     if before == after:
-        return PASSES, "The same release: there is nothing to compare."
+        return CANNOT_TELL, "Cannot tell which releases {} and {} install; `recapture gate` takes their numbers.".format(*change)
     return gate(before, after, options)
 
 

@@ -21,9 +21,17 @@ TREE = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("line, version", [
     ("torch==2.6.0", "2.6.0"),
     ("torch == 2.6.0+cu124 ; python_version < '3.13' --hash=sha256:0", "2.6.0"),
-    ('  "torch[opt-einsum]~=2.6",', "2.6"),
-    ("torch>=2.6,<2.9", "2.6"),
-    ('torch = "^2.6.0"', "2.6.0"),
+    ('  "torch[opt-einsum]~=2.6",', "~=2.6"),
+    ("torch>=2.6,<2.9", ">=2.6,<2.9"),
+    ("torch (>= 2.6, < 3)", ">=2.6,<3"),
+    ("torch!=2.7,>=2.6", "!=2.7,>=2.6"),
+    ("torch==2.6.*", "2.6"),
+    ('torch = "^2.6.0"', "^2.6.0"),
+    ('torch = ">=2.6,<2.9"', ">=2.6,<2.9"),
+    ('torch = "2.6.0"', "2.6.0"),
+    ("torch @ https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl", "2.6.0"),
+    ("numpy  # as torch==2.6.0 needs", ""),
+    ("pytorch-triton-2.6.0-cp311.whl", ""),
     ('torch = {version = "2.6.0", source = "cu124"}', "2.6.0"),
     ("RUN pip install --no-cache-dir numpy torch==2.6.0 torchvision==0.21.0", "2.6.0"),
     ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", "2.6.0"),
@@ -44,6 +52,8 @@ def test_line_has_its_pin(line, version):
 def test_only_a_release_is_compared():
     assert [gate_pins.release_of(pin) for pin in ("2.6.0", "2.6", "2.6.0a0", "nvidia/pytorch:25.03-py3", "2.6.0.dev1")] == [
         "2.6.0", "2.6", "", "", ""]
+    assert [gate_pins.release_of(pin) for pin in (">=2.6,<2.9", "~=2.6.0", "^2.6.0", "<2.9", "!=2.7,>=2.6", ">=2")] == [
+        "2.6", "2.6.0", "2.6.0", "", "", ""]
 
 
 REQUIREMENTS = "numpy==1.26.4\ntorch=={}\ntorchvision==0.21.0\n"
@@ -198,6 +208,11 @@ def test_unchanged_pin_is_not_gated(repository, tmp_path, before, after):
     ("numpy\n", "numpy\ntorch==2.11.0\n", gate_pins.PASSES, "2.11.0 is pinned for the first time"),
     ("torch==2.6.0\n", "torch==2.11.0a0+1.nv25.1\n", gate_pins.CANNOT_TELL, "2.11.0a0 is not a release of PyTorch"),
     ("torch==2.6.0\n", "torch==2.6.0+cu126\n", gate_pins.PASSES, "No pin of torch changed"),
+    ("torch>=2.6,<2.9\n", "torch>=2.6,<2.12\n", gate_pins.CANNOT_TELL, "which releases >=2.6,<2.9 and >=2.6,<2.12 install"),
+    ("torch==2.6.0\n", "torch>=2.6.0\n", gate_pins.CANNOT_TELL, "which releases 2.6.0 and >=2.6.0 install"),
+    ("torch<2.9\n", "torch<2.12\n", gate_pins.CANNOT_TELL, "<2.9 is not a release"),
+    ("torch==2.6.0\n", "torch\n", gate_pins.CANNOT_TELL, "2.6.0 is no longer pinned"),
+    ("torch>=2.6,<2.9\n", "torch >= 2.6, < 2.9\n", gate_pins.PASSES, "No pin of torch changed"),
     ("torch==2.6.0\n", "torch==9.9.9\n", gate_pins.USAGE, "9.9.9"),
 ])
 def test_what_cannot_be_compared_is_said(repository, tmp_path, before, after, status, text):
