@@ -11,12 +11,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from types import TracebackType
 from typing import IO, Any, Dict, List, NamedTuple, Optional, Type
 
 from recapture import _places
 
-__all__ = ["Failure", "NotHeard", "Report", "blame"]
+__all__ = ["Failure", "NotHeard", "NotJudged", "Report", "blame"]
 
 _REPORT, _INJECTION, _CHAIN, _WITHIN = ("RECAPTURE_BLAME", "CUDA_INJECTION64_PATH", "RECAPTURE_CHAIN",
                                         "RECAPTURE_WITHIN")
@@ -26,6 +27,10 @@ _ADVICE = ("start the program with RECAPTURE=1 in its environment, or put `recap
 
 class NotHeard(RuntimeError):
     """CUDA has begun in this process, and its driver (before R575) cannot be heard any more."""
+
+
+class NotJudged(RuntimeError):
+    """Something failed in a block, and the program `recapture`, which knows causes and fixes, did not answer."""
 
 
 class Failure(NamedTuple):
@@ -78,6 +83,44 @@ class _Events:
             return b""
 
 
+class _Variables:
+    """The variables by which the driver loads the recorder: set while any block of this process is open.
+
+    Blocks may overlap and belong to several threads, so the first sets them and the last one takes them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = 0
+        self._before: Dict[str, Optional[str]] = {}
+
+    def set(self) -> None:
+        events, recorder = _the_events(), _places.recorder()
+        with self._lock:
+            if self._open == 0:
+                self._before = {name: os.environ.get(name) for name in (_REPORT, _INJECTION, _CHAIN, _WITHIN)}
+            self._open += 1
+            other = os.environ.get(_INJECTION)
+            if other and other != recorder:
+                os.environ[_CHAIN] = other
+            within = os.environ.get(_WITHIN, "")
+            if str(os.getpid()) not in within.split(","):  # Also in a child that was forked in a block.
+                within += ",{}".format(os.getpid())
+            os.environ.update({_REPORT: events.path, _INJECTION: recorder, _WITHIN: within})
+
+    def restore(self) -> None:
+        with self._lock:
+            self._open -= 1
+            if self._open:
+                return
+            for name, value in self._before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+_variables = _Variables()
 _events: Optional[_Events] = None
 _library: Optional[ctypes.CDLL] = None
 
@@ -138,6 +181,8 @@ def _listen_late() -> None:
     finally:
         if chosen is None:
             del os.environ["RECAPTURE_RECORDER"]
+        else:
+            os.environ["RECAPTURE_RECORDER"] = chosen
     why_not = _state()
     if why_not != "":
         reason = why_not or "another recorder is here already"
@@ -150,63 +195,65 @@ class blame:  # noqa: N801: it is called as a function.
 
     `with recapture.blame() as report:` prints what failed at the end of the block, to `file` or to standard error
     unless it is `quiet`, and `report` has it. It works wherever the block begins: before CUDA has begun the driver
-    loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Without that NotHeard is
-    raised. Processes that are started in the block are included.
+    loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Processes that are started in
+    the block are included.
+
+    Raises FileNotFoundError at the beginning if the recorder is not installed, NotHeard at the beginning or the end if
+    the driver's calls cannot be heard, NotJudged at the end if the program `recapture` does not answer. The last two
+    are a line on standard error where the block itself ends in an exception.
     """
 
     def __init__(self, file: Optional[IO[str]] = None, *, quiet: bool = False) -> None:
         self._file, self._quiet = file, quiet
         self._report = Report()
-        self._before: Dict[str, Optional[str]] = {}
+        self._is_open = False
         self._from = 0
         self._judged = ""  # What the report is made of.
 
     def __enter__(self) -> Report:
-        events, recorder = _the_events(), _places.recorder()
-        other = os.environ.get(_INJECTION)
-        within = os.environ.get(_WITHIN, "")
-        change = {_REPORT: events.path, _INJECTION: recorder, _WITHIN: "{},{}".format(within, os.getpid())}
-        if other and other != recorder:
-            change[_CHAIN] = other
-        self._before = {name: os.environ.get(name) for name in change}
-        os.environ.update(change)
+        _variables.set()
+        self._is_open = True
         try:
             if _state() != "" and _has_begun():
                 _listen_late()
         except BaseException:
-            self._restore()
+            self.abandon()
             raise
-        self._from = events.size()
+        self._from = _the_events().size()
         return self._report
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        self._restore()
+        self.abandon()
         try:
             self.so_far()
-        except NotHeard:
+        except (NotHeard, NotJudged) as problem:
             if error is None:  # Otherwise the program's own exception is the one to see.
                 raise
+            if not self._quiet:
+                (self._file or sys.stderr).write("recapture: {}\n".format(problem))
         if self._report.text and not self._quiet:
             (self._file or sys.stderr).write(self._report.text)
 
+    def abandon(self) -> None:
+        """Ends the block without a report."""
+        if self._is_open:
+            self._is_open = False
+            _variables.restore()
+
     def so_far(self) -> Report:
-        """The report, filled with what has failed since the block began."""
+        """The report, filled with what has failed since the block began. Raises NotHeard and NotJudged."""
         if _state() != "" and _has_begun():
             raise NotHeard("what failed in the block is not known: {}; {}".format(
                 _state() or "the driver has loaded no recorder", _ADVICE))
         text = self._events_of_block()
         if text and text != self._judged:
+            try:
+                _judge(text, self._report)
+            except (OSError, ValueError) as error:
+                raise NotJudged("what failed in the block is not known: {}".format(error)) from None
             self._judged = text
-            _judge(text, self._report)
         return self._report
-
-    def _restore(self) -> None:
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
     def _events_of_block(self) -> str:
         """The events of this process and of its children since the block began; "" if nothing failed."""
@@ -243,7 +290,7 @@ def _judge(events: str, report: Report) -> None:
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     answer = done.stderr.decode("utf-8", "replace")  # That is where blame reports, beside the output of its program.
     if done.returncode != 0:
-        raise RuntimeError("recapture blame --read: " + answer.strip())
+        raise ValueError("recapture blame --read: " + answer.strip())
     report.data = json.loads(answer)
     report.text = str(report.data.get("text", ""))
     report.failures.clear()

@@ -24,6 +24,7 @@ _pins = 0  # and how many of PyTorch's own operators took one in it.
 _listening = False  # PyTorch records its operators for us,
 _profiling = False  # and Python its calls.
 _error = ""  # Why what follows from it cannot be relied on.
+_thread = 0  # Where the capture began; what listens belongs to that thread.
 _last = None
 _pid = os.getpid()
 
@@ -138,9 +139,12 @@ def _of_operator(name, outermost, is_on_one_gpu):
 _known_code = set()
 
 
+@_never_raises
 def _on_call(frame, event, argument):
     """Python's profile hook, on the thread that captures."""
-    if event == "c_call":
+    if _open == 0:  # Another thread has ended the capture.
+        _stop_listening()
+    elif event == "c_call":
         name = getattr(argument, "__name__", "")
         owner = type(getattr(argument, "__self__", None)).__name__
         if name in _STREAM_CALLS:
@@ -186,7 +190,6 @@ def _of_code(code, when):
 
 def _of_process():
     """What costs little to ask at any time, outside of captures."""
-    torch = sys.modules.get("torch")
     if "nemo" in sys.modules:
         _use("NeMo", "nemo is imported")
     for package in ("cuda.bindings", "cuda.cuda", "cuda.cudart", "cupy", "pycuda", "numba.cuda", "cuda.core"):
@@ -296,7 +299,7 @@ def begins(arguments, keywords):
 @_never_raises
 def begun():
     """A capture has begun on this thread."""
-    global _captures, _listening, _profiling, _open, _pinned, _pins
+    global _captures, _listening, _profiling, _open, _pinned, _pins, _thread
     _captures += 1
     _open += 1
     if _open == 1:
@@ -306,6 +309,7 @@ def begun():
     if _open > 1:
         _doubt("host reads", "of two captures at a time only the first is watched")
         return
+    _thread = threading.get_ident()
     try:
         from torch._C._autograd import _enable_profiler_legacy
         from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
@@ -314,7 +318,7 @@ def begun():
         _listening = True
     except Exception as error:  # Another profiler, or a release that has none.
         _doubt_operators("PyTorch's operators are not recorded: {}".format(error))
-    if sys.getprofile() is None:
+    if sys.getprofile() in (None, _on_call):
         sys.setprofile(_on_call)
         _profiling = True
     else:
@@ -332,14 +336,12 @@ def _doubt_calls(why):
         _doubt(feature, why)
 
 
-@_never_raises
-def ends():
-    """A capture is about to end, on this thread."""
-    global _listening, _profiling, _open
-    _open = max(0, _open - 1)
+def _stop_listening():
+    """On the thread on which the capture began."""
+    global _listening, _profiling
     if _profiling and sys.getprofile() is _on_call:
         sys.setprofile(None)
-        _profiling = False
+    _profiling = False
     if _listening:
         _listening = False
         try:
@@ -347,6 +349,18 @@ def ends():
             _of_operators(_disable_profiler_legacy())
         except Exception as error:
             _doubt_operators("PyTorch's operators could not be read: {}".format(error))
+
+
+@_never_raises
+def ends():
+    """A capture is about to end, on this thread."""
+    global _open
+    _open = max(0, _open - 1)
+    if threading.get_ident() == _thread:
+        _stop_listening()
+    elif _listening or _profiling:
+        _doubt_operators("a capture was ended by another thread")
+        _doubt_calls("a capture was ended by another thread")
     if _open == 0 and _pinned is not None and _pinned_blocks()[1] - _pinned > _pins:
         _use("pinned memory", "PyTorch gave out some during a capture")
     if "torch.compile" in _used:

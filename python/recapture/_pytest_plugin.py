@@ -27,7 +27,7 @@ class _Plugin:
     def __init__(self) -> None:
         from recapture import _blame
         self._blame = _blame
-        self._not_heard = False
+        self._warned = False
         try:
             # From now on, so that the driver loads the recorder also where a module or a fixture begins with CUDA.
             self._session = _blame.blame(quiet=True)
@@ -38,14 +38,19 @@ class _Plugin:
         self._told = 0  # Failures of the running test that one of its reports has.
 
     def pytest_unconfigure(self) -> None:
-        self._session._restore()
+        self._session.abandon()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self._block, self._told = self._blame.blame(quiet=True), 0
-        self._block.__enter__()
+        try:
+            self._block.__enter__()
+        except (OSError, self._blame.NotHeard) as error:
+            self._block = None
+            self._warn(item, error)
         yield
-        self._block._restore()
+        if self._block:
+            self._block.abandon()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -61,15 +66,22 @@ class _Plugin:
 
     def _news(self, item: pytest.Item) -> str:
         """What has failed in the running test and is in no report of it yet."""
+        if not self._block:
+            return ""
         try:
             failures = self._block.so_far().failures
-        except self._blame.NotHeard as error:
-            if not self._not_heard:
-                self._not_heard = True
-                item.warn(pytest.PytestWarning("--recapture: {}".format(error)))
+        except (self._blame.NotHeard, self._blame.NotJudged) as error:
+            self._warn(item, error)
             return ""
         news, self._told = failures[self._told:], len(failures)
         return "\n".join(failure.text for failure in news)
+
+
+    def _warn(self, item: pytest.Item, error: Exception) -> None:
+        """Once: of the tests that follow it holds as well."""
+        if not self._warned:
+            self._warned = True
+            item.warn(pytest.PytestWarning("--recapture: {}".format(error)))
 
 
 def _why_no_gpu() -> str:
@@ -114,7 +126,7 @@ def capture_safe() -> Generator[Any, None, None]:
         pytest.skip("capture_safe: {}".format(error))
     why_not = _why_no_gpu()
     if why_not:
-        block.__exit__(None, None, None)
+        block.abandon()
         pytest.skip("capture_safe: " + why_not)
     yield CaptureSafe(report)
     block.__exit__(None, None, None)

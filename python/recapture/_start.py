@@ -6,6 +6,7 @@ itself listens, and reports at its end.
 """
 import os
 import sys
+from typing import Any
 
 
 def _interpreter() -> str:
@@ -26,14 +27,32 @@ def _start() -> None:
         if interpreter:
             with open("/proc/self/cmdline", "rb") as file:
                 words = file.read().split(b"\0")[1:-1]
+            _require_folder()
             os.execv(program, [program, "blame", "--quiet", "--", interpreter] + words)
         import atexit
         from recapture import _blame
-        report = _blame.blame()
-        report.__enter__()
-        atexit.register(report.__exit__, None, None, None)
+        block = _blame.blame()
+        block.__enter__()
+        atexit.register(_end, block)
     except Exception as error:  # The program goes on without it.
         sys.stderr.write("recapture: RECAPTURE is set, but this process cannot be watched: {}\n".format(error))
+
+
+def _require_folder() -> None:
+    """Raises OSError where `recapture blame` cannot make its file: it would then end, and not start the program."""
+    path = "{}/recapture-{}".format(os.environ.get("TMPDIR") or "/tmp", os.getpid())
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise OSError("no file can be made in TMPDIR: {}".format(error)) from None
+    os.unlink(path)
+
+
+def _end(block: Any) -> None:
+    try:
+        block.__exit__(None, None, None)
+    except Exception as error:
+        sys.stderr.write("recapture: {}\n".format(error))
 
 
 _start()

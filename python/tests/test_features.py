@@ -2,6 +2,8 @@
 import contextlib
 import importlib.util
 import json
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ class Watched:
         self.report = tmp_path / "report"
         self.report.touch()
         monkeypatch.setenv("RECAPTURE_BLAME", str(self.report))
-        monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", self.stats)
+        monkeypatch.setattr(torch._C, "_cuda_hostMemoryStats", self.stats, raising=False)  # 2.6 has none.
         self.given_out, self.so_far = 0, 0
         spec = importlib.util.spec_from_file_location("watched_features", FILE)
         self.module = importlib.util.module_from_spec(spec)
@@ -68,6 +70,30 @@ def test_a_copy_of_ddp_is_not(watched, tmp_path):
         torch.distributed.destroy_process_group()
     assert "copy_" in watched.module._operators
     assert "DDP" in used and "host reads" not in used and "host reads" not in unknown
+
+
+def test_capture_that_another_thread_ends_leaves_nothing_on_the_first(watched):
+    watched.module.begins((None,), {})
+    watched.module.begun()
+    torch.ones(2) @ torch.ones(2)
+    thread = threading.Thread(target=watched.module.ends)
+    thread.start()
+    thread.join()
+    str.upper("a call after the capture")
+    assert sys.getprofile() is None and not torch.autograd._profiler_enabled()
+    used, unknown = watched.end()
+    assert "dot" in watched.module._operators and "ended by another thread" in unknown["host reads"]
+
+
+def test_what_the_hook_meets_cannot_stop_the_program(watched):
+    class Odd:
+        @property
+        def __name__(self):
+            raise RuntimeError("no name")
+
+    watched.module._open = 1
+    watched.module._on_call(sys._getframe(), "c_call", Odd())
+    assert "no name" in watched.module._error
 
 
 def test_a_program_that_looks_for_waits_is_told_of_them(watched, monkeypatch):

@@ -93,3 +93,54 @@ with recapture.blame(quiet=True) as report:
 ''' + REPORT, RECAPTURE="1")
     assert said.stdout.startswith("1 [('cuStreamSynchronize', 900"), said.stderr
     assert said.stderr.count("cuStreamSynchronize returned 900") == 1
+
+
+def test_blocks_that_overlap_leave_the_environment_as_it_was(place):
+    place.write("child.py", HEAD + "graphs.begin_cuda()\nfail()\n")
+    said = place.python('''import os, recapture, subprocess
+def variables(): return sorted(name for name in os.environ if name.startswith("RECAPTURE") or "INJECTION" in name)
+first, second = recapture.blame(quiet=True), recapture.blame(quiet=True)
+first.__enter__()
+report = second.__enter__()
+first.__exit__(None, None, None)
+subprocess.run([sys.executable, "child.py"], stderr=subprocess.DEVNULL)
+second.__exit__(None, None, None)
+print(len(report.failures), variables())
+''')
+    assert said.stdout == "1 []\n", said.stdout + said.stderr
+
+
+def test_setting_of_the_recorder_is_left_as_it_was(place):
+    for value in ("", "log"):
+        said = place.python('''import os, recapture
+graphs.begin_cuda()
+with recapture.blame(): pass
+print(repr(os.environ.get("RECAPTURE_RECORDER")))
+''', RECAPTURE_RECORDER=value)
+        assert said.stdout == "{!r}\n".format(value), said.stderr
+
+
+MISSING = '''import recapture
+from recapture import _places
+graphs.begin_cuda()
+def missing(): raise FileNotFoundError("there is no program")
+_places.program = missing
+'''
+
+
+def test_report_that_cannot_be_made_does_not_hide_the_exception_of_the_block(place):
+    said = place.python(MISSING + "with recapture.blame(): fail()\n")
+    assert said.stderr.rstrip().endswith("RuntimeError: CUDA error: invalidated")
+    assert "recapture: what failed in the block is not known: there is no program" in said.stderr
+    assert "During handling" not in said.stderr and said.stderr.count("Traceback") == 1
+
+
+def test_report_that_cannot_be_made_is_an_exception_of_its_own(place):
+    said = place.python(MISSING + '''
+try:
+    with recapture.blame():
+        try: fail()
+        except RuntimeError: pass
+except recapture._blame.NotJudged as error: print(error)
+''')
+    assert said.stdout == "what failed in the block is not known: there is no program\n", said.stderr

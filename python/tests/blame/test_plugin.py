@@ -90,3 +90,28 @@ def test_capture_safe_skips_without_a_driver(place):
     place.write("test_it.py", "def test_it(capture_safe): assert False\n")
     said = place.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "test_it.py"], driver="tmp")
     assert "1 skipped" in said.stdout and "there is no CUDA driver" in said.stdout, said.stdout
+
+
+def test_driver_that_cannot_be_heard_is_a_warning(place):
+    said = place.pytest(BODY, "--recapture", driver="old")
+    assert "1 failed, 2 passed, 1 warning" in said.stdout, said.stdout
+    assert said.stdout.count("--recapture: CUDA has begun in this process") == 1, said.stdout
+
+
+def test_report_that_cannot_be_made_is_a_warning(place):
+    said = place.pytest(BODY + '''
+@pytest.fixture(autouse=True, scope="session")
+def without_the_program():
+    from recapture import _places
+    def missing(): raise FileNotFoundError("there is no program")
+    _places.program = missing
+''', "--recapture")
+    assert "1 failed, 2 passed, 1 warning" in said.stdout, said.stdout
+    assert "--recapture: what failed in the block is not known: there is no program" in said.stdout, said.stdout
+
+
+def test_capture_safe_skips_without_a_gpu_below_an_old_driver(place):
+    place.write("test_it.py", "def test_it(capture_safe): assert False\n")
+    said = place.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "test_it.py"], driver="old",
+                     FAKE_GPUS="0")
+    assert "1 skipped" in said.stdout and "there is no GPU" in said.stdout, said.stdout

@@ -1,4 +1,5 @@
 """RECAPTURE=1 python train.py, by recapture.pth."""
+import os
 import sys
 
 from programs import HEAD, ROOT, line_of, place  # noqa: F401
@@ -54,3 +55,29 @@ def test_pth_imports_nothing_unless_it_is_asked(place):
     bare = place.run([sys.executable, "-c", shown])
     place.pth.unlink()
     assert bare.stdout == place.run([sys.executable, "-c", shown]).stdout
+
+
+def test_folder_that_cannot_be_written_is_one_line_and_the_program_runs(place):
+    place.write("plain.py", "print('runs')")
+    said = place.run([sys.executable, "plain.py"], RECAPTURE="1", TMPDIR="/proc/nowhere")
+    assert (said.returncode, said.stdout) == (0, "runs\n"), said.stderr
+    assert said.stderr.count("\n") == 1 and "TMPDIR" in said.stderr, said.stderr
+
+
+def run_embedded(place, body, driver="lib"):
+    """Python whose executable is another program's, as an application that embeds it."""
+    script = place.write("train.py", HEAD + body)
+    return place.run(["bash", "-c", 'exec -a /bin/true "$@"', "bash", os.path.realpath(sys.executable), script], driver,
+                     RECAPTURE="1", PYTHONHOME=sys.base_prefix)
+
+
+def test_embedded_python_is_watched_in_its_own_process(place):
+    said = run_embedded(place, "graphs.begin_cuda()\ntry: fail()\nexcept RuntimeError: pass\n")
+    assert said.returncode == 0
+    assert "cuStreamSynchronize returned 900" in said.stderr and WHERE in said.stderr
+
+
+def test_embedded_python_that_cannot_be_heard_ends_with_one_line(place):
+    said = run_embedded(place, "graphs.begin_cuda()\nprint('runs')\n", driver="old")
+    assert (said.returncode, said.stdout) == (0, "runs\n"), said.stderr
+    assert said.stderr.count("\n") == 1 and said.stderr.startswith("recapture: what failed"), said.stderr
