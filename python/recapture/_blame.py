@@ -258,15 +258,15 @@ class blame:  # noqa: N801: it is called as a function.
     def _events_of_block(self) -> str:
         """The events of this process and of its children since the block began; "" if nothing failed."""
         text = _the_events().read()
-        mine, lines, news, at = {os.getpid()}, [], False, 0
+        pids, lines, has_failures, at = {os.getpid()}, [], False, 0
         failed_before: Dict[int, int] = {}
         for raw in text.split(b"\n"):
             in_block, at = at >= self._from, at + len(raw) + 1
             for event in _parsed(raw):
                 kind, pid = event.get("event"), event.get("pid", 0)
                 if kind == "heard" and str(os.getpid()) in str(event.get("within", "")).split(","):
-                    mine.add(pid)
-                if pid not in mine:
+                    pids.add(pid)
+                if pid not in pids:
                     continue
                 if not in_block and kind == "failed":
                     failed_before[pid] = failed_before.get(pid, 0) + 1
@@ -274,9 +274,9 @@ class blame:  # noqa: N801: it is called as a function.
                     continue
                 if kind == "given up":  # It counts the calls of the process, and these are only some of them.
                     event["failed_before"] = max(0, event.get("failed_before", 0) - failed_before.get(pid, 0))
-                news = news or kind in ("failed", "given up", "silent")
+                has_failures = has_failures or kind in ("failed", "given up", "silent")
                 lines.append(json.dumps(event))
-        return "\n".join(lines) + "\n" if news else ""
+        return "\n".join(lines) + "\n" if has_failures else ""
 
 
 def _judge(events: str, report: Report) -> None:

@@ -157,7 +157,8 @@ def answer(change: Change, options: List[str]) -> Tuple[int, str]:
         return CANNOT_TELL, "Cannot tell: {} is not a release of PyTorch, and no record is of it.".format(
             change.after if before else change.before)
     if before == after:
-        return CANNOT_TELL, "Cannot tell which releases {} and {} install; `recapture gate` takes their numbers.".format(*change)
+        return CANNOT_TELL, "Cannot tell which releases {} and {} install; `recapture gate` takes their numbers.".format(
+            *change)
     return gate(before, after, options)
 
 

@@ -494,6 +494,19 @@ def test_command_says_what_is_wrong_in_one_line(capsys, words, said):
     assert ended(capsys, *words) == (2, f"recapture check: {said}")
 
 
+def test_command_takes_the_path_of_a_file(capsys, monkeypatch, tmp_path):
+    real = package.check
+    monkeypatch.setattr(package, "check", lambda *given, **options: real(*given, backend=StandIn(), **options))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "here/below").mkdir(parents=True)
+    for path in ("here/first_file.py", "here/below/second_file.py", "third_file.py"):
+        (tmp_path / path).write_text("import torch\ndef step(): return torch.ones(4) * 2\n")
+    monkeypatch.chdir(tmp_path / "here")
+    for spelt in ("./first_file.py", "below/second_file.py", "../third_file.py", str(tmp_path / "third_file.py")):
+        assert main([f"{spelt}:step"]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out.startswith("recapture check: step: nothing found\n")
+
+
 def test_command_prints_the_report_and_says_by_its_status_whether_something_was_found(capsys, monkeypatch):
     backend = StandIn()
     real = package.check

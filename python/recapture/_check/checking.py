@@ -180,7 +180,8 @@ class Checking:
             more = f" and {len(self.not_repeated) - 6} more" if len(self.not_repeated) > 6 else ""
             unknown.append(f"Values that eager code does not repeat: {', '.join(self.not_repeated[:6])}{more}.")
         if self.skipped_from:
-            unknown.append(f"Replays from call {self.skipped_from} on: the shapes of its inputs are not those of the capture.")
+            unknown.append(
+                f"Replays from call {self.skipped_from} on: the shapes of its inputs are not those of the capture.")
         unknown += [f"Tensors in {name}, whose type is {kind}." for name, kind in self.opaque.items()]
 
     def _state(self) -> State:
@@ -322,9 +323,11 @@ class Checking:
     def _differences(self, eager: Run, graph: Run) -> List[Tuple[str, float, torch.Tensor, torch.Tensor]]:
         """What two runs left that is not equal, and how far it is apart."""
         found = []
-        for number, (ours, its) in enumerate(zip(eager.outputs, graph.outputs), 1):
-            found += [(f"{name} of call {number}", comparison.difference(value, its[name]), value, its[name])
-                      for name, value in ours.items() if name in its]
+        for number, (eager_values, graph_values) in enumerate(zip(eager.outputs, graph.outputs), 1):
+            for name in [name for name in eager_values if name in graph_values]:
+                eager_value, graph_value = eager_values[name], graph_values[name]
+                found.append((f"{name} of call {number}", comparison.difference(eager_value, graph_value), eager_value,
+                              graph_value))
         if len(eager.outputs) == len(graph.outputs):
             found += [(f"{name} after the last call", comparison.difference(value, graph.state[name]), value,
                        graph.state[name]) for name, value in eager.state.items() if name in graph.state]
@@ -463,10 +466,10 @@ class Checking:
                 return self._located(calls, captured, number, *found)
         return unknown
 
-    def _located(self, calls: List[Call], captured: Call, number: int, index: int, label: str, ours: Any,
-                 its: Any) -> Finding:
+    def _located(self, calls: List[Call], captured: Call, number: int, index: int, label: str, eager_sum: Any,
+                 graph_sum: Any) -> Finding:
         operator = captured.operators[index]
-        eager_text, graph_text = f"{ours[0].item():.6g}", f"{its[0].item():.6g}"
+        eager_text, graph_text = f"{eager_sum[0].item():.6g}", f"{graph_sum[0].item():.6g}"
         operand = next((o for o in operator.operands if o.argument == label and not o.written), None)
         if operand and operand.origin[0] in ("outside", "fresh"):
             line = self._line_that_writes(operand.storage) or operator.line

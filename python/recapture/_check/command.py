@@ -27,13 +27,22 @@ def _find(module: Any, path: str, spelt: str) -> Any:
     return found
 
 
+def _module_of(path: str) -> str:
+    """The name of the module that a file is: train of ./train.py. A folder that is not below this one is looked in."""
+    relative = os.path.relpath(path)
+    if relative.startswith(os.pardir + os.sep):
+        folder, relative = os.path.split(os.path.abspath(path))
+        sys.path.insert(0, folder)
+    return relative[:-len(".py")].replace(os.sep, ".")
+
+
 def _load(spelt: str) -> Any:
     name, _, path = spelt.partition(":")
     if not name or not path:
         raise Problem(WRONG_USE, f"{spelt} is no module:function, such as train:step")
     sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(name[:-3].replace("/", ".") if name.endswith(".py") else name)
+        module = importlib.import_module(_module_of(name) if name.endswith(".py") else name)
     except Exception as error:
         raise Problem(WRONG_USE, f"{name} cannot be imported: {type(error).__name__}: {error}") from None
     return module, _find(module, path, spelt)

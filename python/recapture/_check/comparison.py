@@ -143,22 +143,23 @@ def compare_with_capture(eager: Call, captured: Call) -> List[Finding]:
             return older
     first = blocks[0] if blocks[0].a == 0 and blocks[0].b == 0 else None
     at = first.size if first else 0
-    ours = eager.operators[at] if at < len(eager.operators) else None
-    its = captured.operators[at] if at < len(captured.operators) else None
-    chosen = its or ours
-    assert chosen
+    eager_operator = eager.operators[at] if at < len(eager.operators) else None
+    graph_operator = captured.operators[at] if at < len(captured.operators) else None
+    operator = graph_operator or eager_operator
+    assert operator
     return [Finding(Kind.CONTROL_FLOW, "the capture takes another way than eager code with the same inputs",
-                    f"{ours.name} at {where(ours.line)}" if ours else "no further operator",
-                    f"{its.name} in every replay" if its else "no further operator",
-                    chosen.name, chosen.line, "host_logic_frozen")]
+                    f"{eager_operator.name} at {where(eager_operator.line)}" if eager_operator else
+                    "no further operator",
+                    f"{graph_operator.name} in every replay" if graph_operator else "no further operator",
+                    operator.name, operator.line, "host_logic_frozen")]
 
 
 def _host_values_of_capture(eager: Call, captured: Call) -> List[Finding]:
     for a, b in zip(eager.operators, captured.operators):
-        for (name, ours), (_, its) in zip(a.host, b.host):
-            if isinstance(ours, (bool, int, float)) and host_form(ours) != host_form(its):
+        for (name, eager_value), (_, graph_value) in zip(a.host, b.host):
+            if isinstance(eager_value, (bool, int, float)) and host_form(eager_value) != host_form(graph_value):
                 return [Finding(Kind.HOST_VALUE, f"the argument {name} is another one in the capture than in eager code",
-                                _short(ours), f"{_short(its)} in every replay", b.name, b.line,
+                                _short(eager_value), f"{_short(graph_value)} in every replay", b.name, b.line,
                                 "optimizer_step_in_graph" if _in_optimizer(b) else "host_scalar_baked_in")]
     return []
 
@@ -167,13 +168,13 @@ def _reads_older(eager: Call, captured: Call, at_a: int, at_b: int, size: int) -
     """An operand that eager code computes and the capture found ready-made."""
     for offset in range(size):
         a, b = eager.operators[at_a + offset], captured.operators[at_b + offset]
-        for ours, its in zip(a.operands, b.operands):
-            if ours.origin[0] == "made" and its.origin[0] == "outside" and its.on_device:
-                maker = eager.operators[ours.origin[1]]
+        for eager_operand, graph_operand in zip(a.operands, b.operands):
+            if eager_operand.origin[0] == "made" and graph_operand.origin[0] == "outside" and graph_operand.on_device:
+                maker = eager.operators[eager_operand.origin[1]]
                 cast = "_to_copy" in maker.name
                 return [Finding(
-                    Kind.REBOUND, f"the operand {its.argument} is computed by each eager call, and the capture found one "
-                    "that was made before",
+                    Kind.REBOUND, f"the operand {graph_operand.argument} is computed by each eager call, and the capture "
+                    "found one that was made before",
                     f"the result of {maker.name} at {where(maker.line)}, in each call",
                     "the tensor from before the capture in every replay", b.name, b.line,
                     "autocast_cache_across_capture" if cast else "input_rebound")]
@@ -344,11 +345,11 @@ def sample(a: torch.Tensor, b: torch.Tensor) -> Tuple[str, str]:
 
 
 def first_difference(eager: Call, captured: Call, replayed: List[List[Any]], noise: float) -> Optional[Tuple[int, str, Any, Any]]:
-    """The first operator whose checksums differ: its number, which tensor, and both checksums."""
-    for index, (ours, its) in enumerate(zip(eager.operators, captured.operators)):
-        if ours.name != its.name:
+    """The first operator whose checksums differ: graph_operator number, which tensor, and both checksums."""
+    for index, (eager_operator, graph_operator) in enumerate(zip(eager.operators, captured.operators)):
+        if eager_operator.name != graph_operator.name:
             return None
-        for (name, _, a), b in zip(ours.checks, replayed[index]):
+        for (name, _, a), b in zip(eager_operator.checks, replayed[index]):
             if a is None or b is None:
                 continue
             if difference(a, b) > max(1e-6, 10 * noise):

@@ -160,7 +160,7 @@ class State:
         attributes = value.__dict__
         copy = dict(attributes)
         self.held.append(("dict", attributes, None, copy))
-        mine = own and _place_of_class(type(value)) == OWN
+        is_own = own and _place_of_class(type(value)) == OWN
         module = isinstance(value, torch.nn.Module)
         for name, item in copy.items():
             if module and name in ("_parameters", "_buffers", "_modules"):
@@ -168,7 +168,7 @@ class State:
             else:
                 # A hook is a function of the program's; the dict that keeps it is PyTorch's.
                 private = module and name.startswith("_") and name not in type(value).__dict__
-                self._queue.append((f"{path}.{name}", item, mine and not private))
+                self._queue.append((f"{path}.{name}", item, is_own and not private))
         if isinstance(value, torch.optim.Optimizer):
             self._seen.setdefault(id(value.state), value.state)
             self._visit_dict(f"{path}.state", value.state, False)

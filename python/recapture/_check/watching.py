@@ -74,8 +74,8 @@ class Clocks:
         self._merge(self.host, getattr(event, self.attribute, {}))
 
     def synchronize(self, stream: Optional[int] = None) -> None:
-        for one in list(self.known) if stream is None else [stream]:
-            self._merge(self.host, self._of(one))
+        for number in list(self.known) if stream is None else [stream]:
+            self._merge(self.host, self._of(number))
 
     def comes_before(self, work: Tuple[int, int], stream: int) -> bool:
         stream_of_work, time = work
