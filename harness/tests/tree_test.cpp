@@ -479,7 +479,8 @@ struct Session {
 };
 
 std::vector<Session> sessions_in(const std::string& text) {
-  static const RE2 kAsks(R"(\$ build/recapture ((?:list|show|compare|history|bisect|operators)(?: .*)?))");
+  static const RE2 kAsks(
+      R"(\$ (?:build/)?recapture ((?:list|show|compare|history|bisect|operators)(?: .*)?|gate [\d.]+ [\d.]+))");
   std::vector<Session> sessions;
   std::istringstream lines(text);
   bool is_asked = false;
