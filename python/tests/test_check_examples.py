@@ -86,4 +86,5 @@ def test_judge_sees_kind_line_and_alarms():
     assert list(judge.judge(variant, [report("freed", 8)])) == ["the line is p.py:8, not 7"]
     assert list(judge.judge(variant, [report("freed", 7, "q.py")])) == ["the line is q.py:7, not 7"]
     assert list(judge.judge(variant, [{"findings": []}])) == ["nothing was found"]
+    assert list(judge.judge(sound, [])) == list(judge.judge(variant, [])) == ["it checked nothing"]
     assert list(judge.judge(sound, [report("freed", 7)])) == ["found freed at line 7, though nothing is wrong"]

@@ -118,3 +118,20 @@ def test_night_whose_page_cannot_be_written_is_not_green(tmp_path, system, page)
     done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=str(tmp_path), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, env=dict(os.environ, PAGE=str(page), **variables))
     assert done.returncode == page, done.stdout.decode()
+
+
+@pytest.mark.parametrize("fuzz, status", [("exit 1", 1), ("", 7), ('[ "$1" = --list ] && echo record', 0)])
+def test_fuzzer_without_a_reader_is_no_success(tmp_path, fuzz, status):
+    for folder in ("tools", "ci", "reports", "bin", "build/fuzz/harness/tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("tools/fuzz", "ci/build", "ci/matrix.toml", "reports/hashes.tsv"):
+        (tmp_path / file).write_bytes((TREE / file).read_bytes())
+    (tmp_path / "cases").symlink_to(TREE / "cases")
+    (tmp_path / "ci/packages").write_text("SUITE_PACKAGES=() FUZZ_PACKAGES=(); need_packages() { :; }\n")
+    (tmp_path / "build/fuzz/build.ninja").touch()
+    for file, text in (("bin/cmake", ""), ("build/fuzz/harness/tests/fuzz", fuzz)):
+        (tmp_path / file).write_text("#!/bin/sh\n{}\nexit 0\n".format(text))
+        (tmp_path / file).chmod(0o755)
+    done = subprocess.run(["bash", str(tmp_path / "tools/fuzz"), "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=dict(os.environ, PATH="{}:{}".format(tmp_path / "bin", os.environ["PATH"])))
+    assert done.returncode == status, done.stdout.decode()
