@@ -95,8 +95,8 @@ class _Variables:
         self._before: Dict[str, Optional[str]] = {}
 
     def set(self) -> None:
-        events, recorder = _the_events(), _places.recorder()
         with self._lock:
+            events, recorder = _the_events(), _places.recorder()
             if self._open == 0:
                 self._before = {name: os.environ.get(name) for name in (_REPORT, _INJECTION, _CHAIN, _WITHIN)}
             self._open += 1
@@ -121,6 +121,7 @@ class _Variables:
 
 
 _variables = _Variables()
+_listening = threading.Lock()  # One thread at a time loads the recorder.
 _events: Optional[_Events] = None
 _library: Optional[ctypes.CDLL] = None
 
@@ -214,8 +215,9 @@ class blame:  # noqa: N801: it is called as a function.
         _variables.set()
         self._is_open = True
         try:
-            if _state() != "" and _has_begun():
-                _listen_late()
+            with _listening:
+                if _state() != "" and _has_begun():
+                    _listen_late()
         except BaseException:
             self.abandon()
             raise

@@ -86,7 +86,7 @@ class Clocks:
 
 
 class CudaEvents:
-    """Tells the watch of captures, replays and waiting: replaces methods of torch.cuda's classes meanwhile."""
+    """Reports captures, replays and waiting to the watch: methods of torch.cuda's classes are replaced meanwhile."""
 
     def __init__(self) -> None:
         self.replaced: List[Tuple[Any, str, Any]] = []

@@ -110,6 +110,27 @@ print(len(report.failures), variables())
     assert said.stdout == "1 []\n", said.stdout + said.stderr
 
 
+def test_blocks_of_several_threads_are_heard(place):
+    said = place.python('''import os, recapture
+graphs.begin_cuda()
+failed, together = [], threading.Barrier(8)
+def watch():
+    together.wait()
+    with recapture.blame(quiet=True):
+        if together.wait() == 0: fail_quietly()
+        together.wait()
+    failed.append(1)
+def fail_quietly():
+    try: fail()
+    except RuntimeError: pass
+threads = [threading.Thread(target=watch) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(failed), [name for name in os.environ if name.startswith("RECAPTURE") or "INJECTION" in name])
+''')
+    assert said.stdout == "8 []\n", said.stdout + said.stderr
+
+
 def test_setting_of_the_recorder_is_left_as_it_was(place):
     for value in ("", "log"):
         said = place.python('''import os, recapture
