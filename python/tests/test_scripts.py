@@ -135,3 +135,12 @@ def test_fuzzer_without_a_reader_is_no_success(tmp_path, fuzz, status):
     done = subprocess.run(["bash", str(tmp_path / "tools/fuzz"), "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env=dict(os.environ, PATH="{}:{}".format(tmp_path / "bin", os.environ["PATH"])))
     assert done.returncode == status, done.stdout.decode()
+
+
+def test_jobs_of_the_tests_have_the_history():
+    """Without it the tests of old records' hashes are skipped."""
+    steps = yaml.safe_load((TREE / "ci/github.yml").read_text())["jobs"]["test"]["steps"]
+    checkout = next(step for step in steps if step.get("uses", "").startswith("actions/checkout"))
+    gitlab = yaml.safe_load((TREE / "ci/gitlab.yml").read_text())["test"]
+    assert any("ci/test" in step.get("run", "") for step in steps) and "ci/test" in gitlab["script"]
+    assert (checkout["with"]["fetch-depth"], gitlab.get("variables", {}).get("GIT_DEPTH")) == (0, 0)
