@@ -1,5 +1,7 @@
 """check() on the host: a stand-in replays what the dispatcher saw."""
+import collections
 import ctypes
+import dataclasses
 import json
 import os
 import random
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import time
 import types
+import typing
 
 import pytest
 
@@ -563,6 +566,35 @@ def test_one_set_of_inputs_is_varied():
     inputs = Inputs((torch.tensor([1.0, 2.0]), torch.tensor([0, 1]), 3))
     seen = [[value.tolist() if isinstance(value, torch.Tensor) else value for value in inputs.get(i)[0]] for i in range(3)]
     assert seen == [[[1.0, 2.0], [0, 1], 3], [[2.25, 1.125], [1, 0], 3], [[1.25, 2.5], [0, 1], 3]]
+
+
+class Pair(typing.NamedTuple):
+    x: torch.Tensor
+    factor: float
+
+
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    factor: float
+
+
+@pytest.mark.parametrize("make", [Pair, Batch, lambda x, factor: collections.defaultdict(list, x=x, factor=factor)])
+def test_inputs_in_containers_are_copied(make):
+    def scaled(batch):
+        x, factor = (batch["x"], batch["factor"]) if isinstance(batch, dict) else (batch.x, batch.factor)
+        return x * factor  # batched
+
+    for inputs in (lambda i: (make(filled(i), 2.0),), (make(filled(0), 2.0),)):
+        report = check(scaled, inputs)
+        assert not report.findings and report.compared["outputs"] >= 1, str(report)
+    report = check(scaled, lambda i: (make(filled(i), float(i)),))
+    assert first(report) == (Kind.HOST_VALUE, line_with("batched"))
+
+
+def test_input_that_cannot_be_looked_into_is_named():
+    report = check(lambda batch: batch.x * 2, lambda i: (types.SimpleNamespace(x=filled(0)),))
+    assert "Tensors in input[0], whose type is SimpleNamespace." in report.unknown
 
 
 def test_fixture_fails_with_the_report():

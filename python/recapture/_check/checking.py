@@ -1,6 +1,8 @@
 """Runs a function eagerly and as a graph, and reports where they differ."""
 from __future__ import annotations
 
+import copy
+import dataclasses
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
@@ -9,7 +11,7 @@ import torch
 from . import comparison
 from .cuda import Refused
 from .findings import Finding, Kind, Line, Report
-from .recording import Call, Recorder, Storage, host_form, key_of, tensors_in
+from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of, tensors_in
 from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
@@ -49,20 +51,37 @@ def _as_arguments(given: Any) -> Arguments:
     return (given,), {}
 
 
+def _with_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A copy of containers in which each tensor is what `change` makes of it."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_with_tensors(item, change) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_with_tensors(item, change) for item in value)
+    if isinstance(value, dict):
+        changed = copy.copy(value)  # Of its own type, which may want other arguments than dict's.
+        changed.update((key, _with_tensors(item, change)) for key, item in value.items())
+        return changed
+    if is_dataclass(value):
+        changed = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(changed, field.name, _with_tensors(getattr(value, field.name), change))
+        return changed
+    return value
+
+
 def _varied(value: Any, number: int) -> Any:
     """Other values of the same kind: what an index was stays an index."""
-    if isinstance(value, torch.Tensor):
-        if number == 0 or value.numel() == 0:
-            return value.detach().clone().requires_grad_(value.requires_grad)
-        rolled = torch.roll(value.detach().reshape(-1), number).reshape(value.shape)
+    def vary(tensor: torch.Tensor) -> torch.Tensor:
+        if number == 0 or tensor.numel() == 0:
+            return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        rolled = torch.roll(tensor.detach().reshape(-1), number).reshape(tensor.shape)
         if rolled.is_floating_point():
             rolled = rolled * (1 + number / 8)
-        return rolled.requires_grad_(value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_varied(item, number) for item in value)
-    if isinstance(value, dict):
-        return {key: _varied(item, number) for key, item in value.items()}
-    return value
+        return rolled.requires_grad_(tensor.requires_grad)
+
+    return _with_tensors(value, vary)
 
 
 def _leaves(value: Any, name: str) -> Iterable[Tuple[str, Any]]:
@@ -72,9 +91,9 @@ def _leaves(value: Any, name: str) -> Iterable[Tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
             yield from _leaves(item, f"{name}[{number}]")
-    elif hasattr(value, "__dataclass_fields__"):
-        for field in value.__dataclass_fields__:
-            yield from _leaves(getattr(value, field), f"{name}.{field}")
+    elif is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _leaves(getattr(value, field.name), f"{name}.{field.name}")
     else:
         yield name, value
 
@@ -225,8 +244,10 @@ class Checking:
             result = self.backend.run(call)
             run.seconds += time.monotonic() - began
             run.outputs.append(_tensors_by_name(result, arguments))
-            self.opaque.update((name, type(leaf).__name__) for name, leaf in _leaves(result, "output")
+            leaves = [*_leaves(result, "output"), *_leaves(arguments[0], "input"), *_leaves(arguments[1], "input")]
+            self.opaque.update((name, type(leaf).__name__) for name, leaf in leaves
                                if not isinstance(leaf, (torch.Tensor, *SCALARS, torch.dtype, torch.device)))
+            del leaves
             run.generators.append(self.backend.generator_state())
             del result, arguments, call
             if state:
@@ -515,21 +536,13 @@ def _within(recorder: Recorder, call: Callable[[], Any]) -> Callable[[], Any]:
 
 def copy_of(arguments: Arguments) -> Arguments:
     """The static inputs."""
-    def copied(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            kept = value.detach().clone(memory_format=torch.preserve_format)
-            if value.device.type == "cpu" and torch.cuda.is_initialized() and value.is_pinned():
-                kept = kept.pin_memory()
-            return kept.requires_grad_(value.requires_grad)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*(copied(item) for item in value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(copied(item) for item in value)
-        if isinstance(value, dict):
-            return type(value)((key, copied(item)) for key, item in value.items())
-        return value
+    def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
+        kept = tensor.detach().clone(memory_format=torch.preserve_format)
+        if tensor.device.type == "cpu" and torch.cuda.is_initialized() and tensor.is_pinned():
+            kept = kept.pin_memory()
+        return kept.requires_grad_(tensor.requires_grad)
 
-    return copied(arguments[0]), copied(arguments[1])
+    return _with_tensors(arguments[0], copy_tensor), _with_tensors(arguments[1], copy_tensor)
 
 
 def _copy_into(static: Arguments, given: Arguments) -> bool:

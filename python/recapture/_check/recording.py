@@ -133,6 +133,10 @@ def _schema_of(func: Any) -> Tuple[List[Tuple[str, bool]], bool]:
     return found
 
 
+def is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
 def tensors_in(value: Any) -> Iterable[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
@@ -142,6 +146,9 @@ def tensors_in(value: Any) -> Iterable[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
+    elif is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from tensors_in(getattr(value, field.name))
 
 
 def storage_of(tensor: torch.Tensor) -> Optional[Any]:
