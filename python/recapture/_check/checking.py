@@ -11,7 +11,7 @@ import torch
 from . import comparison
 from .cuda import Refused
 from .findings import Finding, Kind, Line, Report
-from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of, tensors_in
+from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of, line_at, tensors_in
 from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
@@ -178,7 +178,7 @@ class Checking:
                                 "host values": sum(len(op.host) for op in calls[0].operators)}
         self.report.findings += comparison.compare_calls(calls)
         self.report.findings += comparison.host_tensors_written(calls[0])
-        self.report.findings += comparison.compare_outputs(eager.outputs)
+        self.report.findings += comparison.compare_outputs(eager.outputs, _definition_of(self.fn))
         self._find_side_effects()
         captured = self._capture_and_replay(eager)
         self.report.cost.update({
@@ -575,6 +575,11 @@ def _equal_states(a: Any, b: Any) -> bool:
 def _offset(state: bytes) -> int:
     """A CUDA generator's state is its seed and its offset."""
     return int.from_bytes(state[8:16], "little", signed=True) if len(state) == 16 else 0
+
+
+def _definition_of(fn: Any) -> Optional[Line]:
+    code = getattr(fn.forward if isinstance(fn, torch.nn.Module) else fn, "__code__", None)
+    return code and line_at(code, code.co_firstlineno)
 
 
 def _name_of(fn: Any) -> str:

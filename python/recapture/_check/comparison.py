@@ -230,15 +230,19 @@ def _is_view(operator: Operator) -> bool:
     return all(result.storage in read for result in operator.results) or "empty" in operator.name
 
 
-def compare_outputs(outputs: List[Dict[str, torch.Tensor]]) -> List[Finding]:
-    """Calls of eager code whose outputs are not those of the first one, by their names: a graph has the first one's."""
+def compare_outputs(outputs: List[Dict[str, torch.Tensor]], definition: Optional[Line]) -> List[Finding]:
+    """Calls of eager code whose outputs are not those of the first one, by their names: a graph has the first one's.
+
+    `definition` is where the function begins.
+    """
     for number, names in enumerate(outputs[1:], 2):
         more, fewer = sorted(set(names) - set(outputs[0])), sorted(set(outputs[0]) - set(names))
         if more or fewer:
             return [Finding(
                 Kind.CONTROL_FLOW, f"call {number} has {'more' if more else 'fewer'} outputs than the first one",
                 f"{'' if more else 'no '}{(more or fewer)[0]} in call {number}",
-                f"{'no ' if more else ''}{(more or fewer)[0]} in every replay", case="host_logic_frozen")]
+                f"{'no ' if more else ''}{(more or fewer)[0]} in every replay", line=definition,
+                case="host_logic_frozen")]
     return []
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 import sysconfig
 import threading
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
@@ -52,8 +52,11 @@ def line_of(frame: Optional[FrameType]) -> Optional[Line]:
     if not chosen:
         return None
     inside = "" if inner is chosen or inner is None else f"{_short(inner.f_code.co_filename)}:{inner.f_lineno}"
-    file, number = chosen.f_code.co_filename, chosen.f_lineno
-    return Line(file, number, chosen.f_code.co_name, linecache.getline(file, number).strip(), inside)
+    return line_at(chosen.f_code, chosen.f_lineno, inside)
+
+
+def line_at(code: CodeType, number: int, inside: str = "") -> Line:
+    return Line(code.co_filename, number, code.co_name, linecache.getline(code.co_filename, number).strip(), inside)
 
 
 def _short(file: str) -> str:
