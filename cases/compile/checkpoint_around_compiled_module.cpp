@@ -1,8 +1,8 @@
-// A compiled module inside a checkpointed block fails after its CUDA graphs are recorded.
+// A compiled module inside a checkpointed block fails once its CUDA graphs have been recorded.
 //
-// The trees expect that a tensor which was freed while a graph was recorded is freed at the same place in each replay.
-// torch.utils.checkpoint with use_reentrant=False frees and recomputes by hooks on saved tensors, so what lives when
-// the block runs again in the backward is not what lived when it was recorded.
+// CUDAGraph Trees require that a tensor which was freed during the recording is freed at the same point of each replay.
+// With use_reentrant=False, torch.utils.checkpoint frees and recomputes activations in hooks on saved tensors. When the
+// block runs again in the backward pass, other tensors are alive than at the recording.
 //
 // Alone:  g++ cases/compile/checkpoint_around_compiled_module.cpp $(tools/libtorch --flags) -o checkpoint_around_compiled_module
 

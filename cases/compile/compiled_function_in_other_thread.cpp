@@ -1,10 +1,10 @@
-// Once a thread has called a function compiled with mode="reduce-overhead", the first call of another one fails in
-// every other thread.
+// After one thread has called a function compiled with mode="reduce-overhead", the first call of another compiled
+// function fails in every other thread.
 //
-// The trees of graphs are a thread's own, and only the thread that imported them has any, which is the first that calls
-// a compiled function. What that thread has compiled and recorded, others may call. What is new to the trees, another
-// function or another size, fails elsewhere by an assertion without a text: a server that warms up one model in its
-// main thread and another in a worker. Later releases give each thread trees of its own.
+// In releases with this failure, CUDAGraph Trees exist only in the thread that imported them: the first one that called
+// a compiled function. A call in another thread that needs a new graph, for another function or another size, fails by
+// an assertion without a message. A server meets this if it warms up one model in its main thread and another in a
+// worker. Later releases (2.15) create trees in each thread.
 //
 // Alone:  g++ cases/compile/compiled_function_in_other_thread.cpp $(tools/libtorch --flags) -o compiled_function_in_other_thread
 
@@ -13,7 +13,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, a compiled function's first call fails in another thread than that of the first one",
+    .title = "In Python, the first call of a compiled function fails in a second thread",
     .sources = {{"upstream", "pytorch#123177"}},
     .documented = "AssertionError in cudagraph_trees.get_obj",
     .nature = Nature::Defect,
@@ -21,15 +21,15 @@ RECAPTURE_CASE = {
     .tags = {"torch.compile", "threads"},
     .needs = "gpu python",
     .deadline_s = 240,
-    .fixes = {{"FixOneThread", "Call compiled functions in one thread from the first call on, and give it the work."},
+    .fixes = {{"FixOneThread", "Call all compiled functions in one thread, from the first call on."},
               {"FixNoCudaGraphs",
-               "Compile without CUDA graphs, mode='default' or 'max-autotune-no-cudagraphs', what several threads "
-               "call."}},
+               "Compile functions that several threads call without CUDA graphs: mode='default' or "
+               "'max-autotune-no-cudagraphs'."}},
 };
 
 class CompiledFunctionInOtherThread : public CompiledTest {
  protected:
-  // One call after another, each in the thread of its executor; an executor has one thread.
+  // One call after another, each in its executor's thread; an executor has one thread.
   std::string calls(const std::string& mode, const std::string& executors) {
     return compiled(R"py(
 import traceback

@@ -1,8 +1,8 @@
 // torch.compile(mode="reduce-overhead") uses no CUDA graph for a function with an operator on the CPU.
 //
-// One such operator leaves the whole function without a graph: a line of log says so once. Later releases split the
-// function around it (graph_partition), and the parts on the GPU are a graph each, without a word about either the
-// split or the copies between them, which wait for the GPU in each call.
+// Without graph_partition, one such operator leaves the whole function without a graph, and one line of log reports it.
+// With graph_partition, the default of later releases, Inductor splits the function there and records a graph for each
+// part on the GPU. It logs neither the split nor the copies between the parts, which wait for the GPU in each call.
 //
 // Alone:  g++ cases/compile/cpu_operator_without_graphs.cpp $(tools/libtorch --flags) -o cpu_operator_without_graphs
 

@@ -1,11 +1,11 @@
-// A compiled function whose forward passes wait for a backward never reaches a CUDA graph.
+// A compiled function whose forward passes wait for a backward never runs as a CUDA graph.
 //
-// With gradients enabled, a new generation of the trees begins once a backward has run. Losses that are added up
-// without item() and without torch.no_grad() keep every forward pass waiting, so all are taken for one step: the
-// warm-up of the first call is followed by warm-ups alone, and nothing is ever recorded. One warning says so. With
-// item() the calls are recorded, but several times over: twelve calls are six graphs. The warning advises
-// torch.compiler.cudagraph_mark_step_begin() before each call, which is right where no backward comes. Where one does,
-// it takes back what the backward needs.
+// With gradients enabled, CUDAGraph Trees begin a new step only after a backward. Losses that are added up without
+// item() and without torch.no_grad() keep every forward pass waiting, so PyTorch takes all calls for one step: each is
+// a warm-up, and nothing is recorded. One warning reports it. With item() the calls are recorded, but several times:
+// twelve calls make six graphs, without a warning. The warning advises torch.compiler.cudagraph_mark_step_begin()
+// before each call. That is right if no backward follows. If one follows, its saved tensors have been overwritten, and
+// it raises. 2.15 words the warning differently.
 //
 // Alone:  g++ cases/compile/forward_without_backward.cpp $(tools/libtorch --flags) -o forward_without_backward
 
@@ -27,7 +27,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixNoGrad", "Run forward passes that need no gradients under torch.no_grad()."},
               {"FixMarkSteps",
                "Call torch.compiler.cudagraph_mark_step_begin() before each call, if no backward of an earlier call "
-               "comes."}},
+               "follows."}},
 };
 
 class ForwardWithoutBackward : public CompiledTest {
@@ -95,14 +95,14 @@ TEST_F(ForwardWithoutBackward, Reproduces) {
              "right, 0 graphs, 0 launches, Unable to hit fast path of CUDAGraphs because of pending*", kReplayed);
 }
 
-// No loss is kept.
+// Each loss is read, and none is kept.
 TEST_F(ForwardWithoutBackward, ReproducesWithItem) {
   std::string context = "torch.no_grad";
   TRIGGER(context = "torch.enable_grad");
   REPRODUCES(evaluate(context, "model(inputs(i)).sum().item()"), "right, 6 graphs, 11 launches, no warning", kReplayed);
 }
 
-// The advice of the warning, where a backward comes.
+// The warning's advice in a program that runs a backward.
 TEST_F(ForwardWithoutBackward, ReproducesMarkedStepsBeforeBackward) {
   std::string begin = "pass";
   TRIGGER(begin = kMark);

@@ -1,10 +1,11 @@
-// A .grad that the backward of a compiled function made is taken back when the next micro-batch begins.
+// A .grad that a compiled backward made is overwritten when the next micro-batch begins.
 //
 // AccumulateGrad keeps the first gradient of a parameter without a copy, so .grad is an output of the backward's graph.
 // The next call of the compiled function begins a new generation, and adding to that .grad raises the error of an
-// overwritten output. The report's program marks each step and clones the output, as the message advised; neither has
-// anything to do with .grad. Where the first steps of a process do not accumulate, nothing is raised later: the second
-// replay overwrites .grad, and then adds to it, so that the last micro-batch counts twice and the first is lost.
+// overwritten output. The report's program marks each step and clones the output, as the message advised; neither
+// affects .grad. If the first steps of a process do not accumulate, later ones raise nothing: the second replay
+// overwrites .grad and then adds to it, so the last micro-batch counts twice and the first is lost. 2.15 has a message
+// of its own for gradients, which advises both fixes below.
 //
 // Alone:  g++ cases/compile/gradient_from_compiled_backward.cpp $(tools/libtorch --flags) -o gradient_from_compiled_backward
 
@@ -28,13 +29,13 @@ RECAPTURE_CASE = {
           "Give each parameter a .grad of zeros before the first compiled backward, and zero it in place from then "
           "on: zero_grad(set_to_none=False)."},
          {"FixEagerWarmUp",
-          "Run one step of the model that is not compiled before the first compiled one, and call "
+          "Run one step of the uncompiled model before the first compiled one, and call "
           "zero_grad(set_to_none=False) from then on."}},
 };
 
 class GradientFromCompiledBackward : public CompiledTest {
  protected:
-  // The gradients that steps of two micro-batches leave. `earlier` steps of one micro-batch come before.
+  // The gradient after each of four steps of two micro-batches. `earlier` steps of one micro-batch come before.
   std::string gradients(const std::string& compile, int earlier, const std::string& begin = "pass",
                         const std::string& zero = "model.weight.grad = None") {
     return compiled(R"py(
@@ -83,14 +84,14 @@ TEST_F(GradientFromCompiledBackward, Reproduces) {
   REPRODUCES(gradients(compile, 0), kOverwritten, kSums);
 }
 
-// The warm-up has ended without accumulation, and the recording has not.
+// The warm-up does not accumulate; the recording does.
 TEST_F(GradientFromCompiledBackward, ReproducesInRecording) {
   std::string compile = kPlain;
   TRIGGER(compile = kGraphs);
   REPRODUCES(gradients(compile, 1), kOverwritten, kSums);
 }
 
-// Warm-up and recording have ended without accumulation.
+// Neither the warm-up nor the recording accumulates; the replays do.
 TEST_F(GradientFromCompiledBackward, ReproducesInReplays) {
   std::string compile = kPlain;
   TRIGGER(compile = kGraphs);

@@ -1,9 +1,9 @@
 // With dynamic shapes, torch.compile(mode="reduce-overhead") records one CUDA graph for each size of its inputs.
 //
-// The compiled code serves all sizes; the graphs do not. Ten sizes are ten graphs, each of which keeps its memory until
-// the process ends, and each size pays for a warm-up and a recording. The warning comes once, after the ninth size (the
-// 51st in 2.6). cudagraph_skip_dynamic_graphs, which the warning names, does not see an operator that takes a dynamic
-// shape and gives a static one: median() of all rows is recorded for each number of rows.
+// The compiled code serves all sizes; the graphs do not. Ten sizes make ten graphs, and each size costs a warm-up and a
+// recording. One warning comes, after the ninth size (the 51st in 2.6). cudagraph_skip_dynamic_graphs, which the
+// warning names, misses an operator with a dynamic input and a static result: median() of all rows is recorded for each
+// number of rows.
 //
 // Alone:  g++ cases/compile/graph_for_each_size.cpp $(tools/libtorch --flags) -o graph_for_each_size
 
@@ -25,21 +25,20 @@ RECAPTURE_CASE = {
     .needs = "gpu python",
     .deadline_s = 300,
     .effect = Effect::Leaks,
-    .fixes =
-        {{"FixPadding", "Pad the inputs to a few sizes."},
-         {"FixSkipDynamicGraphs",
-          "Set torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True where sizes change all the time; "
-          "such a function then runs without CUDA graphs."},
-         {"FixCaptureSizes",
-          "Name the sizes that are worth a graph in torch._inductor.config.triton.cudagraph_capture_sizes, where "
-          "the release has it."},
-         {"FixRerecordLimit",
-          "Set torch._inductor.config.triton.cudagraph_dynamic_shape_rerecord_limit, where the release has it."}},
+    .fixes = {{"FixPadding", "Pad the inputs to a few sizes."},
+              {"FixSkipDynamicGraphs",
+               "Set torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True if sizes change all the time; "
+               "such a function then runs without CUDA graphs."},
+              {"FixCaptureSizes",
+               "Name the sizes that are worth a graph in torch._inductor.config.triton.cudagraph_capture_sizes, where "
+               "the release has it."},
+              {"FixRerecordLimit",
+               "Set torch._inductor.config.triton.cudagraph_dynamic_shape_rerecord_limit, where the release has it."}},
 };
 
 class GraphForEachSize : public CompiledTest {
  protected:
-  // Three calls with each size. `shape` is the size that the function gets in place of `size`.
+  // Three calls with each size. `shape` is the size of the tensor that the function gets.
   std::string doubled(const std::string& sizes, const std::string& config = "pass", const std::string& shape = "size") {
     return compiled(R"py(
 triton = __import__("torch._inductor.config")._inductor.config.triton

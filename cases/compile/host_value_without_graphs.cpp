@@ -1,10 +1,11 @@
 // torch.compile(mode="reduce-overhead") uses no CUDA graph for a function that reads a value on the host.
 //
-// item() splits a compiled function in two by default. With torch._dynamo.config.capture_scalar_outputs it stays in the
-// function as aten._local_scalar_dense, which is on the list of operators that are incompatible with CUDA graphs: the
-// whole function runs without one, and a line of log says so once. Later releases split the function around such an
-// operator (graph_partition), and give the value to the part behind it. A whole number that is added to a tensor of
-// floats is a float by then, which the trees do not expect: recording that part fails by an assertion without a text.
+// By default item() splits a compiled function in two. With torch._dynamo.config.capture_scalar_outputs it stays in the
+// function as aten._local_scalar_dense, which is on the list of operators that are incompatible with CUDA graphs.
+// Without graph_partition the whole function then runs without a graph, and one line of log reports it. With
+// graph_partition, the default of later releases, Inductor splits the function at the operator and passes the value to
+// the part behind it. A whole number that is added to a tensor of floats arrives there as a float, which CUDAGraph
+// Trees do not accept: recording that part fails by an assertion, which has no message before 2.15.
 //
 // Alone:  g++ cases/compile/host_value_without_graphs.cpp $(tools/libtorch --flags) -o host_value_without_graphs
 
@@ -24,8 +25,8 @@ RECAPTURE_CASE = {
     .deadline_s = 240,
     .effect = Effect::Warns,
     .effects = {{"ReproducesInParts", Effect::Raises}},
-    .fixes = {{"FixStayOnTheGpu", "Compute with the CUDA tensor in place of the value that item() returns."},
-              {"FixReadBefore", "Call item() before the compiled function, and give it a tensor."}},
+    .fixes = {{"FixStayOnTheGpu", "Compute with the CUDA tensor instead of the value that item() returns."},
+              {"FixReadBefore", "Call item() before the compiled function, and pass the value as a tensor."}},
 };
 
 class HostValueWithoutGraphs : public CompiledTest {
@@ -69,7 +70,7 @@ TEST_F(HostValueWithoutGraphs, Reproduces) {
              kGraph);
 }
 
-// Each value twice: a warm-up, and a recording.
+// Each value twice: once for a warm-up, once for a recording.
 TEST_F(HostValueWithoutGraphs, ReproducesInParts) {
   if (value_of("hasattr(__import__('torch._inductor.config')._inductor.config, 'graph_partition')") != "True") {
     NOT_APPLICABLE("this release has no graph_partition");

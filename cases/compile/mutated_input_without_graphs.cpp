@@ -1,9 +1,9 @@
 // torch.compile(mode="reduce-overhead") uses no CUDA graph for a function that changes one of its inputs in place.
 //
 // A graph works on a copy of its inputs at fixed addresses, so a change would not reach the caller's tensor. The
-// compiled code then runs without a graph in every call, with right results, at the price that the mode was to avoid; a
-// line of log is all that says so, once. Parameters, buffers and outputs of an earlier graph may be changed: they have
-// fixed addresses.
+// compiled code therefore runs without a graph in every call. Results are right, at the launch cost that the mode is
+// meant to avoid, and one line of log is the only sign. Parameters, buffers and outputs of an earlier graph may be
+// changed: their addresses are fixed.
 //
 // Alone:  g++ cases/compile/mutated_input_without_graphs.cpp $(tools/libtorch --flags) -o mutated_input_without_graphs
 
@@ -24,7 +24,7 @@ RECAPTURE_CASE = {
     .fixes = {{"FixReturnTheNewValue",
                "Return the new value from the compiled function, and copy it into the tensor outside."},
               {"FixChangeAnOutput",
-               "Change what an earlier compiled function of the step returned; mark steps by "
+               "Change only what an earlier compiled function of the same step returned, and mark steps with "
                "torch.compiler.cudagraph_mark_step_begin()."}},
 };
 

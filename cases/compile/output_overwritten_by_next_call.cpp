@@ -1,12 +1,10 @@
-// An output of a function that torch.compile(mode="reduce-overhead") compiled does not outlive the function's next
-// call.
+// The next call of a function compiled with mode="reduce-overhead" overwrites its earlier outputs.
 //
-// The outputs lie in the memory of the graph. Each call of the compiled function begins a new generation and takes that
-// memory back. PyTorch marks outputs of a warm-up or of a recording, so that reading them later raises the documented
-// error. Outputs of a replay it does not mark: every replay returns the same tensor, and the kept one has the new
-// values without a word. torch.compiler.cudagraph_mark_step_begin(), which the message advised up to 2.15, begins a
-// generation too; it helps where one step calls several compiled functions (two_compiled_functions_in_a_row), and not
-// here.
+// Outputs lie in the graph's memory. Each call of the compiled function begins a new generation and reuses that memory.
+// PyTorch marks the outputs of a warm-up or a recording, so reading them later raises the documented error. It does not
+// mark the outputs of a replay: every replay returns the same tensor, and the kept one silently has the new values.
+// torch.compiler.cudagraph_mark_step_begin(), which the message advises, begins a generation too. It helps where one
+// step calls several compiled functions (two_compiled_functions_in_a_row), but not here.
 //
 // Alone:  g++ cases/compile/output_overwritten_by_next_call.cpp $(tools/libtorch --flags) -o output_overwritten_by_next_call
 
@@ -34,7 +32,7 @@ RECAPTURE_CASE = {
 
 class OutputOverwrittenByNextCall : public CompiledTest {
  protected:
-  // The outputs of two calls, both read after the second. `earlier` are the calls before.
+  // The outputs of two calls, both read after the second. `earlier` has the inputs of the calls before them.
   std::string outputs(const std::string& compile, const std::string& earlier, const std::string& keep = "",
                       const std::string& begin = "pass") {
     return compiled(R"py(

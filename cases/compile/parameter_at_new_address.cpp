@@ -1,9 +1,8 @@
-// A parameter whose memory is replaced makes a compiled function record its CUDA graph again.
+// A compiled function records its CUDA graph again when a parameter gets new memory.
 //
-// Graphs read parameters where they were at the recording. PyTorch compares the addresses in each call, and where one
-// has changed it records the function again, without a word. A program that gives parameters new memory in every step,
-// by param.data = …, records in every step: it is slower than without graphs, and each recording stays until the
-// process ends.
+// Graphs read parameters at the addresses of the recording. PyTorch compares the addresses in each call and records the
+// function again if one has changed, without a message. A program that gives parameters new memory in every step, by
+// param.data = …, records in every step.
 //
 // Alone:  g++ cases/compile/parameter_at_new_address.cpp $(tools/libtorch --flags) -o parameter_at_new_address
 

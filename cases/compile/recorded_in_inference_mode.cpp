@@ -1,7 +1,8 @@
-// A compiled function records another CUDA graph for torch.inference_mode() than for torch.no_grad().
+// A compiled function records one CUDA graph under torch.inference_mode() and another under torch.no_grad().
 //
-// The two modes share neither compiled code nor graphs. A model that is warmed up in one and evaluated in the other
-// compiles and records a second time, without a word, and keeps the first graph's memory.
+// The two modes share neither compiled code nor graphs: Dynamo's guards compare dispatch keys, which differ between
+// them. A model that is warmed up in one mode and evaluated in the other compiles and records a second time, without a
+// message, and keeps the first graph's memory.
 //
 // Alone:  g++ cases/compile/recorded_in_inference_mode.cpp $(tools/libtorch --flags) -o recorded_in_inference_mode
 
@@ -11,7 +12,7 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "In Python, a compiled function that was warmed up in inference mode records again under no_grad()",
-    .sources = {{"PyTorch source", "torch/_inductor/cudagraph_trees.py: CUDAGraphTreeManager.add_function"}},
+    .sources = {{"PyTorch source", "torch/csrc/dynamo/guards.cpp: TensorCheck::check"}},
     .documented = "not documented; found by trying",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,

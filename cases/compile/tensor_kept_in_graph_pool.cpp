@@ -1,9 +1,9 @@
-// A tensor that a custom operator keeps fails the compiled function that calls it.
+// A compiled function fails if a custom operator that it calls keeps a tensor.
 //
-// Within a function compiled with mode="reduce-overhead" every allocation comes from the pool of the trees. What is not
-// an output must be free again when the function ends: a cache, a workspace or a counter that a custom operator
-// allocates in its first call and keeps is not, and the first call raises. Had PyTorch not looked, the next recording
-// would have given the tensor's memory to another.
+// Within a function compiled with mode="reduce-overhead" every allocation comes from the memory pool of CUDAGraph
+// Trees. Everything but the outputs must be free again when the function ends. A cache, workspace or counter that a
+// custom operator allocates in its first call and keeps is not free, so the first call raises. PyTorch checks this
+// because a later recording could otherwise reuse the memory.
 //
 // Alone:  g++ cases/compile/tensor_kept_in_graph_pool.cpp $(tools/libtorch --flags) -o tensor_kept_in_graph_pool
 
@@ -12,7 +12,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, a tensor that an operator keeps fails the compiled function around it",
+    .title = "In Python, a compiled function fails if a custom operator in it keeps a tensor",
     .sources = {{"PyTorch source", "torch/_inductor/cudagraph_trees.py: check_memory_pool"}},
     .documented = "RuntimeError: Detected 1 tensor(s) in the cudagraph pool not tracked as outputs.",
     .nature = Nature::Constraint,
@@ -25,7 +25,7 @@ RECAPTURE_CASE = {
           "Call the operator once outside the compiled function, so that what it keeps lies "
           "outside the pool."},
          {"FixTagTheOperator",
-          "Tag the operator as torch._C.Tag.cudagraph_unsafe, where the release has it: Inductor then leaves it out "
+          "Tag the operator with torch._C.Tag.cudagraph_unsafe, where the release has it: Inductor then leaves it out "
           "of the graphs."},
          {"FixNoCudaGraphs", "Compile with mode='max-autotune-no-cudagraphs' or without a mode."}},
 };

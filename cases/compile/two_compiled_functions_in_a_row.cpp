@@ -1,9 +1,9 @@
-// The output of one function compiled with mode="reduce-overhead" cannot be the input of another.
+// A function compiled with mode="reduce-overhead" cannot read the output of another such function.
 //
-// Each call of a compiled function begins a new generation of the trees, and takes the memory of the last one back. So
-// g(f(x)) frees what f returned before g reads it. Blocks of a model that are compiled one by one fail like this in
-// their first step. torch.compiler.cudagraph_mark_step_begin() before each step says where a generation begins, and all
-// calls of a step then belong to one.
+// Each call of a compiled function begins a new generation of CUDAGraph Trees, which frees the outputs of the last one.
+// In g(f(x)), the call of g frees the output of f before g reads it. Blocks of a model that are compiled one by one
+// fail like this in their first step. With torch.compiler.cudagraph_mark_step_begin() before each step, all calls of
+// the step belong to one generation.
 //
 // Alone:  g++ cases/compile/two_compiled_functions_in_a_row.cpp $(tools/libtorch --flags) -o two_compiled_functions_in_a_row
 
@@ -12,7 +12,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, the output of a compiled function is gone when it is given to another",
+    .title = "In Python, the output of a compiled function is freed before another one reads it",
     .sources = {{"upstream", "pytorch#160281"}, {"upstream", "pytorch#152887"}, {"CUDAGraph Trees", "Limitations"}},
     .documented =
         "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run",
@@ -21,8 +21,9 @@ RECAPTURE_CASE = {
     .tags = {"torch.compile", "several graphs"},
     .needs = "gpu python",
     .deadline_s = 240,
-    .fixes = {{"FixMarkSteps", "Call torch.compiler.cudagraph_mark_step_begin() before each step of all functions."},
-              {"FixClone", "Clone the first function's output before you give it to the second."},
+    .fixes = {{"FixMarkSteps",
+               "Call torch.compiler.cudagraph_mark_step_begin() once before each step, not between its functions."},
+              {"FixClone", "Clone the first function's output before you pass it to the second."},
               {"FixOneFunction", "Compile one function that calls both."}},
 };
 
@@ -68,7 +69,7 @@ TEST_F(TwoCompiledFunctionsInARow, Reproduces) {
   REPRODUCES(five_steps(step), kOverwritten, kTwoGraphs);
 }
 
-// The same function twice, as of a model's equal blocks.
+// One function twice, like equal blocks of a model.
 TEST_F(TwoCompiledFunctionsInARow, ReproducesWithOneFunctionTwice) {
   std::string step = "g(g(x).clone())";
   TRIGGER(step = "g(g(x))");

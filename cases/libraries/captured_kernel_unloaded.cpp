@@ -1,8 +1,8 @@
-// A kernel that is unloaded between its capture and the instantiation crashes the process.
+// Unloading a captured kernel before the graph is instantiated crashes the process.
 //
-// A graph keeps no kernel loaded. A capture in relaxed mode does not refuse to unload one either, which is what a
-// library does when the last reference to a compiled kernel goes. The graph then has a node whose function is gone, and
-// the process ends by signal 11 inside the driver.
+// A graph does not keep its kernels loaded. A capture in relaxed mode does not refuse to unload one, as a library does
+// when the last reference to a compiled kernel goes away. The graph then has a node whose function is gone, and the
+// process ends with signal 11.
 //
 // Each program is a fork that uses CUDA by itself, so that a crash is a result and not the end of the test.
 //
@@ -98,7 +98,7 @@ int run(Unload when) {
   return kAsItShouldBe;
 }
 
-// How a process ends that runs `body` and nothing else: "signal 11" or "exit 0".
+// How a process ends that runs only `body`: "signal 11" or "exit 0".
 std::string ending_of(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());

@@ -1,9 +1,9 @@
-// A collective of the gloo backend is no work of the GPU: it breaks a capture, or is left out of every replay.
+// A gloo collective is not GPU work: it breaks a capture, or is missing from every replay.
 //
-// gloo reduces on the host. For a CUDA tensor, a thread of its own waits for the copy to the host, on a stream that has
-// joined the capture: the wait is refused. A program that copies to the host and back by itself is not refused. Its
-// copies are captured and the reduction between them is not: it ran once, during the capture, on what the host buffer
-// held then. Every replay gives back the rank's own values.
+// gloo reduces on the host. For a CUDA tensor, a thread of gloo waits for the copy to the host, on a stream that has
+// joined the capture, and the wait is refused. A program that itself copies to the host and back is not refused. Its
+// copies are captured, but the reduction between them is not: it ran once, during the capture, on the old contents of
+// the host buffer. Every replay returns the rank's own values.
 //
 // Alone:  g++ cases/libraries/gloo_collective_in_capture.cpp $(tools/libtorch --flags) -o gloo_collective_in_capture
 
@@ -13,7 +13,8 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, a collective of gloo breaks the capture that it is called in, or is missing from its replays",
+    .title =
+        "In Python, a gloo collective invalidates the capture that it is called in, or is missing from its replays",
     .sources = {{"CUDA semantics: graphs", "Constraints"},
                 {"PyTorch source", "torch/csrc/distributed/c10d/ProcessGroupGlooCuda.cpp: AsyncAllreduceCUDAWork"}},
     .documented = "Ops that synchronize the CPU with the GPU are prohibited; CPU work will be elided during replay.",
@@ -29,7 +30,8 @@ RECAPTURE_CASE = {
 
 class GlooCollectiveInCapture : public PythonProgramTest {
  protected:
-  // How the capture ended, or what two replays left in y: twice the input, and ten from the other rank if there is one.
+  // How the capture ended, or what two replays left in y: twice the input, plus ten from the other rank if there is
+  // one.
   std::string replays(const std::string& ranks, const std::string& inside, const std::string& outside,
                       const std::string& backend = "gloo") {
     return run(R"py(

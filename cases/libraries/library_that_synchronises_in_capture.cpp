@@ -1,8 +1,8 @@
-// A routine of a library that waits for the GPU, or reads its own result, invalidates the capture that it is called in.
+// A library routine whose result is checked on the host invalidates the capture.
 //
-// Eigenvalues of a general matrix are found partly on the host. Inverting a matrix is all the GPU's work, but PyTorch
-// then reads whether the matrix was singular, to raise. The _ex functions give that answer in a tensor and read
-// nothing. Which functions wait is in reports/operators.md.
+// PyTorch reads on the host whether a matrix could be inverted, or whether an eigensolver has converged, in order to
+// raise an error. CUDA refuses that read in a capture. The _ex functions return the answer in a tensor and read
+// nothing. reports/operators.md lists the functions that wait.
 //
 // Alone:  g++ cases/libraries/library_that_synchronises_in_capture.cpp $(tools/libtorch --flags) -o library_that_synchronises_in_capture
 
@@ -12,7 +12,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A library routine that waits for the GPU, such as an eigensolver, invalidates the capture",
+    .title = "A library routine that PyTorch checks on the host, such as an eigensolver, invalidates the capture",
     .sources = {{"CUDA semantics: graphs", "Constraints"},
                 {"PyTorch documentation", "torch.linalg.inv_ex: check_errors"}},
     .documented = "Ops that synchronize the CPU with the GPU are prohibited: 900, then 901",
@@ -20,7 +20,7 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Translated,
     .tags = {"extensions", "host reads"},
     .fixes = {{"FixCallAfterReplay",
-               "Call the routine outside the captured region, and capture what stands before and after it as two "
+               "Call the routine outside the captured region, and capture what comes before and after it as two "
                "graphs."},
               {"FixWithoutCheck",
                "Call the _ex function of torch.linalg (inv_ex, cholesky_ex, solve_ex) and read its info after the "

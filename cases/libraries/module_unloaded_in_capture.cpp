@@ -1,9 +1,9 @@
-// A module that is unloaded on the capturing thread invalidates the capture.
+// Unloading a module on the capturing thread invalidates the capture.
 //
-// What compiles kernels at run time unloads them when their last reference goes: Triton from 3.7 on, Warp, Numba. That
-// happens wherever the reference is dropped or Python's collector runs, in a capture too. Unloading is refused there
-// like cudaFree. gc.disable() helps against the collector alone: an autotuner drops the kernels that lost by plain
-// reference counts. In another thread: module_loaded_in_other_thread. A kernel that the graph itself has:
+// Libraries that compile kernels at run time unload them when the last reference goes away: Warp, and Triton from 3.7
+// on. That happens where a reference is dropped or when Python's collector runs, in a capture too. CUDA refuses it
+// there, like cudaFree. gc.disable() stops only the collector: kernels that an autotuner rejects go away by reference
+// counting. For another thread, see module_loaded_in_other_thread; for a kernel of the graph itself,
 // captured_kernel_unloaded.
 //
 // Alone:  g++ cases/libraries/module_unloaded_in_capture.cpp $(tools/libtorch --flags) -o module_unloaded_in_capture
@@ -19,16 +19,16 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A kernel's module that is unloaded in a capture invalidates it",
+    .title = "Unloading a kernel's module in a capture invalidates the capture",
     .sources = {{"upstream", "warp#401"}, {"upstream", "triton#10712"}, {"upstream", "sglang#35427"}},
     .documented =
-        "Triton Error: Code: 900, operation not permitted when stream is capturing, in CompiledKernel.__del__",
+        "Triton Error [HIP]: Code: 900, operation not permitted when stream is capturing, in CompiledKernel.__del__",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"runtime compilation", "extensions", "raw CUDA calls"},
     .fixes = {{"FixUnloadAfterTheCapture",
-               "Keep every compiled kernel referenced until the capture has ended, also what an autotuner rejects; "
-               "gc.disable() is not enough."}},
+               "Keep every compiled kernel referenced until the capture has ended, including those that an autotuner "
+               "rejects; gc.disable() is not enough."}},
 };
 
 constexpr char kCopy[] = R"(

@@ -1,9 +1,9 @@
-// A Triton kernel whose autotuner has not chosen yet invalidates the capture that it is launched in.
+// A Triton kernel invalidates the capture that it is launched in if its autotuner has not chosen a configuration yet.
 //
-// The first launch with a new key times every configuration and waits for the GPU. A warm-up chooses for the key that
-// it had: another size, type or alignment in the capture is another key. Once it has chosen, the kernel is captured
-// like any other. A kernel without an autotuner may be launched for the first time in a capture: compiling and loading
-// it are allowed there.
+// The first launch with a new key times every configuration and waits for the GPU. A warm-up chooses for its own key
+// only: another value of a key argument, or another data type, is another key. After that, the kernel is captured like
+// any other. A kernel without an autotuner may be launched for the first time in a capture: with the driver on record
+// (580), compiling and loading it are allowed there.
 //
 // Alone:  g++ cases/libraries/triton_autotuner_in_capture.cpp $(tools/libtorch --flags) -o triton_autotuner_in_capture
 
@@ -23,8 +23,8 @@ RECAPTURE_CASE = {
     .needs = "gpu python",
     .deadline_s = 240,
     .fixes = {{"FixWarmUp",
-               "Launch the kernel before the capture once with each key that the capture has: the same sizes, types "
-               "and alignment."},
+               "Launch the kernel before the capture once with each key that the capture uses: the same values of the "
+               "key arguments and the same data types."},
               {"FixOneConfiguration",
                "Launch the kernel without its autotuner in the capture: kernel.fn[grid](..., BLOCK=128)."}},
 };
@@ -75,7 +75,7 @@ constexpr char kDoubled[] = "[6.0, 10.0]";
 
 TEST_F(TritonAutotunerInCapture, Control) { EXPECT_EQ(replays(kSameKey), kDoubled); }
 
-// Compiled and loaded in the capture.
+// The kernel is compiled and loaded in the capture.
 TEST_F(TritonAutotunerInCapture, ControlFirstLaunch) { EXPECT_EQ(replays("pass", kOneConfiguration), kDoubled); }
 
 TEST_F(TritonAutotunerInCapture, Reproduces) {

@@ -1,8 +1,8 @@
-// What a capture allocated stays reserved as long as its graph lives, though the program holds none of it any more.
+// Memory that a capture allocated stays reserved as long as its graph lives, even if the program holds no tensor of it.
 //
-// The graph's kernels have its addresses, so that the memory may be handed to nobody else: a replay after all tensors
-// of the capture are gone, and after memory of their size was asked for again, still finds its own. emptyCache() gives
-// none of it back either. Only when the graph is reset does the memory return.
+// The graph's kernels have its addresses, so the allocator may not reuse the memory. A replay still works after all
+// tensors of the capture are gone and memory of their size has been allocated again. emptyCache() does not return the
+// memory either; only resetting the graph does.
 //
 // Alone:  g++ cases/memory/graph_memory_kept_after_release.cpp $(tools/libtorch --flags) -o graph_memory_kept_after_release
 
@@ -67,7 +67,7 @@ class GraphMemoryKeptAfterRelease : public GpuTest {
   int64_t before = 0;
 };
 
-// Memory of the same size is asked for and written, and is another one.
+// New memory of the same size lies elsewhere, and writing it does not change the replays.
 TEST_F(GraphMemoryKeptAfterRelease, ControlReplaysKeepTheirMemory) {
   capture();
   std::vector<at::Tensor> others;

@@ -1,9 +1,9 @@
-// The pool of graphs that are all destroyed cannot be captured into again.
+// A capture into a memory pool fails an assertion once all graphs of the pool are destroyed.
 //
-// A pool's handle is two numbers. What keeps the pool is the graphs that were captured into it, and the last one that
-// goes gives it up. LibTorch still knows the pool then, as one that nothing uses, and asserts when a capture asks for
-// it, whether or not a tensor of it is left. Programs that keep one handle for all their graphs, such as serving
-// engines, meet this when they destroy their graphs to capture again.
+// A pool's handle is only two numbers. The graphs hold the pool, and destroying the last one releases it. LibTorch
+// still has an entry for the pool, with a use count of zero, and asserts when a capture asks for it. If no tensor of
+// the pool is left, the allocator of pinned memory asserts instead. Programs that keep one handle for all their graphs,
+// such as serving engines, meet this when they destroy their graphs and capture again.
 //
 // Alone:  g++ cases/memory/pool_of_destroyed_graphs.cpp $(tools/libtorch --flags) -o pool_of_destroyed_graphs
 
@@ -13,15 +13,16 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A capture into the memory pool of graphs that are all destroyed fails an assertion",
-    .sources = {{"upstream", "pytorch#189126"}, {"upstream", "transformers#48312"}},
+    .title = "A capture into the memory pool of destroyed graphs fails an assertion",
+    .sources = {{"upstream", "vllm#28426"}, {"upstream", "pytorch#189126"}, {"upstream", "transformers#48312"}},
     .documented = "RuntimeError: it->second->use_count > 0 INTERNAL ASSERT FAILED",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
     .tags = {"memory pools", "several graphs"},
     .fixes = {{"FixKeepOneGraph",
-               "Keep one graph of the pool until the next one is captured into it: a handle alone keeps no pool."},
-              {"FixNewPool", "Take a new handle, torch.cuda.graph_pool_handle(), once the pool's graphs are gone."}},
+               "Keep one graph of the pool until the next one is captured into it: the handle alone does not keep it."},
+              {"FixNewPool",
+               "Take a new handle, torch.cuda.graph_pool_handle(), once the pool's graphs are destroyed."}},
 };
 
 class PoolOfDestroyedGraphs : public GpuTest {
@@ -37,7 +38,7 @@ class PoolOfDestroyedGraphs : public GpuTest {
     older->capture_end();
   }
 
-  // How a capture into `into` goes.
+  // How a capture into this pool fails, or ok.
   Failure capture(Pool into) {
     return failure_of([&] {
       graph->capture_begin(into);

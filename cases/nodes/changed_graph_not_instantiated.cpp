@@ -1,9 +1,9 @@
-// A change of the graph that keep_graph=True keeps does not reach the replay until instantiate() is called again.
+// A change of the graph that keep_graph=True keeps does not affect replays until instantiate() is called again.
 //
-// A replay launches the instance that instantiate() made of the kept cudaGraph_t. A node that the program adds or
-// changes later is in the graph and not in the instance: the replay goes on as before, without an error. Where
-// instantiate() was never called, Python's replay() calls it, and so does that of LibTorch up to 2.13. From 2.14 on
-// LibTorch's replay() raises instead.
+// replay() launches the instance that instantiate() made of the kept cudaGraph_t. A node that the program adds or
+// changes later is in the graph but not in the instance, so the replay runs as before, without an error. If
+// instantiate() was never called, older releases call it in LibTorch's replay(). LibTorch's replay() of 2.15 raises
+// instead, and only Python's still calls it.
 //
 // Alone:  g++ cases/nodes/changed_graph_not_instantiated.cpp $(tools/libtorch --flags) -o changed_graph_not_instantiated
 
@@ -40,7 +40,7 @@ class ChangedGraphNotInstantiated : public GpuTest {
     graph->capture_end();
   }
 
-  // A node behind all others that sets the elements to 7.
+  // Adds a node behind all others, which sets the elements to 7.
   void add_node() {
     cudaGraphNode_t last = nullptr, node = nullptr;
     size_t nodes = 1;

@@ -1,10 +1,10 @@
-// A conditional handle without a default value keeps the value of the last launch, silently.
+// A conditional handle without a default value silently keeps the value of the last launch.
 //
-// A kernel sets the handle from the device. Where it does not in some launch, the value should be the default. A handle
-// that was created without cudaGraphCondAssignDefault has none: a body ran because it ran before. The documents call
-// the value undefined. Misuse of handles and bodies is refused: a handle that no node uses, one that two nodes or two
-// graphs use, and nodes that a body may not have. A graph with a conditional node is instantiated once and never
-// cloned.
+// A kernel sets the handle on the GPU. If it does not in some launch, the handle should have its default value. A
+// handle that was created without cudaGraphCondAssignDefault has none: the body runs again because it ran in the launch
+// before. The documents call the value undefined. CUDA refuses misuse of handles and bodies: a handle that no node
+// uses, a handle of two nodes or of another graph, and nodes that a body may not contain. A graph with a conditional
+// node can be instantiated only once and cannot be cloned.
 //
 // Alone:  g++ cases/nodes/conditional_handle.cpp $(tools/libtorch --flags) -o conditional_handle
 
@@ -18,17 +18,18 @@ using namespace recapture;
 
 RECAPTURE_CASE = {
     .title = "A conditional handle without a default value keeps that of the last launch",
-    .sources = {{"CUDA graph nodes", "cudaGraphConditionalHandleCreate"},
+    .sources = {{"CUDA programming guide", "Conditional Handles"},
+                {"CUDA graph nodes", "cudaGraphConditionalHandleCreate"},
                 {"CUDA graph nodes", "cudaConditionalNodeParams"}},
     .documented =
-        "the value is undefined at the start of each execution without cudaGraphCondAssignDefault; Allowed node types "
-        "are kernel nodes, empty nodes, child graphs, memsets, memcopies, and conditionals",
+        "If this flag is not provided, the condition value is undefined at the start of each graph execution; Allowed "
+        "node types are kernel nodes, empty nodes, child graphs, memsets, memcopies, and conditionals",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"conditional nodes", "raw CUDA calls"},
     .effects = {{"Reproduces", Effect::SilentlyWrong}},
     .fixes = {{"FixAssignDefault",
-               "Create the handle with cudaGraphCondAssignDefault and the value that a launch begins with."},
+               "Create the handle with cudaGraphCondAssignDefault and the value that each launch begins with."},
               {"FixSetInEachLaunch", "Set the handle in every launch, in a kernel before the conditional node."}},
 };
 
@@ -44,7 +45,7 @@ class ConditionalHandle : public RuntimeTest {
     ASSERT_CUDA(cudaGraphCreate(&outer, 0));
   }
 
-  // An IF node of `in_graph`, behind `before`. The error is ok, or CUDA's number.
+  // Adds an IF node to `in_graph`, behind `before`. Returns ok, or the number of CUDA's error.
   std::string add_if(cudaGraph_t in_graph, cudaGraphConditionalHandle handle, cudaGraphNode_t before = nullptr) {
     cudaGraphNodeParams params{};
     params.type = cudaGraphNodeTypeConditional;
@@ -84,7 +85,7 @@ class ConditionalHandle : public RuntimeTest {
     return failure_of_code(cudaGraphInstantiateWithFlags(&exec, graph_to_run, 0)).text;
   }
 
-  // What launches leave in `out`. The kernel sets the handle to what `in` holds, and leaves it alone where that is 9.
+  // What launches leave in `out`. The kernel sets the handle to the value of `in`, unless that is 9.
   std::string launches(unsigned flags, int leave_alone) {
     cudaGraphNode_t decision = nullptr;
     size_t nodes = 1;
@@ -127,7 +128,7 @@ TEST_F(ConditionalHandle, Control) {
   EXPECT_EQ(launches(cudaGraphCondAssignDefault, kLeaveAlone), kDefault);
 }
 
-// What a body may have.
+// Nodes that a body may contain.
 TEST_F(ConditionalHandle, ControlAllowedNodes) {
   EXPECT_EQ(add_if(outer, handle_of(outer, 1, cudaGraphCondAssignDefault)), "ok");
   cudaGraphNode_t node = nullptr;

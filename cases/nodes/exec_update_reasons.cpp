@@ -1,9 +1,9 @@
-// cudaGraphExecUpdate() refuses more than another shape: another type of node, and a cooperative kernel in place of one
-// that is not.
+// cudaGraphExecUpdate() refuses not only another shape, but also another type of node, and a cooperative kernel in
+// place of an ordinary one.
 //
-// Both are error 910; the result beside it has the reason. A program that captures again and updates, as serving
-// engines do for each batch, has to instantiate again where the update is refused. Another function of a kernel is no
-// reason any more, nor is pinned memory in place of the GPU's. Another shape is in e910_exec_update_failure.
+// Both return error 910, with the reason in the result info. A program that captures again and updates has to
+// instantiate again if the update is refused. Another function of a kernel is allowed, and so is pinned memory in place
+// of GPU memory. For another shape, see e910_exec_update_failure.
 //
 // Alone:  g++ cases/nodes/exec_update_reasons.cpp $(tools/libtorch --flags) -o exec_update_reasons
 
@@ -16,7 +16,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "Updating an instantiated graph is refused where a node's type or a kernel's kind of launch has changed",
+    .title = "Updating an instantiated graph is refused if a node's type or a kernel's kind of launch has changed",
     .sources = {{"CUDA graph nodes", "cudaGraphExecUpdate"}},
     .documented =
         "910 cudaErrorGraphExecUpdateFailure; cudaGraphExecUpdateErrorNodeTypeChanged (3), ParametersChanged (5), "
@@ -25,7 +25,7 @@ RECAPTURE_CASE = {
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "graph updates", "several graphs"},
     .fixes = {{"FixInstantiateAgain",
-               "Call cudaGraphInstantiate() for the new graph where cudaGraphExecUpdate() returns 910."},
+               "Call cudaGraphInstantiate() for the new graph if cudaGraphExecUpdate() returns 910."},
               {"FixSameKindOfNode", "Capture the same calls, with other values and addresses only."}},
 };
 
@@ -85,7 +85,7 @@ TEST_F(ExecUpdateReasons, Control) {
   for (const int value : {5, 7}) EXPECT_EQ(launch(exec, value), value);
 }
 
-// Another function is no reason any more.
+// Another function is allowed.
 TEST_F(ExecUpdateReasons, ControlOtherKernel) {
   if (const std::string reason = kernels.load(kSource); !reason.empty()) GTEST_SKIP() << reason;
   const cudaGraphExec_t exec = instantiated(capture_kernel(false, "copy"));
@@ -93,7 +93,7 @@ TEST_F(ExecUpdateReasons, ControlOtherKernel) {
   for (const int value : {5, 7}) EXPECT_EQ(launch(exec, value), 2 * value);
 }
 
-// Nor is memory of another kind: with unified addresses it has the same type.
+// So is pinned memory: with unified addresses it has the same memory type.
 TEST_F(ExecUpdateReasons, ControlPinnedMemory) {
   const cudaGraphExec_t exec = instantiated(capture_copy(in));
   EXPECT_EQ(launch(exec, 5), 5);

@@ -1,9 +1,8 @@
-// A host function in a graph may neither call CUDA nor wait for a lock that the launching thread holds.
+// A host function in a graph must neither call CUDA nor wait for a lock that the launching thread holds.
 //
-// CUDA runs host functions while it works on a stream. A call of CUDA from one is refused with 800, whatever it is;
-// that no call waits for ever is luck and not promised. A lock is worse: the thread that launched the graph and waits
-// for it with the lock in its hands waits for ever, since the function that would let the graph end waits for the lock.
-// In Python, the lock is the GIL above all.
+// CUDA runs a host function as part of a stream's work. It refused each CUDA call from one with error 800, which the
+// documentation does not promise. A lock is worse: if the launching thread holds it while it waits for the graph, and
+// the host function needs it, both wait forever. In Python, that lock is usually the GIL.
 //
 // Alone:  g++ cases/nodes/host_function_calls_cuda.cpp $(tools/libtorch --flags) -o host_function_calls_cuda
 
@@ -17,7 +16,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "A host function in a graph is refused every CUDA call, and hangs on a lock of the launching thread",
+    .title = "A host function in a graph cannot call CUDA, and deadlocks on a lock of the launching thread",
     .sources = {{"CUDA graph nodes", "cudaLaunchHostFunc"}},
     .documented =
         "The host function must not make any CUDA API calls. Attempting to use a CUDA API may result in "
@@ -27,7 +26,7 @@ RECAPTURE_CASE = {
     .tags = {"raw CUDA calls", "threads"},
     .effects = {{"ReproducesLock", Effect::Hangs}},
     .fixes = {{"FixCallAfterTheLaunch",
-               "Let the host function note what is to do, and call CUDA after the launch has ended."},
+               "Let the host function only note what has to be done, and call CUDA after the launch has ended."},
               {"FixReleaseTheLock", "Release every lock before you wait for a graph whose host function takes it."}},
 };
 
@@ -49,13 +48,13 @@ class HostFunctionCallsCuda : public RuntimeTest {
   }
 
   struct Lock {
-    std::mutex held;   // By the thread that launches.
-    std::mutex mutex;  // Of what follows.
+    std::mutex held;   // Held by the launching thread.
+    std::mutex mutex;  // Guards the members below.
     std::condition_variable changed;
     bool is_reached = false, is_free = false;
   };
 
-  // Where a real function would block, this one goes on: trying the lock shows whether it would.
+  // A real function would block here. This one only tries the lock, which shows whether it would.
   static void CUDART_CB take(void* pointer) {
     Lock& lock = *static_cast<Lock*>(pointer);
     const bool taken = lock.held.try_lock();
@@ -76,7 +75,7 @@ class HostFunctionCallsCuda : public RuntimeTest {
     return instantiated(captured);
   }
 
-  // What the function finds of a lock that the launching thread holds, or does not, until the function has run.
+  // Whether the function finds the lock free. If `hold`, the launching thread holds it until the function has run.
   std::string launched_with_lock(cudaGraphExec_t exec, Lock& lock, bool hold) {
     lock.is_reached = false;
     std::unique_lock<std::mutex> held(lock.held, std::defer_lock);

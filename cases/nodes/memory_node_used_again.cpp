@@ -1,9 +1,11 @@
-// A graph that allocates memory can be launched once, instantiated once, and neither be cloned nor be a child.
+// A graph that allocates memory without freeing it cannot be launched twice, and no graph that allocates can be
+// instantiated twice, cloned or made a child.
 //
 // cudaMallocAsync() in a capture becomes a node whose address is fixed when the graph is built. While the allocation of
-// one launch has not been freed there is nowhere for the next one's, so the launch is refused. For the same reason a
-// graph with such a node has one instance at a time and no copies. Libraries that allocate like this in a capture
-// (CuPy, RAPIDS, PyTorch with backend:cudaMallocAsync) free in the same graph, or meet this.
+// one launch is not freed, the next launch cannot have that address and is refused. For the same reason such a graph
+// has one instance at a time and no copies. PyTorch instantiates its graphs with
+// cudaGraphInstantiateFlagAutoFreeOnLaunch. Other libraries that call cudaMallocAsync() in a capture must free the
+// memory in the same graph or after each launch.
 //
 // Alone:  g++ cases/nodes/memory_node_used_again.cpp $(tools/libtorch --flags) -o memory_node_used_again
 
@@ -19,8 +21,7 @@ RECAPTURE_CASE = {
     .sources = {{"CUDA graph nodes", "cudaGraphAddMemAllocNode"}, {"CUDA graph nodes", "cudaGraphLaunch"}},
     .documented =
         "cudaErrorInvalidValue(1); Only one instantiation of the graph may exist at any point in time; The graph "
-        "cannot "
-        "be cloned; The graph can only be used in a childNode if the ownership is moved to the parent",
+        "cannot be cloned; The graph can only be used in a child node if the ownership is moved to the parent",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "extensions", "memory pools"},
@@ -37,7 +38,7 @@ class MemoryNodeUsedAgain : public RuntimeTest {
  protected:
   enum class Memory { None, Kept, Freed };
 
-  // A captured graph that copies `in` to `out`, by way of memory that it allocates.
+  // Captures a graph that copies `in` to `out`, through memory that the graph allocates unless `memory` is None.
   cudaGraph_t capture(Memory memory) {
     cudaGraph_t made = nullptr;
     EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
@@ -64,7 +65,7 @@ class MemoryNodeUsedAgain : public RuntimeTest {
     ASSERT_CUDA(cudaMalloc(&further, 1));
   }
 
-  // What three launches leave in `out`, or the error of one that is refused. `after` comes after each.
+  // What three launches leave in `out`, or the error of one that is refused. `after` runs after each.
   template <class F>
   std::string launches(cudaGraphExec_t exec, F after) {
     std::string seen;
@@ -85,7 +86,7 @@ class MemoryNodeUsedAgain : public RuntimeTest {
   }
 
   void* further = nullptr;
-  void* allocated = nullptr;  // By the last launch, if that was not refused.
+  void* allocated = nullptr;  // The address of the last captured allocation.
 };
 
 constexpr char kAll[] = "5, 7, 9";

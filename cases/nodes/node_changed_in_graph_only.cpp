@@ -1,8 +1,9 @@
-// New parameters of a node reach a launch only if they are set in the instance; in the graph they change nothing.
+// New parameters of a node affect a launch only if they are set in the instance; setting them in the graph has no
+// effect.
 //
-// cudaGraphMemsetNodeSetParams() changes the cudaGraph_t, and an instance that was made of it before launches as
-// before, without an error. The calls that begin with cudaGraphExec change the instance. They take the node of the
-// graph that was instantiated: the equal node of another capture is refused, and so is a change of the node's shape.
+// cudaGraphMemsetNodeSetParams() changes the cudaGraph_t. An instance that was made of it before launches as before,
+// without an error. The calls that begin with cudaGraphExec change the instance. They take the node of the graph that
+// was instantiated: the equal node of another capture is refused, and so is a change of a memset's height.
 //
 // Alone:  g++ cases/nodes/node_changed_in_graph_only.cpp $(tools/libtorch --flags) -o node_changed_in_graph_only
 
@@ -17,8 +18,8 @@ RECAPTURE_CASE = {
     .title = "New parameters of a graph's node do not reach an instance that was made before",
     .sources = {{"CUDA graph nodes", "cudaGraphExecMemsetNodeSetParams"}},
     .documented =
-        "Sets the parameters of a memset node in hGraphExec. The node is identified by the corresponding node in the "
-        "non-executable graph, from which the executable graph was instantiated.",
+        "Updates the work represented by node in hGraphExec as though node had contained pNodeParams at instantiation. "
+        "node must remain in the graph which was used to instantiate hGraphExec.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Translated,
     .tags = {"raw CUDA calls", "graph updates"},
@@ -41,7 +42,7 @@ class NodeChangedInGraphOnly : public RuntimeTest {
     EXPECT_EQ(launch(exec, 0), 5);
   }
 
-  // Of a capture that sets `out` to 5.
+  // The only node of a new capture, which sets `out` to 5.
   cudaGraphNode_t captured_node(cudaGraph_t* made) {
     cudaGraphNode_t found = nullptr;
     size_t count = 1;

@@ -1,8 +1,8 @@
-// cudaFreeHost waits until the GPU has done all that was queued, also on streams that never used the memory.
+// cudaFreeHost waits until the GPU has finished all queued work, also on streams that never used the memory.
 //
-// Which is why it is refused during a capture: work that waits for the GPU cannot be in a graph. Here a stream is held
-// up by a host function, and another thread frees pinned memory that no stream has used. It comes back only after the
-// stream was let go. Where the call does not wait, it comes back while the stream is held.
+// That is why a capture refuses it: a call that waits for the GPU cannot be in a graph. Here a host function holds a
+// stream up, and another thread frees pinned memory that no stream has used. The call returns only after the stream
+// goes on. If the call did not wait, it would return while the stream is held up.
 //
 // Alone:  g++ cases/pinned/free_host_waits_for_gpu.cpp $(tools/libtorch --flags) -o free_host_waits_for_gpu
 

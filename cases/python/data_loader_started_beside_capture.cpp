@@ -1,22 +1,22 @@
-// In Python, of how many starts of a DataLoader its pinning thread breaks a capture, and of how many with each remedy.
+// In Python, a DataLoader's pinning thread breaks a capture beside most of its starts; with a remedy, beside none.
 //
 // The thread breaks one of the first captures beside a new loader, the first one most often, and in most starts one of
 // the first ten. It pins a batch by a call of the driver, which a global capture forbids to all threads. So captures of
-// one process are no independent tries, and a bound that counts them says nothing. Here a try is one start: a process
-// of its own goes through the document's loop up to the first capture that fails, or ten. Sixty starts are made, eight
-// at a time. A remedy with which none fails leaves less than 4.9 % of the starts, with 95 % confidence. With the
-// document's sleep of two seconds a start has two captures.
+// one process are not independent, and a bound that counts them is meaningless. Here a try is one start: a process of
+// its own runs the document's loop up to the first capture that fails, or ten. Sixty starts are made, eight at a time.
+// If none fails with a remedy, fewer than 4.9 % of starts do, with 95 % confidence. With the document's sleep of two
+// seconds a start has two captures.
 //
-// What a user can act on: the captures while a new loader runs its first batches are those to protect. A capture before
-// that, in the same process, does not help. Capture before the loader's iterator is made, or in thread-local mode.
+// A user should protect the captures that run while a new loader pins its first batches. An earlier capture in the
+// same process does not help. Capture before the loader's iterator is made, or in thread-local mode.
 //
 // Each process is a fork that uses CUDA by itself, and the data are made before it: a start begins with an empty cache
-// of pinned memory, as in a new program. The call that broke a capture is heard in each of them; the record keeps the
-// most frequent one that was refused (900), and how often each was heard. The refused call can come back after the
+// of pinned memory, as in a new program. Each process reports the call that broke its capture; the record keeps the
+// most frequent one that was refused (900), and how often each was reported. The refused call can come back after the
 // capture has ended, so each process waits for its pinning thread. Each graph is replayed twice, and must draw other
 // numbers each time. A call that is refused as the capture ends can leave the capture whole and fail the next batch
-// instead (900), and a capture that is broken just as it begins can fail an assertion of LibTorch's own. Such starts
-// are none of those that ReproducesAtRate counts; a remedy must not leave them either.
+// instead (900), and a capture that is broken just as it begins can fail an assertion of LibTorch's own.
+// ReproducesAtRate does not count such starts; a remedy must not leave them either.
 //
 // Alone:  g++ cases/python/data_loader_started_beside_capture.cpp $(tools/libtorch --flags) -o data_loader_started_beside_capture
 

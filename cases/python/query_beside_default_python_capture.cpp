@@ -1,7 +1,7 @@
-// In Python, torch.cuda.graph() captures in global mode if it is told nothing, so that any thread's query breaks it.
+// In Python, torch.cuda.graph() captures in global mode by default, so an event query of any thread breaks it.
 //
-// The document's program with a worker thread, without its capture_error_mode. The worker's query of an event fails
-// with 900, and the capture ends in 901. worker_queries_beside_python_capture names the mode; here it is left out.
+// This is the document's program with a worker thread, without its capture_error_mode. The worker's query of an event
+// fails with 900, and the capture ends in 901. worker_queries_beside_python_capture passes the mode.
 //
 // Alone:  g++ cases/python/query_beside_default_python_capture.cpp $(tools/libtorch --flags) -o query_beside_default_python_capture
 

@@ -1,8 +1,8 @@
 // In Python, torch.cuda.set_sync_debug_mode() warns of a call that waits for the GPU, or refuses it.
 //
-// The document's own advice: mode 1 warns, and the call goes on into the capture and invalidates it; mode 2 raises
-// before CUDA is called, so that the capture goes on. sync_debug_mode_in_capture sets the mode in C++. What the mode
-// finds here is a copy to the host for NumPy, whose place is after the replay.
+// The document advises both modes. Mode 1 warns, and the call still invalidates the capture. Mode 2 raises before CUDA
+// is called, so the capture goes on. Here the mode finds a copy to the host for NumPy, which belongs after the replay.
+// sync_debug_mode_in_capture sets the mode in C++.
 //
 // Alone:  g++ cases/python/sync_debug_mode_in_python_capture.cpp $(tools/libtorch --flags) -o sync_debug_mode_in_python_capture
 

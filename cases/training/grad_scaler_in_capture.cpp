@@ -1,7 +1,7 @@
-// GradScaler.step() in a capture reads back whether a gradient was infinite, which invalidates the capture.
+// GradScaler.step() in a capture reads on the host whether a gradient was infinite, which invalidates the capture.
 //
-// The scaler skips the optimizer's step where a gradient overflowed, and decides that on the host. An optimizer that
-// takes the scaler's tensors, as a fused one does, decides on the GPU. scaler.update() stays on the GPU by itself.
+// The scaler skips the optimizer's step if a gradient has overflowed, and decides that on the host. A fused optimizer
+// takes the scaler's tensors and decides on the GPU. scaler.update() runs on the GPU and can be captured.
 //
 // Alone:  g++ cases/training/grad_scaler_in_capture.cpp $(tools/libtorch --flags) -o grad_scaler_in_capture
 
@@ -29,7 +29,7 @@ RECAPTURE_CASE = {
 
 class GradScalerInCapture : public PythonProgramTest {
  protected:
-  // Whether the parameter is after each of four replays what eager computes. The second has a gradient that overflows.
+  // Compares the parameter with eager code after each of four replays. In the second one a gradient overflows.
   std::string replays(const std::string& optimizer, const std::string& inside, const std::string& outside) {
     return run(R"py(
 import torch

@@ -1,7 +1,8 @@
-// A gradient norm that the host reads invalidates the capture of the training step.
+// Reading a gradient norm on the host invalidates the capture of a training step.
 //
-// clip_grad_norm_() computes and clips on the GPU, and a capture can have it. With error_if_nonfinite=True it reads the
-// norm to raise, and a program that branches on the norm that it returns reads it too: both wait for the GPU.
+// clip_grad_norm_() computes the norm and clips on the GPU, which can be captured. With error_if_nonfinite=True it
+// reads the norm on the host to decide whether to raise. A program that branches on the returned norm reads it too.
+// Both wait for the GPU.
 //
 // Alone:  g++ cases/training/gradient_norm_read_in_capture.cpp $(tools/libtorch --flags) -o gradient_norm_read_in_capture
 
@@ -21,10 +22,10 @@ RECAPTURE_CASE = {
     .needs = "gpu python",
     .deadline_s = 120,
     .fixes = {{"FixReadAfterReplay",
-               "Leave error_if_nonfinite off in the capture, keep the norm that is returned, and look at it after "
+               "Leave error_if_nonfinite off in the capture, keep the returned norm, and read it after "
                "graph.replay()."},
               {"FixDecideOnTheGpu",
-               "Replace the branch by torch.where() on the norm: multiply the gradients by zero where it is not "
+               "Replace the branch by torch.where() on the norm: set the gradients to zero if it is not "
                "finite."}},
 };
 

@@ -1,9 +1,8 @@
-// A training step that is captured while .grad tensors exist adds its gradients to those of every earlier replay.
+// A captured training step adds up the gradients of all replays if .grad tensors existed before the capture.
 //
-// Without gradients, the captured backward allocates them in the graph's pool and writes them there in each replay.
-// With gradients from the warm-up the captured backward adds to those. zero_grad() lies outside the graph and, with
-// set_to_none=True, takes the program's reference away and not the graph's memory: nothing clears what the graph adds
-// to.
+// Without earlier gradients, the captured backward allocates .grad in the graph's pool and writes it in each replay.
+// With gradients left from the warm-up, it adds to them instead. zero_grad(set_to_none=True) outside the graph does not
+// clear them: it drops the program's reference, and the graph goes on adding to the same memory.
 //
 // Alone:  g++ cases/training/gradients_not_cleared_before_capture.cpp $(tools/libtorch --flags) -o gradients_not_cleared_before_capture
 
@@ -78,7 +77,7 @@ constexpr char kRight[] = "[-1.0, -3.0, -6.0]";
 
 TEST_F(GradientsNotClearedBeforeCapture, Control) { EXPECT_EQ(replays(kClear), kRight); }
 
-// The gradients of the last warm-up, 1, are in each.
+// The sum begins with the gradient of the last warm-up, 1.
 TEST_F(GradientsNotClearedBeforeCapture, Reproduces) {
   std::string before = kClear;
   TRIGGER(before = "pass");

@@ -1,10 +1,10 @@
-// A callable from make_graphed_callables() takes less than the module that it was made of.
+// A callable from make_graphed_callables() can be called in fewer ways than the module that it was made from.
 //
-// It takes positional arguments alone; a keyword is an unexpected one. Its gradients have no graph of autograd: to
-// differentiate them alone raises, and as a penalty beside the loss they are left out without a word. The gradient of
-// the loss itself is wrong then: the backward's graph runs twice after one forward, which it was not captured for. And
-// it knows an input's requires_grad from the sample: where the sample had none, an input that needs a gradient gets
-// none, without a word. A parameter or an input that no output depends on fails before that, as the callable is made.
+// It takes positional arguments only; a keyword raises. Its gradients cannot be differentiated again. Doing so alone
+// raises. As a penalty beside the loss, the second gradient is silently left out, and the gradient of the loss is wrong
+// as well: the backward graph runs twice after one forward, which it was not captured for. The callable takes each
+// input's requires_grad from the sample: if the sample had none, an input that needs a gradient silently gets none. A
+// parameter or an input that no output depends on raises while the callable is made.
 //
 // Alone:  g++ cases/training/graphed_callable_called_otherwise.cpp $(tools/libtorch --flags) -o graphed_callable_called_otherwise
 
@@ -14,7 +14,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, a graphed callable takes no keywords, no double backward and no other requires_grad",
+    .title = "In Python, a graphed callable supports no keywords, no double backward and no other requires_grad",
     .sources = {{"make_graphed_callables", "Warnings"}, {"upstream", "pytorch#90941"}},
     .documented =
         "Returned callables do not support higher order differentiation; you must pass its arguments in the same order "
@@ -30,7 +30,7 @@ RECAPTURE_CASE = {
         {{"FixPositionalArguments", "Pass the arguments by position, as in sample_args."},
          {"FixFirstOrderOnly",
           "Leave what is differentiated twice out of the graphed callable, or call the module's own forward for it."},
-         {"FixSampleThatRequiresGrad", "Give sample_args the requires_grad of the inputs that will come."},
+         {"FixSampleThatRequiresGrad", "Give each tensor in sample_args the requires_grad of the real input."},
          {"FixAllowUnusedInput", "Pass allow_unused_input=True to make_graphed_callables()."}},
 };
 
@@ -78,7 +78,7 @@ constexpr char kFirstOrder[] = "[6.0, 24.0, 54.0]", kSecondOrder[] = "[12.0, 24.
 
 TEST_F(GraphedCallableCalledOtherwise, Control) { EXPECT_EQ(gradients("model(x)"), kFirstOrder); }
 
-// Neither parameters nor an input that needs a gradient: forward alone is a graph then.
+// Without parameters and inputs that need a gradient, only the forward is a graph.
 TEST_F(GraphedCallableCalledOtherwise, ControlNoParameters) {
   EXPECT_EQ(run(R"py(
 import torch

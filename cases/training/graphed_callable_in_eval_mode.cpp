@@ -1,7 +1,7 @@
-// A module from make_graphed_callables() runs without its graphs once it is switched between train() and eval().
+// A module from make_graphed_callables() runs without its graphs after a switch between train() and eval().
 //
-// The graphs are those of the mode in which the callable was made. In the other mode the module's own forward runs:
-// right, and at the price of a program without graphs. Nothing says so.
+// The graphs belong to the mode in which the callable was made. In the other mode the module's own forward runs.
+// Results are right, at the launch cost of eager code, and no message reports it.
 //
 // Alone:  g++ cases/training/graphed_callable_in_eval_mode.cpp $(tools/libtorch --flags) -o graphed_callable_in_eval_mode
 
@@ -24,7 +24,7 @@ RECAPTURE_CASE = {
     .effect = Effect::Works,
     .fixes = {{"FixMakeInThatMode", "Switch to the mode in which the module will run before make_graphed_callables()."},
               {"FixOneCallableForEachMode",
-               "Make one callable of the module in each mode: two modules that share their parameters."}},
+               "Make one callable for each mode, of two modules that share their parameters."}},
 };
 
 class GraphedCallableInEvalMode : public PythonProgramTest {

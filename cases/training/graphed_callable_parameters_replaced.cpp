@@ -1,9 +1,9 @@
-// A module from make_graphed_callables() goes on with its old parameters after they are given new memory.
+// A module from make_graphed_callables() keeps using its old parameters after they get new memory.
 //
-// The graphs read the parameters where they were at the capture, and the graphed callable passes the parameters of that
-// time to autograd. load_state_dict(assign=True) puts other parameters in their place: outputs are those of the old
-// ones, and gradients go there. `.to()` keeps the parameters and gives them other memory: outputs are those of the old
-// memory, which is free for any other tensor. No check looks for either.
+// The graphs read parameters at the addresses of the capture, and the callable passes the parameters of that time to
+// autograd. load_state_dict(assign=True) replaces the parameters: outputs come from the old ones, and gradients go to
+// them. `.to()` keeps the parameters and moves them to other memory: outputs come from the old memory, which other
+// tensors may reuse. PyTorch checks for neither.
 //
 // Alone:  g++ cases/training/graphed_callable_parameters_replaced.cpp $(tools/libtorch --flags) -o graphed_callable_parameters_replaced
 
@@ -13,7 +13,7 @@
 using namespace recapture;
 
 RECAPTURE_CASE = {
-    .title = "In Python, a graphed callable goes on with its old parameters after load_state_dict(assign=True) or to()",
+    .title = "In Python, a graphed callable keeps using its old parameters after load_state_dict(assign=True) or to()",
     .sources = {{"make_graphed_callables", "Warnings"},
                 {"PyTorch source", "torch/cuda/graphs.py: make_graphed_callables"}},
     .documented = "Assumes module params didn't change since capture.",

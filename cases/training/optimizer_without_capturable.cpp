@@ -1,9 +1,9 @@
-// The step of a Python optimizer cannot be captured, or is frozen by the capture, unless it is made for that.
+// A Python optimizer's step cannot be captured, or is frozen by the capture, unless the optimizer supports captures.
 //
 // Adam counts its steps on the host and divides by a correction that depends on the count. With capturable=True the
-// count is a CUDA tensor; without it step() refuses to be captured. Adagrad has no such option and does not refuse: the
-// correction of the step at the capture is in every replay. LBFGS reads losses back, which no capture allows. SGD keeps
-// nothing on the host but its learning rate: a number is frozen, and a CUDA tensor is read back.
+// count is a CUDA tensor; without it, step() refuses to be captured. Adagrad has no such option and does not refuse:
+// with lr_decay, every replay has the learning rate of the captured step. LBFGS reads losses on the host, which no
+// capture allows. SGD keeps only its learning rate on the host: a number is frozen, and a CUDA tensor is read back.
 //
 // Alone:  g++ cases/training/optimizer_without_capturable.cpp $(tools/libtorch --flags) -o optimizer_without_capturable
 
@@ -28,7 +28,7 @@ RECAPTURE_CASE = {
     .deadline_s = 120,
     .effects = {{"ReproducesAdagradFrozen", Effect::SilentlyWrong},
                 {"ReproducesLearningRateFrozen", Effect::SilentlyWrong}},
-    .fixes = {{"FixCapturable", "Pass capturable=True to the optimizer."},
+    .fixes = {{"FixCapturable", "Pass capturable=True to an optimizer that has the option."},
               {"FixTensorLearningRate",
                "Pass lr as a CUDA tensor to a capturable optimizer, and fill_() it between replays."},
               {"FixStepOutside", "Capture forward and backward, and call optimizer.step() after graph.replay()."}},
@@ -36,8 +36,8 @@ RECAPTURE_CASE = {
 
 class OptimizerWithoutCapturable : public PythonProgramTest {
  protected:
-  // What the parameter is after three warm-ups and three replays, as eager computes it from the same gradients, or how
-  // the capture failed. `between` comes before each step but the first of them.
+  // Compares the parameter with eager code after each of three replays, which follow three warm-ups; or how the
+  // capture failed. `between` runs before each replay but the first.
   std::string replays(const std::string& optimizer, const std::string& inside = "step()",
                       const std::string& outside = "pass", const std::string& between = "pass") {
     return run(R"py(
