@@ -27,7 +27,7 @@ folder = sys.argv.pop(1)
 sys.path[:] = ([folder] if folder else []) + [place for place in sys.path if place]
 try:
     from recapture._check import main
-except ImportError as error:
+except Exception as error:
     print("recapture check: {} cannot import recapture's package: {}; install the wheel there, or --python names "
           "another Python".format(sys.executable, error), file=sys.stderr)
     sys.exit(7)
@@ -72,6 +72,9 @@ Verb check_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--json", options->json, "Print the report as JSON");
   command->add_option("--python", options->python,
                       "The Python that has PyTorch (default: the one beside this program, or python3)");
+  command->footer(
+      "Exit codes: 0 nothing was found, 1 something was, 2 wrong usage, or the function fails without a graph too,\n"
+      "7 no GPU, no PyTorch, or an error in check itself.");
   return {command, [options, &root] { return check_function(run::Layout::find(root), *options); }, Signals::Untouched};
 }
 

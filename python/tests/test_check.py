@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 import recapture  # noqa: E402
 import recapture._check as package  # noqa: E402
-from recapture._check import Kind, comparison, fixture_check, main, state  # noqa: E402
+from recapture._check import Kind, command, comparison, fixture_check, main, state  # noqa: E402
 from recapture._check.checking import Inputs  # noqa: E402
 from recapture._check.cuda import FREE, GIVEN, GONE, CudaBackend, Node, blocks  # noqa: E402
 from stand_in import StandIn  # noqa: E402
@@ -520,6 +520,29 @@ def test_command_prints_the_report_and_says_by_its_status_whether_something_was_
     assert json.loads(capsys.readouterr().out)["findings"][0]["kind"] == "host_value"
     status, said = ended(capsys, "test_check:fails", "--inputs", "filled")
     assert (status, said) == (2, "recapture check: test_check:fails failed outside the capture: ValueError: no")
+
+
+@pytest.mark.parametrize("source, said", [
+    ("import sys\nsys.exit(0)", "cannot be imported: SystemExit: 0"),
+    ("import sys\nstep = lambda: sys.exit(0)", "ending:step failed outside the capture: SystemExit: 0"),
+])
+def test_program_that_ends_itself_is_never_a_pass(capsys, monkeypatch, tmp_path, source, said):
+    (tmp_path / "ending.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ending", raising=False)
+    backend, real = StandIn(), package.check
+    monkeypatch.setattr(package, "check", lambda *given, **options: real(*given, backend=backend, **options))
+    status, error = ended(capsys, "ending:step")
+    assert status == 2 and error.endswith(said) and error.count("\n") == 0
+
+
+def test_error_of_its_own_is_no_finding(capsys, monkeypatch):
+    def fail(_):
+        raise KeyError("ours")
+
+    monkeypatch.setattr(command, "main", fail)
+    status, said = ended(capsys, "test_check:two_operators")
+    assert status == 7 and said.startswith("Traceback") and said.endswith("KeyError: 'ours'")
 
 
 def draws(x):

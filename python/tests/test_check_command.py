@@ -64,6 +64,16 @@ def test_python_without_the_package_is_one_line(installed):
     assert "cannot import recapture's package" in said and "--python names another Python" in said
 
 
+def test_package_that_cannot_be_imported_is_one_line(installed):
+    package = installed / "share/recapture/python/recapture/_check"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("def")
+    code, _, said = ended([installed / "bin/recapture", "check", "--python", sys.executable, "train:step"])
+    assert (code, said.count("\n")) == (7, 1), said
+    assert "cannot import recapture's package" in said and "invalid syntax" in said
+
+
 def test_python_beside_the_program_comes_first(installed):
     write_python(installed / "bin/python3", 'shift 3; echo "$@"')
     code, out, _ = ended([installed / "bin/recapture", "check", "--json", "--warm-up", "5", "train:step"])

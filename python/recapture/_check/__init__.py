@@ -1,6 +1,8 @@
 """Will a CUDA graph of this function compute what eager code computes?"""
 from __future__ import annotations
 
+import sys
+import traceback
 from typing import Any, Callable, Iterable, Optional, Union
 
 from .findings import Finding, Kind, Line, Report
@@ -52,5 +54,9 @@ def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: An
 
 
 def main(arguments: Optional[Iterable[str]] = None) -> int:
-    from .command import main as run
-    return run(arguments)
+    try:
+        from .command import main as run
+        return run(arguments)
+    except Exception:  # An error of our own: with Python's status 1 it would look like a finding.
+        traceback.print_exc(file=sys.stderr)
+        return 7

@@ -43,7 +43,7 @@ def _load(spelt: str) -> Any:
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(_module_of(name) if name.endswith(".py") else name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # A script without a guard for __main__ may end in sys.exit(0).
         raise Problem(WRONG_USE, f"{name} cannot be imported: {type(error).__name__}: {error}") from None
     return module, _find(module, path, spelt)
 
@@ -52,7 +52,8 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
     parser = argparse.ArgumentParser(
         prog="recapture check",
         description="Runs a function eagerly and as a CUDA graph, and says where a graph computes something else.",
-        epilog="Exit status: 0 if nothing was found, 1 if something was, 2 for wrong usage, 7 without a GPU or PyTorch.")
+        epilog="Exit status: 0 nothing was found, 1 something was, 2 wrong usage, or the function fails without a graph "
+               "too, 7 no GPU, no PyTorch, or an error in check itself.")
     parser.add_argument("function", metavar="MODULE:FUNCTION", help="what is to be captured, such as train:step")
     parser.add_argument("--inputs", metavar="FUNCTION", default="make_inputs",
                         help="in the same module: gives the i-th inputs (default: make_inputs, if it is there)")
@@ -79,7 +80,7 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
             report = check(fn, make_inputs, count=options.count, warm_up=options.warm_up)
         except NoGpu as error:
             raise Problem(UNAVAILABLE, str(error).split(": ", 1)[1]) from None
-        except Exception as error:  # The program's own, and not one of the capture: without a graph it fails as well.
+        except (Exception, SystemExit) as error:  # The program's own: without a graph it fails as well.
             text = (str(error).strip().splitlines() or [""])[0]
             raise Problem(WRONG_USE, f"{options.function} failed outside the capture: {type(error).__name__}: {text}") from None
     except Problem as problem:
