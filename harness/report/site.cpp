@@ -492,11 +492,12 @@ std::string fixes_html(const SiteInput& input, const FailureRow& row, const std:
   for (const FixCourse& fix : row.fixes) {
     const CatalogueTest& test = *fix.what;
     html += fmt::format("<h3>{}</h3>\n", escape_html(test.fix.empty() ? test.name : test.fix));
-    html += fmt::format(
-        "<p class=\"note\">{}{}</p>\n{}",
-        fix.holds.empty() ? "No run on record shows that it holds." : "Holds in " + escape_html(join(fix.holds)) + ".",
-        fix.broken.empty() ? "" : " Does not hold in " + escape_html(join(fix.broken)) + ".",
-        price_html(input, row.what->id + "." + test.name));
+    std::vector<std::string> course;
+    if (!fix.holds.empty()) course.push_back("Holds in " + join(fix.holds) + ".");
+    if (!fix.broken.empty()) course.push_back("Does not hold in " + join(fix.broken) + ".");
+    if (course.empty()) course.emplace_back("No run on record shows that it holds.");
+    html += fmt::format("<p class=\"note\">{}</p>\n{}", escape_html(join(course, " ")),
+                        price_html(input, row.what->id + "." + test.name));
     if (const std::string code = code_of(source, test.name); !code.empty()) {
       html += fmt::format(
           "<details><summary>Code that works</summary><pre tabindex=\"0\"><code>{}</code></pre></details>\n",

@@ -14,7 +14,9 @@
 namespace recapture {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using timeline::failure_table;
 using timeline::FailureOutcome;
@@ -126,6 +128,18 @@ TEST(FailureTable, Fix_IsInsteadWhereItHoldsInTheNewestRelease) {
   EXPECT_EQ(row.fixes[0].broken, std::vector<std::string>{"2.11.0"});
   ASSERT_NE(row.instead(), nullptr);
   EXPECT_EQ(row.instead()->name, "FixB");
+}
+
+TEST(FailureTable, FixThatFailsOnOneOfTwoMachines_DoesNotHold) {
+  const Catalogue catalogue = catalogue_of({"Reproduces", "FixA"});
+  Json failed = fake_test("c.FixA");
+  failed.update(fake_ending(false));
+  const ResultMatrix matrix({run_of("2.11.0", {fake_test("c.FixA")}), run_of("2.11.0", {failed}, {{"gpu", "H"}})},
+                            Rules());
+  const timeline::FailureRow row = failure_table(matrix, catalogue).rows.at(0);
+  EXPECT_THAT(row.fixes.at(0).holds, IsEmpty());
+  EXPECT_THAT(row.fixes.at(0).broken, ElementsAre("2.11.0"));
+  EXPECT_EQ(row.instead(), nullptr);
 }
 
 TEST(FailureTable, Columns_AreReleasesGpusOrLibraries) {

@@ -86,10 +86,10 @@ void add_course(FixCourse& fix, const std::string& column, const std::map<std::s
     return std::any_of(by_machine.begin(), by_machine.end(),
                        [&](const auto& one) { return one.second.row->result == result; });
   };
-  if (is(Result::Holds)) {
-    fix.holds.push_back(column);
-  } else if (is(Result::Broken)) {
+  if (is(Result::Broken)) {  // On one machine is enough.
     fix.broken.push_back(column);
+  } else if (is(Result::Holds)) {
+    fix.holds.push_back(column);
   }
 }
 

@@ -51,7 +51,7 @@ struct FailureOnRelease {
   size_t failing = 0, known = 0;  // Tests: of those with a known outcome, how many do not work on some machine.
 };
 
-// In which columns a fix held on some machine, and in which on none that tried it.
+// In which columns a fix held on every machine that tried it, and in which it failed on one.
 struct FixCourse {
   const CatalogueTest* what = nullptr;
   std::vector<std::string> holds, broken;
