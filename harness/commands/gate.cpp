@@ -163,7 +163,7 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
                     "Run first, on this machine's GPU, what the records of both releases lack; without --records, the "
                     "records of earlier gates");
   command->add_flag("--verbose", options->verbose,
-                    "Print every change, price and reason, and not only the verdict and what blocks");
+                    "Print every change, price, note and reason, and not only the verdict and what blocks");
   command->footer(
       "Without a policy all cases are in scope, 10 % of them may be unknown, and new damage, new errors, broken\n"
       "handlers, what stopped holding and operators that are no longer captured block. New damage blocks outside the\n"

@@ -189,7 +189,7 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
       const bool was_cut = run.record.end != "complete" && !run.record.has_all();
       if (was_cut && is_on_record(run.record.plan, side->runs)) continue;  // Other runs have what this one lacks.
       for (const std::string& note : run.record.notes) {
-        add_once(head, fmt::format("note: {}: {}", side->name, escape_control(note)));
+        add_once(head, fmt::format("{}{}: {}", kNote, side->name, escape_control(note)));
       }
     }
   }

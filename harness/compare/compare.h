@@ -73,6 +73,9 @@ struct PriceChange {
   PriceLine before, now;
 };
 
+// Begins a line of a comparison's head that is a note on one of its runs.
+inline constexpr std::string_view kNote = "note: ";
+
 struct Comparison {
   std::string from, to;
   std::string machine;            // "NVIDIA H200, driver 580.159.04", with the variables that the runs were given.

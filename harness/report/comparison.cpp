@@ -317,6 +317,20 @@ std::string waiver_words(const compare::Decision& decision) {
   return join(words, "; ");
 }
 
+// "2 other changes and 1 price change allowed; 3 notes"
+std::string words_of_others(const ComparisonReport& report) {
+  std::vector<std::string> allowed;
+  if (const size_t others = count_others(report); others > 0) allowed.push_back(plural(others, "other change"));
+  if (const size_t prices = report.comparison.prices.size(); prices > 0) {
+    allowed.push_back(plural(prices, "price change"));
+  }
+  const auto& head = report.comparison.head;
+  const auto is_note = [](const std::string& line) { return line.rfind(compare::kNote, 0) == 0; };
+  const auto notes = static_cast<size_t>(std::count_if(head.begin(), head.end(), is_note));
+  return (allowed.empty() ? "nothing else changed" : join(allowed, " and ") + " allowed") +
+         (notes == 0 ? "" : "; " + plural(notes, "note"));
+}
+
 std::string scope_words(const ComparisonReport& report) {
   if (report.features == nullptr) return escape_control(join(report.policy.scope));
   const std::string& program = report.features->program;
@@ -363,10 +377,8 @@ std::string render_short(const ComparisonReport& report) {
   if (!decision.outside_scope.empty()) tail.push_back("  " + decision.outside_scope);
   if (const std::string words = waiver_words(decision); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = scope_words(report); !words.empty()) tail.push_back("  scope: " + words);
-  const size_t others = count_others(report);
-  tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison),
-                             others == 0 ? "nothing else changed" : plural(others, "other change") + " allowed"));
-  tail.emplace_back("  --verbose prints every change, price and reason; `recapture show CASE` what is on record");
+  tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison), words_of_others(report)));
+  tail.emplace_back("  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record");
   std::vector<std::vector<std::string>> parts;
   for (const Blocking& one : blocking) parts.push_back(lines_of(one, report.comparison.to));
   if (decision.exit == Exit::Inconclusive) {

@@ -536,7 +536,13 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
       "  stopped holding: c: the fix \"Do it.\" held; now fails\n"
       "    fix: no remedy is known to hold in 2.15.0\n"
       "  5 of 6 tests judged, 1 unknown; 2 other changes allowed\n"
-      "  --verbose prints every change, price and reason; `recapture show CASE` what is on record\n");
+      "  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record\n");
+  comparison.prices.resize(1);
+  EXPECT_THAT(render_short({comparison, policy, &blocked}),
+              HasSubstr("; 2 other changes and 1 price change allowed\n  --verbose"));
+  comparison.head.insert(comparison.head.end(), {"note: 2.6.0: a run was cut short", "note: 2.15.0: another was"});
+  EXPECT_THAT(render_short({comparison, policy, &blocked}),
+              HasSubstr("; 2 other changes and 1 price change allowed; 2 notes\n  --verbose"));
   comparison.changes.front().fixes = {{Advice::Apply, "Do this."}, {Advice::Apply, "Do that."}};
   EXPECT_THAT(render_short({comparison, policy, &blocked}), HasSubstr("\n    fix (1 of 2): Do this.\n"));
   // More than fit.
@@ -561,7 +567,7 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
             "  1 of 2 tests in scope are unknown, and 10 % may be\n"
             "  1: not part of any run of 2.15.0\n"
             "  1 of 2 tests judged, 1 unknown; nothing else changed\n"
-            "  --verbose prints every change, price and reason; `recapture show CASE` what is on record\n");
+            "  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record\n");
 }
 
 TEST(Format, Markdown_StaysShortAndCountsWhatItLeavesOut) {
