@@ -73,8 +73,12 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
   if (result.failure("unavailable") != nullptr) {
     counts["unavailable"] = std::max<size_t>(count_at(counts, "unavailable"), 1);
   }
-  // PyTorch may crash after it, with or without a capture.
-  if (lacks_cudnn_part(result)) counts.erase("crashed");
+  if (lacks_cudnn_part(result)) {  // PyTorch may crash after it, with or without a capture.
+    counts.erase("crashed");
+    auto& failures = result.failures;
+    const auto crashed = [](const OperatorFailure& failure) { return failure.how == "crashed"; };
+    failures.erase(std::remove_if(failures.begin(), failures.end(), crashed), failures.end());
+  }
   result.verdict = verdict_of(counts);
   result.captured = count_at(counts, "right") + count_at(counts, "undefined");
   for (const char* how : {"refused", "wrong", "replay", "crashed", "hung"}) result.tried += count_at(counts, how);

@@ -35,6 +35,7 @@ enum class OperatorVerdict {
   Crashed,      // A sample ended its process.
   EagerFails,   // No sample can be computed without a capture.
   Unavailable,  // Samples met a library that is left out of the pack; no other was refused, wrong, hung or crashed.
+                // Crashes do not count where a part of cuDNN could not be loaded.
 };
 inline constexpr std::array<std::string_view, 9> kOperatorVerdicts = {
     "captured",    "nothing to compare", "depends on the sample", "refused", "wrong", "hangs", "crashes",
