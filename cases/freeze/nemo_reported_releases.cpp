@@ -1,11 +1,12 @@
-// The released NeMo that the report names, and the one that its traceback's lines are of, fail in the same way.
+// The NeMo release that the report names fails in the same way as the one that its traceback shows.
 //
-// What nemo_as_frozen and nemo_transcribe_traceback show of 2.0 and 3.0, of three releases between them. The report
-// says NeMo 2.3.0, confirmed on 2.6.0; all lines of its traceback but that of rnnt_models.py, which only calls on,
-// are 2.7.0's: transcription.py 410 and 795, module.py 114 and 124. Besides, what the report does not say: a call that
-// overlaps others may return a wrong result without an error, since the one before it left the model in train mode. The
-// order is the test's, so each outcome is certain; nemo_transcribe_rates has the rates. The code is the wheel's own,
-// the model that it serves three small layers. `ci/nemo 2.3.0`, `2.6.0` and `2.7.0` fetch what this needs.
+// nemo_as_frozen and nemo_transcribe_traceback show this failure with 2.0 and 3.0; here are three releases between
+// them. The report names NeMo 2.3.0, confirmed on 2.6.0. All lines of its traceback are those of 2.7.0
+// (transcription.py 410 and 795, module.py 114 and 124), except that of rnnt_models.py, which only passes the call on.
+// The report does not mention that a call which overlaps others may return a wrong result without an error, because an
+// earlier call left the model in train mode. The test fixes the order of the calls, so each outcome is certain;
+// nemo_transcribe_rates has the rates. The code is the wheel's own; the model that it serves has three small layers.
+// `ci/nemo 2.3.0`, `2.6.0` and `2.7.0` fetch what this needs.
 //
 // Alone:  g++ cases/freeze/nemo_reported_releases.cpp $(tools/libtorch --flags) -o nemo_reported_releases
 

@@ -1,13 +1,13 @@
-// How often requests of the released NeMo's transcribe() fail, and how often they return something wrong without an
+// How often requests to the released NeMo's transcribe() fail, and how often they return a wrong result without an
 // error.
 //
-// The report's stress test with the releases that it names, 2.3 and 2.6: a pool of 5 and one of 33 threads, many times
-// over, and what share of the requests fails, with its interval of 95 %. The report has 15 of 20 and 83 of 100, and
-// says that the rate is about the same at any concurrency. Here fewer fail, and more with 33 than with 5: the
-// model is three small layers, so that a call takes milliseconds and meets fewer others. (With threads that start at a
-// barrier, in nemo_transcribe, more fail, and the rate grows with them as well.) transcribe() is the wheel's own.
-// Beside the requests that fail there are some that return a wrong result and no error, which the report did not look
-// for. `ci/nemo 2.3.0` and `ci/nemo 2.6.0` fetch what this needs.
+// This is the report's stress test with the releases that it names, 2.3 and 2.6. Pools of 5 and of 33 threads run many
+// times, and the record has the share of requests that fail, with its interval of 95 %. The report has 15 of 20 and 83
+// of 100, and says that the rate is about the same at any concurrency. Here fewer fail, and more with 33 than with 5:
+// the model has three small layers, so a call takes milliseconds and overlaps fewer others. (In nemo_transcribe, where
+// threads start at a barrier, more fail, and the rate also grows with their number.) transcribe() is the wheel's own.
+// Some requests return a wrong result without an error, which the report did not look for. `ci/nemo 2.3.0` and `ci/nemo
+// 2.6.0` fetch what this needs.
 //
 // Alone:  g++ cases/freeze/nemo_transcribe_rates.cpp $(tools/libtorch --flags) -o nemo_transcribe_rates
 

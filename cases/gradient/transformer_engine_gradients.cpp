@@ -1,11 +1,11 @@
 // TransformerEngine's own make_graphed_callables() loses the first of two micro-batches, as PyTorch's does, up to 2.18.
 //
-// The report's program with TransformerEngine's function in place of PyTorch's. Real is all of graph.py of a wheel:
-// what it captures, which slots of Graphed.backward() are parameters, and whether their gradients are cloned before
-// they are returned. From 2.19 on they are. Tests without a release in what they do run 2.18.0, or what `run
-// --transformer-engine` chose; the fix is to take a newer one, here 2.20.2. Modelled is the graph alone, by
+// This is the report's program with TransformerEngine's function in place of PyTorch's. All of graph.py of a wheel is
+// real: what it captures, which slots of Graphed.backward() are parameters, and whether their gradients are cloned
+// before they are returned. From 2.19 on they are. Tests that name no release run 2.18.0, or what `run
+// --transformer-engine` chose; the fix is a newer one, here 2.20.2. Only the graph is modelled, by
 // fixtures/python/host_graph.h, which runs the captured operators again into the tensors of the capture;
-// transformer_engine_on_gpu has the real one. `tools/transformer_engine 2.18.0` and `2.20.2` fetch what this needs.
+// transformer_engine_on_gpu has a real one. `tools/transformer_engine 2.18.0` and `2.20.2` fetch what this needs.
 //
 // Alone:  g++ cases/gradient/transformer_engine_gradients.cpp $(tools/libtorch --flags) -o transformer_engine_gradients
 
@@ -58,7 +58,7 @@ seen = model.weight.grad.tolist()
                   {{"callable", callable}, {"begin", begin}});
   }
 
-  // What a hook was given of the first micro-batch and keeps, after the second.
+  // The gradient of the first micro-batch, which a hook keeps, after the second.
   std::string kept(const std::string& callable) {
     return python(R"py(
 from engine import *
@@ -73,8 +73,8 @@ seen = grads[0].tolist()
                   {{"callable", callable}});
   }
 
-  // Whose memory the gradients are in that reach an input, a parameter, and a parameter whose weight gradient is
-  // delayed: the graph's, if that of the next replay has the same address while both are kept.
+  // Who owns the memory of the gradients of an input, a parameter, and a parameter whose weight gradient is delayed.
+  // It is the graph, if the gradient of the next replay has the same address while both are kept.
   std::string owners(const std::string& callable) {
     return python(R"py(
 import torch
@@ -169,7 +169,7 @@ TEST_F(TransformerEngineGradients, FixUpgradeOwnsWhatIsKept) {
   EXPECT_EQ(kept(graphed), kFirst);
 }
 
-// Its own is what a parameter's slot returns, not what an input's does, and not that of a parameter so marked.
+// A parameter's gradient is a copy; an input's is not, nor is that of a marked parameter.
 TEST_F(TransformerEngineGradients, FixUpgradeTellsParametersFromInputs) {
   std::string version = release();
   REMEDY(version = kFixed);
@@ -177,7 +177,7 @@ TEST_F(TransformerEngineGradients, FixUpgradeTellsParametersFromInputs) {
   EXPECT_EQ(owners(graphed), "input the graph, weight its own, delayed the graph");
 }
 
-// Once there is a .grad, zero_grad(set_to_none=False) leaves it as a tensor of zeros, and autograd adds to that.
+// If .grad exists, zero_grad(set_to_none=False) keeps the tensor and sets it to zeros, and autograd adds to it.
 TEST_F(TransformerEngineGradients, FixKeepGradients) {
   if (!load(release())) return;
   std::string begin = "model.weight.grad = None";

@@ -1,12 +1,12 @@
 // On a GPU, TransformerEngine's graphed callables lose a micro-batch up to 2.18, and gradients in reused buffers
 // sooner.
 //
-// The report's program with TransformerEngine's own function, and TransformerEngine's own schedule of an interleaved
-// pipeline. With _reuse_graph_input_output_buffers, 2.18 holds the gradients of an earlier callable weakly, parameters'
-// among them, and returns them as they are: their memory goes to a later capture, whose replay overwrites .grad within
-// the step. 2.20.2 holds each parameter's gradient weakly at once, and returns a copy. graph.py and utils.py are the
-// wheels' own; TransformerEngine's CUDA extension is not used, since the modules are PyTorch's. Tests without a release
-// in what they do run 2.18.0, or what `run --transformer-engine` chose.
+// This is the report's program with TransformerEngine's own function, and TransformerEngine's own schedule of an
+// interleaved pipeline. With _reuse_graph_input_output_buffers, 2.18 holds the gradients of an earlier callable weakly,
+// including those of parameters, and returns them as they are. Their memory goes to a later capture, whose replay
+// overwrites .grad within the step. 2.20.2 holds each parameter's gradient weakly at once, and returns a copy. graph.py
+// and utils.py are the wheels' own. TransformerEngine's CUDA extension is not used, since the modules are PyTorch's.
+// Tests that name no release run 2.18.0, or what `run --transformer-engine` chose.
 //
 // Alone:  g++ cases/gradient/transformer_engine_on_gpu.cpp $(tools/libtorch --flags) -o transformer_engine_on_gpu
 
@@ -69,7 +69,7 @@ TEST_F(TransformerEngineOnGpu, Control) {
   EXPECT_EQ(steps({.graphed = false}), kRightSteps);
 }
 
-// As TransformerEngine's own test has it.
+// As in TransformerEngine's own test.
 TEST_F(TransformerEngineOnGpu, ControlGradientsAreThere) {
   if (!load(release())) return;
   EXPECT_EQ(steps({.options = kReused, .keep_grad = true}), kRightSteps);
@@ -89,7 +89,7 @@ TEST_F(TransformerEngineOnGpu, ReproducesInPipeline) {
   REPRODUCES(steps(pipeline), "[66.0, 126.0], [86.0, 166.0], [86.0, 166.0]", kRightSteps);
 }
 
-// Already the first step is wrong: a later capture's output lies in the memory of the last layer's gradient.
+// Even the first step is wrong: a later capture's output lies in the memory of the last layer's gradient.
 TEST_F(TransformerEngineOnGpu, ReproducesInReusedBuffers) {
   if (!load(release())) return;
   Pipeline pipeline{.graphed = false};
@@ -100,7 +100,7 @@ TEST_F(TransformerEngineOnGpu, ReproducesInReusedBuffers) {
              "wrong in the first step", "right in the first step");
 }
 
-// The mark, in the release with the fix.
+// A marked parameter, in the release with the fix.
 TEST_F(TransformerEngineOnGpu, ReproducesDelayedWgrad) {
   if (!load(kFixed)) return;
   std::string mark = "False";

@@ -1,15 +1,15 @@
 // TransformerEngine's graphed callables of an interleaved pipeline double a micro-batch from the second step on.
 //
 // Megatron-LM's schedule has a pair of graphs for each layer and micro-batch, which TransformerEngine captures in the
-// order in which they run (_order). So a first step is right: each micro-batch's gradient has a buffer of its own, and
-// .grad, which is that of the first, takes the others in. In the next step zero_grad(set_to_none=False) leaves .grad
-// the first graph's buffer, which its replay fills before autograd adds the same once more.
+// order in which they run (_order). The first step is right: each micro-batch's gradient has its own buffer, and .grad,
+// which is the buffer of the first, takes the sum. In the next step zero_grad(set_to_none=False) keeps .grad in the
+// first graph's buffer. The replay fills that buffer, and autograd then adds the same values to it again.
 //
 // The schedule, two layers and three micro-batches, is that of TransformerEngine's own test, which sets .grad
-// beforehand and so cannot see this. Real is all of graph.py of a wheel: 2.18.0, or what `run --transformer-engine`
-// chose, and 2.20.2. With _reuse_graph_input_output_buffers it holds static tensors weakly once nothing needs them any
-// more; which ones is visible without a GPU, what comes of it on one alone (transformer_engine_on_gpu). Modelled is the
-// graph, by fixtures/python/host_graph.h.
+// beforehand and so cannot detect this. All of graph.py of a wheel is real: 2.18.0, or what `run --transformer-engine`
+// chose, and 2.20.2. With _reuse_graph_input_output_buffers it holds static tensors weakly once they are not needed any
+// more. Which ones can be seen without a GPU; the consequences only on one (transformer_engine_on_gpu). The graph is
+// modelled, by fixtures/python/host_graph.h.
 //
 // Alone:  g++ cases/gradient/transformer_engine_pipeline.cpp $(tools/libtorch --flags) -o transformer_engine_pipeline
 
@@ -45,7 +45,7 @@ TEST_F(TransformerEnginePipeline, Control) {
   EXPECT_EQ(steps({.graphed = false}), kRightSteps);
 }
 
-// As TransformerEngine's own test has it.
+// As in TransformerEngine's own test.
 TEST_F(TransformerEnginePipeline, ControlGradientsAreThere) {
   if (!load(release())) return;
   EXPECT_EQ(steps({.options = "_reuse_graph_input_output_buffers=True", .keep_grad = true}), kRightSteps);
@@ -58,7 +58,7 @@ TEST_F(TransformerEnginePipeline, Reproduces) {
   REPRODUCES(steps(pipeline), "[66.0, 126.0], [86.0, 166.0], [86.0, 166.0]", kRightSteps);
 }
 
-// No gradient of a parameter is held weakly where it is returned as it is.
+// No parameter's gradient that is returned without a copy is held weakly.
 TEST_F(TransformerEnginePipeline, ControlHoldsNoParameterWeakly) {
   if (!load(kFixed)) return;
   EXPECT_EQ(held_weakly("_reuse_graph_input_output_buffers=True, clone_param_grads_on_return=False"), "none");

@@ -1,13 +1,13 @@
 // TransformerEngine's graphed callables keep the alias of a parameter whose weight gradient is delayed, fixed or not.
 //
-// TransformerEngine 2.19 and newer clone no gradient of a parameter that is marked skip_backward_post_hook: a later
-// call, backward_dw(), computes the real one and adds it to main_grad, which belongs to the parameter. The same holds
-// for all parameters where the caller turns clone_param_grads_on_return off. A program that accumulates such a
+// TransformerEngine 2.19 and newer do not clone the gradient of a parameter that is marked skip_backward_post_hook: a
+// later call, backward_dw(), computes the real one and adds it to main_grad, which belongs to the parameter. The same
+// holds for all parameters if the caller turns clone_param_grads_on_return off. A program that accumulates such a
 // parameter's .grad loses a micro-batch; main_grad is right.
 //
-// Real is all of graph.py of 2.20.2: the mark, when it is read, the option, and the graph of backward_dw(). Modelled is
-// the graph, by fixtures/python/host_graph.h, and the module with the delayed gradient, since TransformerEngine's own
-// needs its CUDA extension. `tools/transformer_engine 2.20.2` fetches what this needs.
+// All of graph.py of 2.20.2 is real: the mark, when it is read, the option, and the graph of backward_dw(). The graph
+// is modelled, by fixtures/python/host_graph.h, and so is the module with the delayed gradient, since
+// TransformerEngine's own needs its CUDA extension. `tools/transformer_engine 2.20.2` fetches what this needs.
 //
 // Alone:  g++ cases/gradient/transformer_engine_wgrad.cpp $(tools/libtorch --flags) -o transformer_engine_wgrad
 
@@ -60,7 +60,7 @@ TEST_F(TransformerEngineWgrad, Control) {
   EXPECT_EQ(accumulated(""), kSum);
 }
 
-// Which gradients are cloned is decided at the capture; a mark that comes later changes nothing.
+// The capture decides which gradients are cloned; a later mark changes nothing.
 TEST_F(TransformerEngineWgrad, ControlMarkedAfterTheCapture) {
   if (!load(kFixed)) return;
   EXPECT_EQ(accumulated("", "", kMark), kSum);

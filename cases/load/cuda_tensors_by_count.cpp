@@ -1,9 +1,9 @@
 // After NVRTC's log went into b" " * 1, a file with four CUDA tensors or more cannot be loaded, and one with three can.
 //
-// The report's table for its own kind of tensors, row by row from one to ten. A tensor on the GPU is saved with a
-// location of its own, so that four of them reach the memo index 32, which is read as the broken byte. corruption_table
+// This is the report's table for its own kind of tensors, row by row from one to ten. A tensor on the GPU is saved with
+// a location of its own, so four of them reach the memo index 32, which is read as the broken byte. corruption_table
 // has the same rows for tensors on the CPU and for the text of the location alone; here the tensors are on the GPU and
-// are loaded back to it. How large they are makes no difference.
+// are loaded back to it. Their size makes no difference.
 //
 // Alone:  g++ cases/load/cuda_tensors_by_count.cpp $(tools/libtorch --flags) -o cuda_tensors_by_count
 

@@ -1,11 +1,10 @@
 // NeMo's own TDT decoder breaks torch.load with the kernels that it compiles for its graph, and not by decoding.
 //
-// The label-looping decoder and all that it takes from NeMo are the released files; the networks that it decodes with
-// are random and small. Without a GPU the decoder has no graph: it decodes, and torch.load stays whole. But the
-// function that compiles the condition of its outer loop, which its graph begins with, can be called all the same:
-// it reads the compiler's log into Python's shared one-byte object, and fails only when it loads the kernel into a GPU.
-// nemo_tdt_decoder_on_gpu has the whole path. `ci/nemo 2.6.0` and `ci/nemo 3.0.0` fetch what this needs: the report's
-// release and the newest.
+// The label-looping decoder and everything that it uses of NeMo are the released files; its networks are random and
+// small. Without a GPU the decoder has no graph: it decodes, and torch.load keeps working. The function that compiles
+// the condition of its outer loop, with which its graph begins, can still be called. It reads the compiler's log into
+// Python's shared one-byte object, and fails only when it loads the kernel into a GPU. nemo_tdt_decoder_on_gpu has the
+// whole path. `ci/nemo 2.6.0` and `ci/nemo 3.0.0` fetch what this needs: the report's release and the newest.
 //
 // Alone:  g++ cases/load/nemo_tdt_decoder.cpp $(tools/libtorch --flags) -o nemo_tdt_decoder
 

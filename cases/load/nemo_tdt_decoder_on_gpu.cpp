@@ -1,9 +1,9 @@
 // NeMo's own TDT decoder breaks torch.load for CUDA tensors the first time that it decodes with CUDA graphs.
 //
-// The report's path from the label-looping decoder on: all of it is the released code, which compiles the conditions of
-// its two loops, captures them as nodes of one graph, and replays it. Only the networks that it decodes with are random
-// and small, and its caller, transcribe(), is left out. What breaks torch.load is the compilation, before the capture.
-// `ci/nemo 2.6.0` and `ci/nemo 2.7.0` fetch what this needs.
+// This is the report's path from the label-looping decoder on. All of it is the released code, which compiles the
+// conditions of its two loops, captures them as nodes of one graph, and replays it. Only its networks are random and
+// small, and its caller, transcribe(), is left out. The compilation before the capture breaks torch.load. `ci/nemo
+// 2.6.0` and `ci/nemo 2.7.0` fetch what this needs.
 //
 // Alone:  g++ cases/load/nemo_tdt_decoder_on_gpu.cpp $(tools/libtorch --flags) -o nemo_tdt_decoder_on_gpu
 
