@@ -12,6 +12,7 @@ stays or is only an upper one; 2 for a wrong command line, 7 where git fails.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import subprocess
@@ -202,6 +203,8 @@ def main(words: Optional[List[str]] = None) -> int:
         parser.error("the base is empty: is this a pull request?")
     try:
         code, text = run(chosen.base, options)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # An answer has more characters than some terminals.
+            sys.stdout.reconfigure(errors="backslashreplace")
         print(text, end="")
         for file, mode in ((chosen.summary, "w"), (os.environ.get("GITHUB_STEP_SUMMARY"), "a")):
             if file:

@@ -2,6 +2,7 @@
 import collections
 import ctypes
 import dataclasses
+import io
 import json
 import os
 import random
@@ -543,6 +544,15 @@ def test_error_of_its_own_is_no_finding(capsys, monkeypatch):
     monkeypatch.setattr(command, "main", fail)
     status, said = ended(capsys, "test_check:two_operators")
     assert status == 7 and said.startswith("Traceback") and said.endswith("KeyError: 'ours'")
+
+
+def test_report_is_printed_in_any_encoding(monkeypatch):
+    monkeypatch.setattr(package, "check", lambda *_, **options: package.Report("step …"))
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="latin-1"))
+    assert main(["test_check:two_operators"]) == 0
+    sys.stdout.flush()
+    assert out.getvalue() == b"recapture check: step \\u2026: nothing found\n"
 
 
 def draws(x):

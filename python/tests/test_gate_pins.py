@@ -239,6 +239,15 @@ def test_base_that_moved_on_does_not_count(repository, tmp_path):
     assert (status, summary) == (gate_pins.PASSES, "No pin of torch changed.\n"), output
 
 
+def test_answer_is_printed_in_any_encoding(repository):
+    base = commit(repository, {"requirements.txt": REQUIREMENTS.format("2.6.0")})
+    commit(repository, {"requirements.txt": REQUIREMENTS.format("2.11.0a0")})
+    done = subprocess.run([sys.executable, "-m", "recapture.gate_pins", base], cwd=str(repository), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=str(TREE / "python"), PYTHONIOENCODING="latin-1"))
+    assert done.returncode == gate_pins.CANNOT_TELL, done.stderr.decode()
+    assert b"### torch 2.6.0 \\u2192 2.11.0a0 in" in done.stdout
+
+
 @pytest.mark.parametrize("base, status, text", [
     ("", gate_pins.USAGE, "the base is empty"),
     ("no-such-commit", gate_pins.UNAVAILABLE, "gate_pins: git fetch: "),

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from typing import Any, Iterable, Optional
@@ -86,5 +87,7 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
     except Problem as problem:
         print(f"recapture check: {problem}", file=sys.stderr)
         return problem.code
+    if isinstance(sys.stdout, io.TextIOWrapper):  # A report has more characters than some terminals.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(report.to_json() + "\n" if options.json else str(report))
     return FOUND if report.findings else 0
