@@ -75,7 +75,7 @@ void describe() {
          {"fixes", fixes},
          {"fix_releases", fix_releases},
          {"stopping", this_case.stopping},
-         {"hash", code_hash(this_source, fixture)},
+         {"hash", code_hash(std::string(this_source), fixture)},
          {"tests", tests}});
 }
 

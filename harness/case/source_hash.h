@@ -96,26 +96,33 @@ inline std::vector<std::string> fixtures_in(std::string_view source) {
   return found;
 }
 
+// What a file adds to the hash of the code that includes it.
+struct HashedSource {
+  HashedSource(const std::string& source) : hash(source_hash(source)), fixtures(fixtures_in(source)) {}
+  std::string hash;
+  std::vector<std::string> fixtures;
+};
+
 // Of all that runs: the case, the fixtures that it includes, and what is linked because of them, which lies beside each
-// header under the same name. `read` gives a file's text by its path in the tree, and nothing where there is no such
-// file. In which folder a file lies does not count.
+// header under the same name. `read` gives a file by its path in the tree, and nothing where there is no such file. In
+// which folder a file lies does not count.
 template <class Read>
-std::string code_hash(std::string_view source, Read&& read) {
+std::string code_hash(const HashedSource& source, Read&& read) {
   std::set<std::string> seen;
   std::multiset<std::string> hashes;
-  std::vector<std::string> left = fixtures_in(source);
+  std::vector<std::string> left = source.fixtures;
   while (!left.empty()) {
     const std::string path = left.back();
     left.pop_back();
     if (!seen.insert(path).second) continue;
-    const std::optional<std::string> text = read(path);
-    if (!text) continue;
-    hashes.insert(source_hash(*text));
-    for (const std::string& next : fixtures_in(*text)) left.push_back(next);
+    const std::optional<HashedSource>& file = read(path);
+    if (!file) continue;
+    hashes.insert(file->hash);
+    left.insert(left.end(), file->fixtures.begin(), file->fixtures.end());
     if (path.size() > 2 && path.substr(path.size() - 2) == ".h")
       left.push_back(path.substr(0, path.size() - 2) + ".cpp");
   }
-  std::string all = source_hash(source);
+  std::string all = source.hash;
   for (const std::string& hash : hashes) all += hash;
   return hash_of(all);
 }

@@ -27,16 +27,19 @@ std::optional<std::string> contents(const fs::path& path) {
 std::map<std::string, TreeCase> cases_in_tree(const std::string& root, const std::set<std::string>& only) {
   std::map<std::string, TreeCase> cases;
   if (!fs::is_directory(root + "/cases")) return cases;
-  std::map<std::string, std::optional<std::string>> known;  // Most cases share their fixtures.
-  const auto fixture = [&](const std::string& path) {
-    const auto at = known.find(path);
-    return at != known.end() ? at->second : known.emplace(path, contents(root + "/" + path)).first->second;
+  std::map<std::string, std::optional<HashedSource>> known;  // Most cases share their fixtures.
+  const auto fixture = [&](const std::string& path) -> const std::optional<HashedSource>& {
+    const auto [at, is_new] = known.try_emplace(path);
+    if (is_new) {
+      if (const auto text = contents(root + "/" + path)) at->second.emplace(*text);
+    }
+    return at->second;
   };
   for (const auto& entry : fs::recursive_directory_iterator(root + "/cases")) {
     const fs::path& path = entry.path();
     if (path.extension() != ".cpp" || (!only.empty() && only.count(path.stem().string()) == 0)) continue;
-    const std::string source = contents(path).value_or("");
-    cases[path.stem().string()] = {path.parent_path().filename().string(), path.string(), source_hash(source),
+    const HashedSource source(contents(path).value_or(""));
+    cases[path.stem().string()] = {path.parent_path().filename().string(), path.string(), source.hash,
                                    code_hash(source, fixture)};
   }
   return cases;
