@@ -27,6 +27,7 @@ const OperatorResult* OperatorOnRelease::find(OperatorForm form) const {
 OperatorTable operator_table(const std::string& root, const std::string& folder) {
   RecordFilter filter;
   filter.cases = {std::string(kOperatorsCase)};
+  filter.only_planned = true;
   return operator_table(root, folder, newest_records(folder, filter).records);
 }
 

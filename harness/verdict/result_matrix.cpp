@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "harness/base/escape.h"
 #include "harness/base/parallel.h"
@@ -74,7 +75,7 @@ bool says_something(const TestVerdict& row) {
 // not, or is stale; not for what is missing, which is for who runs it.
 void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
   for (JudgedRun& judged : records) {
-    std::set<std::string> known;
+    std::set<std::string_view> known;
     for (const JudgedRun& host : records) {
       if (host.record.broken() != judged.record.broken() ||
           !stands_in(host.record.environment, judged.record.environment))
@@ -115,15 +116,13 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     records_[i] = {std::move(record), std::move(rows)};
   });
   drop_what_runs_without_gpu(records_);
-  std::map<std::string, std::string> releases;  // By machine.
+  std::map<std::string, std::string> releases;         // By machine.
+  std::map<std::string, const CaseInfo*> newest_info;  // By case.
   for (const JudgedRun& judged : records_) {
     if (judged.record.broken() != Break::Nothing) continue;
     const std::string& machine = machine_of(judged.record);
     if (releases.emplace(machine, machine_name(judged.record).release).second) machines_.push_back(machine);
-    for (const auto& [id, info] : judged.record.cases) {
-      cases_[id] = info;
-      if (const auto now = rules.tree.find(id); now != rules.tree.end()) cases_[id].family = now->second.family;
-    }
+    for (const auto& [id, info] : judged.record.cases) newest_info[id] = &info;
     for (const TestVerdict& row : judged.rows) {
       if (!row.ran || row.result == Result::Unavailable) continue;
       std::vector<TestVerdict>& known = newest_[row.case_id][machine];
@@ -135,6 +134,10 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
         *before = row;
       }
     }
+  }
+  for (const auto& [id, info] : newest_info) {
+    CaseInfo& its = cases_.emplace(id, *info).first->second;
+    if (const auto now = rules.tree.find(id); now != rules.tree.end()) its.family = now->second.family;
   }
   std::stable_sort(machines_.begin(), machines_.end(), [&](const std::string& a, const std::string& b) {
     return comes_before(releases.at(a), releases.at(b));

@@ -18,12 +18,31 @@ std::pair<MachineKind, Break> kind_of(const Environment& environment) { return {
 
 struct Head {
   std::string path, started;
+  std::string plan;  // As plan_in() has it.
 };
 
-// Its second line, if that is the plan, as every run and merge writes it.
-std::string plan_line(const std::string& path) {
-  const std::string lines = first_lines_of(path, 2), second = lines.substr(lines.find('\n') + 1);
-  return second.rfind(R"({"plan")", 0) == 0 ? second : "";
+// The lines that a record begins with. read_record() finds the words for what is no file.
+std::string lines_of(const std::string& path, int lines) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) read_record(path);
+  return first_lines_of(path, lines);
+}
+
+// A record's second line, if that is the plan, as every run and merge writes it.
+std::string plan_in(const std::string& line) { return line.rfind(R"({"plan")", 0) == 0 ? line : ""; }
+
+// Whether a plan has a test of these cases, or is not known.
+bool plans_any(const std::string& plan, const std::set<std::string>& cases) {
+  return plan.empty() || std::any_of(cases.begin(), cases.end(),
+                                     [&](const std::string& id) { return plan.find('"' + id + '.') != plan.npos; });
+}
+
+// Of its first line. read_record() finds the words for what is no record.
+Environment environment_in(const std::string& line, const std::string& path) {
+  const auto environment = try_parse_json(line);
+  const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
+                      (!environment->contains("packed") || environment->at("packed").is_boolean());
+  return is_one ? Environment(*environment) : read_record(path).environment;
 }
 
 Result result_of(const TestRecord& test) { return classify(kind_of_id(test.id()), test); }
@@ -51,12 +70,11 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
   Little little;
   std::set<std::string> plans_without_news;  // Nightly runs have the same plan again and again.
   for (const Head& head : heads) {
-    const std::string line = plan_line(head.path);
-    if (plans_without_news.count(line) != 0) {
+    if (plans_without_news.count(head.plan) != 0) {
       ++newest.left_out;
       continue;
     }
-    const Json plan = try_parse_json(line).value_or(Json());
+    const Json plan = try_parse_json(head.plan).value_or(Json());
     std::set<std::string> open;  // What it planned of these.
     const auto has_line = [&](const Json& test) {
       if (!test.is_string()) return false;
@@ -68,7 +86,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
     const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
                              std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_line);
     if (nothing_new && known.size() + little.size() != 0 && (open.empty() || !says_more(head.path, open, little))) {
-      if (open.empty()) plans_without_news.insert(line);
+      if (open.empty()) plans_without_news.insert(head.plan);
       ++newest.left_out;
       continue;
     }
@@ -93,14 +111,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
 
 }  // namespace
 
-Environment environment_of(const std::string& path) {  // read_record() finds the words for what is no record.
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return read_record(path).environment;
-  const auto environment = try_parse_json(first_lines_of(path, 1));
-  const bool is_one = environment && environment->is_object() && int_at(*environment, "recapture") &&
-                      (!environment->contains("packed") || environment->at("packed").is_boolean());
-  return is_one ? Environment(*environment) : read_record(path).environment;
-}
+Environment environment_of(const std::string& path) { return environment_in(lines_of(path, 1), path); }
 
 void sort_by_time(std::vector<Record>& records) {
   // Machines stay where their first record stands: a folder that is sorted by path is a folder sorted by release.
@@ -125,11 +136,18 @@ Newest newest_records(const std::string& folder, const RecordFilter& filter) {
   auto paths = records_below(folder);
   std::reverse(paths.begin(), paths.end());  // Without dates the last in the folder is the newest.
   std::vector<Environment> environments(paths.size());
-  in_parallel(paths.size(), [&](size_t i) { environments[i] = environment_of(paths[i]); });
+  std::vector<std::string> plans(paths.size());
+  in_parallel(paths.size(), [&](size_t i) {
+    const std::string lines = lines_of(paths[i], 2);
+    const size_t second = lines.find('\n') + 1;
+    environments[i] = environment_in(lines.substr(0, second), paths[i]);
+    plans[i] = plan_in(lines.substr(second));
+  });
   for (size_t i = 0; i < paths.size(); ++i) {
     const Environment& environment = environments[i];
     if (!filter.release.empty() && environment.release != filter.release) continue;
-    kinds[kind_of(environment)].push_back({paths[i], environment.started});
+    if (filter.only_planned && !plans_any(plans[i], filter.cases)) continue;
+    kinds[kind_of(environment)].push_back({paths[i], environment.started, std::move(plans[i])});
   }
   std::vector<std::vector<Head>> machines;
   for (auto& [kind, heads] : kinds) machines.push_back(std::move(heads));

@@ -32,6 +32,7 @@ Newest newest_records(const std::string& folder);
 struct RecordFilter {
   std::string release;
   std::set<std::string> cases;
+  bool only_planned = false;  // Leaves out records that planned none of the cases.
 };
 Newest newest_records(const std::string& folder, const RecordFilter& filter);
 

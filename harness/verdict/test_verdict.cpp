@@ -317,8 +317,9 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     if (planned.insert(test.id()).second) order.push_back(test.id());
   }
   std::vector<TestVerdict> rows;
+  rows.reserve(order.size());
   for (const std::string& id : order) {
-    TestVerdict row;
+    TestVerdict& row = rows.emplace_back();
     row.test = id;
     row.case_id = case_of(id);
     row.name = name_of(id);
@@ -332,7 +333,6 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
       row.family = then->second.family;
     }
     if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, row);
-    rows.push_back(row);
   }
   if (record.broken() == Break::Nothing) doubt_without_control(rows);  // Otherwise no control was to run.
   return rows;
