@@ -8,6 +8,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/parallel.h"
 #include "harness/base/toml.h"
 #include "harness/case/cuda_errors.h"
 
@@ -70,6 +71,19 @@ std::vector<std::shared_ptr<const RE2>> expressions_in(const toml::table& table,
   return all;
 }
 
+// To compile them takes most of the time of a short answer.
+void compile_expressions(const toml::table& table, const std::string& place, Cause& cause) {
+  cause.statements = expressions_in(table, "statements", place);
+  cause.symptoms = expressions_in(table, "symptoms", place);
+  cause.topics = expressions_in(table, "topics", place);
+  if (cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
+      cause.symptoms.empty() && cause.topics.empty()) {
+    throw ExitError(
+        Exit::Usage,
+        place + ": nothing can speak for it; give it 'says', 'calls', 'names', 'statements', 'symptoms' or 'topics'");
+  }
+}
+
 // The first sentence of a text, on one line.
 std::string first_sentence(std::string text) {
   text = text.substr(0, text.find("\n\n"));
@@ -110,6 +124,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
   }
   Terms terms = read_terms(root);
   std::vector<Cause> causes;
+  std::vector<const toml::table*> tables;
   std::set<std::string> ids;
   for (const auto& entry : *entries) {
     const std::string place = place_of(path, entry);
@@ -144,9 +159,6 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.calls = texts_in(table, "calls", place);
     cause.names = texts_in(table, "names", place);
     cause.hints = texts_in(table, "hints", place);
-    cause.statements = expressions_in(table, "statements", place);
-    cause.symptoms = expressions_in(table, "symptoms", place);
-    cause.topics = expressions_in(table, "topics", place);
     cause.terms = std::move(terms[cause.id]);
     cause.also = texts_in(table, "also", place);
     for (const std::string& id : cause.also) {
@@ -160,17 +172,13 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
       for (const std::string& cue : *cues) check_parts(cue, place);
     }
     for (const std::string& hint : cause.hints) check_hint(hint, cause.codes, place);
-    if (cause.says.empty() && cause.calls.empty() && cause.names.empty() && cause.statements.empty() &&
-        cause.symptoms.empty() && cause.topics.empty()) {
-      throw ExitError(
-          Exit::Usage,
-          place + ": nothing can speak for it; give it 'says', 'calls', 'names', 'statements', 'symptoms' or 'topics'");
-    }
     if (!cause.has_case && cause.fixes.empty()) {
       throw ExitError(Exit::Usage, place + ": no case of that id; a cause without one needs 'fixes'");
     }
     causes.push_back(std::move(cause));
+    tables.push_back(&table);
   }
+  in_parallel(causes.size(), [&](size_t i) { compile_expressions(*tables[i], place_of(path, *tables[i]), causes[i]); });
   return causes;
 }
 
