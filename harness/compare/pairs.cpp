@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <unordered_set>
 #include <utility>
 
 #include "harness/base/escape.h"
@@ -148,10 +147,8 @@ class Comparer {
 
   std::vector<Pair> pairs() const {
     std::vector<std::string_view> tests;
-    from_.add_tests(tests);
-    to_.add_tests(tests);
-    std::sort(tests.begin(), tests.end());
-    tests.erase(std::unique(tests.begin(), tests.end()), tests.end());
+    std::set_union(from_.tests().begin(), from_.tests().end(), to_.tests().begin(), to_.tests().end(),
+                   std::back_inserter(tests));
     const auto case_id_of = [](std::string_view test) { return test.substr(0, test.find('.')); };
     std::map<std::string_view, std::vector<std::string_view>> cases;
     for (const std::string_view test : tests) {
@@ -165,14 +162,14 @@ class Comparer {
     for (const auto& [id, its] : cases) {
       const CatalogueCase* described = background_.find(std::string(id));
       // Records have tests that the case no longer has; there is nothing to report of those.
-      std::unordered_set<std::string_view> today;
-      for (size_t i = 0; described != nullptr && i < described->tests.size(); ++i) {
-        today.insert(described->tests[i].name);
-      }
+      const auto has_today = [&](std::string_view name) {
+        return std::any_of(described->tests.begin(), described->tests.end(),
+                           [&](const CatalogueTest& test) { return test.name == name; });
+      };
       std::vector<Pair> pairs;
       pairs.reserve(its.size());
       for (const std::string_view test : its) {
-        if (described == nullptr || today.count(name_of(std::string(test))) != 0) {
+        if (described == nullptr || has_today(test.substr(test.find('.') + 1))) {
           pairs.push_back(pair_of(std::string(test)));
         }
       }
@@ -261,9 +258,10 @@ class Comparer {
   }
 
   bool is_clear(Pair& pair) const {
-    for (const auto& [seen, name] : {std::pair(pair.from, from_.name()), std::pair(pair.to, to_.name())}) {
-      const TestVerdict& row = *seen.row;
-      if (is_ours(background_.changes, row.test, seen.run->record)) {
+    for (const auto& [seen, side] : {std::pair(&pair.from, &from_), std::pair(&pair.to, &to_)}) {
+      const TestVerdict& row = *seen->row;
+      const std::string& name = side->name();
+      if (is_ours(background_.changes, row.test, seen->run->record)) {
         pair.compared.sentence = fmt::format("cannot tell in {}: {}", name, kOurs);
         pair.compared.ran = false;
         return false;
@@ -515,6 +513,10 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
       return a.run->record.environment.started > b.run->record.environment.started;
     });
   }
+  for (const auto& [test, seen] : ran_) tests_.push_back(test);
+  for (const auto& [test, row] : silent_) tests_.push_back(test);
+  std::sort(tests_.begin(), tests_.end());
+  tests_.erase(std::unique(tests_.begin(), tests_.end()), tests_.end());
 }
 
 const std::vector<Seen>& Results::of(std::string_view test) const {
@@ -536,11 +538,6 @@ bool Results::is_without(std::string_view test) const {
   const std::vector<Seen>& ran = of(test);
   if (!ran.empty()) return std::all_of(ran.begin(), ran.end(), is_absent);
   return silent_.count(test) == 0;
-}
-
-void Results::add_tests(std::vector<std::string_view>& tests) const {
-  for (const auto& [test, seen] : ran_) tests.push_back(test);
-  for (const auto& [test, row] : silent_) tests.push_back(test);
 }
 
 std::vector<Pair> pairs_of(const Side& from, const Side& to, const CompareContext& background) {

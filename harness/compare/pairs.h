@@ -39,7 +39,8 @@ class Results {
   bool tried(std::string_view test) const { return ran_.count(test) + silent_.count(test) > 0; }
   // The release has no such test, or no run of this side planned it.
   bool is_without(std::string_view test) const;
-  void add_tests(std::vector<std::string_view>& tests) const;
+  // All of them, sorted.
+  const std::vector<std::string_view>& tests() const { return tests_; }
   const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }
 
@@ -48,6 +49,7 @@ class Results {
   // By test, as the side's rows have its name.
   std::unordered_map<std::string_view, std::vector<Seen>> ran_;
   std::unordered_map<std::string_view, const TestVerdict*> silent_;  // Of those that could not run the newest.
+  std::vector<std::string_view> tests_;
 };
 
 // Why a test says nothing where is_ours().

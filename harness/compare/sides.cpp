@@ -476,12 +476,16 @@ std::set<std::string> baselines_below(const std::string& records) {
 }
 
 void learn_remedies(const std::string& records, CompareContext& background) {
-  for (const std::string& path : records_below(records)) {
+  const std::vector<std::string> paths = records_below(records);
+  std::vector<std::optional<Record>> broken(paths.size());
+  in_parallel(paths.size(), [&](size_t i) {
     try {
-      if (environment_of(path).broken == Break::Remedy) background.learn_from(read_record(path));
-    } catch (const ExitError&) {
-      continue;
+      if (environment_of(paths[i]).broken == Break::Remedy) broken[i] = read_record(paths[i]);
+    } catch (const ExitError&) {  // What reads all records reports it.
     }
+  });
+  for (const auto& record : broken) {
+    if (record) background.learn_from(*record);
   }
 }
 

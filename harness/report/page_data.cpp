@@ -196,7 +196,11 @@ class Page {
 
  private:
   size_t text(const std::string& words) { return texts_.add(words); }
-  size_t from_outside(const std::string& words) { return text(shown(words)); }
+  size_t from_outside(const std::string& words) {
+    const auto [at, is_new] = shown_.try_emplace(words);
+    if (is_new) at->second = text(shown(words));
+    return at->second;
+  }
 
   template <class Enum>
   static Json words(size_t count) {
@@ -284,7 +288,7 @@ class Page {
   }
 
   size_t test(const std::string& id) {
-    const auto [at, is_new] = tests_.emplace(id, test_list_.size());
+    const auto [at, is_new] = tests_.try_emplace(id, test_list_.size());
     if (is_new) {  // A case that says nothing of it.
       const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
       if (is_new_case) {
@@ -357,6 +361,12 @@ class Page {
   // [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raised by],
   // without the zeros at its end; result is -1 of what did not run.
   size_t observation(const TestVerdict& row, const TestRecord* test) {
+    const auto [at, is_new] = observed_.try_emplace(&row);
+    if (is_new) at->second = add(row, test);
+    return at->second;
+  }
+
+  size_t add(const TestVerdict& row, const TestRecord* test) {
     Json one = {row.ran ? static_cast<int>(row.result) : -1, row.verdict, from_outside(render_observed(row)),
                 from_outside(row.effect ? std::string(to_string(*row.effect)) : ""), 0};
     if (!row.reason.empty()) {
@@ -435,7 +445,7 @@ class Page {
       if (case_of(one.test) == kOperatorsCase && !changed) continue;
       ++counts.at(static_cast<size_t>(one.consequence));
       all.push_back(one.test);
-      by_test.emplace(one.test, &one);
+      if (changed) by_test.emplace(one.test, &one);
       if (one.consequence == compare::Consequence::Unknown) reasons[one.sentence].push_back(one.test);
     }
     for (const Alike& alike : groups_of(comparison)) {
@@ -721,9 +731,11 @@ class Page {
   std::vector<Record> records_;
   PageInput input_;
   Texts texts_;
+  std::unordered_map<std::string, size_t> shown_;  // Texts from outside.
+  std::unordered_map<const TestVerdict*, size_t> observed_;
   Once lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()}, upstream_{Json::array()},
       changes_{Json::array()};
-  std::map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
+  std::unordered_map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
   std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();
