@@ -104,11 +104,20 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
 // documented, and what went well must not hide what could not run.
+constexpr std::array<Verdict, kVerdicts> kOrder = {
+    Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,      Verdict::Regressed,
+    Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,       Verdict::NewlyFixed,
+    Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::NotApplicable};
+
+constexpr bool has_each_verdict() {
+  for (size_t i = 0; i < kVerdicts; ++i) {
+    if (std::find(kOrder.begin(), kOrder.end(), static_cast<Verdict>(i)) == kOrder.end()) return false;
+  }
+  return true;
+}
+static_assert(has_each_verdict(), "give each verdict its place in kOrder");
+
 Verdict worst(const std::vector<Verdict>& verdicts) {
-  constexpr std::array<Verdict, kVerdicts> kOrder = {
-      Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,      Verdict::Regressed,
-      Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,       Verdict::NewlyFixed,
-      Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::NotApplicable};
   const auto place = [&](Verdict v) { return std::find(kOrder.begin(), kOrder.end(), v); };
   return *std::min_element(verdicts.begin(), verdicts.end(), [&](Verdict a, Verdict b) { return place(a) < place(b); });
 }

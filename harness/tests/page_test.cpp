@@ -2,6 +2,7 @@
 // tools/page uses it in a browser.
 #include "harness/report/page.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -520,6 +521,16 @@ TEST_F(Page, HostileText_StaysText) {
   EXPECT_EQ(said.out.find("\xe2\x80\xae"), std::string::npos);
   EXPECT_THAT(data_text(said.out), Not(HasSubstr("<")));
   EXPECT_NO_THROW(parse_json(data_text(said.out)));
+}
+
+TEST(PageScript, EveryVerdict_HasALetter) {
+  const std::string script = contents(std::string(RECAPTURE_ROOT) + "/harness/report/page.js");
+  const size_t from = script.find("const kLetters = {"), to = script.find("};", from);
+  ASSERT_NE(to, std::string::npos);
+  const std::string letters = script.substr(from, to - from);
+  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
+    EXPECT_THAT(letters, HasSubstr(fmt::format("'{}': '", to_string(static_cast<Verdict>(i)))));
+  }
 }
 
 TEST_F(Page, SameRecords_GiveTheSameBytes) {

@@ -21,7 +21,8 @@ struct VerdictRow {
   Exit exit;
 };
 // In the order of the enumeration.
-constexpr std::array<VerdictRow, 14> kVerdicts = {{
+constexpr size_t kVerdictCount = static_cast<size_t>(Verdict::NotApplicable) + 1;
+constexpr std::array<VerdictRow, kVerdictCount> kVerdicts = {{
     {Verdict::AsDocumented, "as documented", Severity::Pass, Exit::AsExpected},
     {Verdict::AsExpected, "as expected", Severity::Pass, Exit::AsExpected},
     {Verdict::NewlyFixed, "newly fixed", Severity::Fail, Exit::NewlyFixed},
@@ -37,6 +38,14 @@ constexpr std::array<VerdictRow, 14> kVerdicts = {{
     {Verdict::Missing, "missing", Severity::Error, Exit::Infrastructure},
     {Verdict::NotApplicable, "not applicable", Severity::Skip, Exit::NothingRan},
 }};
+
+constexpr bool has_each_in_order() {
+  for (size_t i = 0; i < kVerdictCount; ++i) {
+    if (kVerdicts[i].verdict != static_cast<Verdict>(i)) return false;
+  }
+  return true;
+}
+static_assert(has_each_in_order(), "give each verdict its row, in the order of the enumeration");
 
 // The worst first; where there is none of these, nothing ran.
 constexpr std::array<Exit, 5> kExits = {Exit::Infrastructure, Exit::Changed, Exit::Inconclusive, Exit::NewlyFixed,
