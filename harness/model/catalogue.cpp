@@ -28,6 +28,16 @@ E value_of(const std::string& word, const std::array<std::string_view, N>& words
   return *value;
 }
 
+// Throws ExitError(Usage) where a word of it is not known: such a case would run everywhere.
+std::string needs_from(const Json& json, const std::string& place) {
+  const auto words = json.get<std::string>();
+  if (!Needs::read(words)) {
+    throw ExitError(Exit::Usage, fmt::format("{}: a word of the needs '{}' is not known; harness/case/types.h has them",
+                                             place, escape_control(words)));
+  }
+  return words;
+}
+
 CatalogueTest test_from(const Json& json, const std::string& case_id) {
   CatalogueTest test;
   test.name = json.at("name");
@@ -50,7 +60,7 @@ CatalogueCase case_from(const Json& json) {
   one.nature = value_of<Nature>(json.at("nature"), kNatures, "nature", one.id);
   one.fidelity = value_of<Fidelity>(json.at("fidelity"), kFidelities, "fidelity", one.id);
   one.tags = json.at("tags").get<std::vector<std::string>>();
-  one.needs = json.at("needs");
+  one.needs = needs_from(json.at("needs"), one.id);
   one.deadline_s = int_at(json, "deadline_s").value_or(0);
   if (one.deadline_s < 1) throw std::runtime_error("'deadline_s' is no number of seconds");
   one.effect = value_of<Effect>(json.at("effect"), kEffects, "effect", one.id);
@@ -133,7 +143,7 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source) {
   one.fidelity = value_of<Fidelity>(described.at("fidelity"), kFidelities, "fidelity", one.id);
   one.effect = value_of<Effect>(effect, kEffects, "effect", one.id);
   one.tags = described.at("tags").get<std::vector<std::string>>();
-  one.needs = described.at("needs");
+  one.needs = needs_from(described.at("needs"), one.id);
   one.deadline_s = described.at("deadline_s");
   const Json effects = described.value("effects", Json::object()), fixes = described.value("fixes", Json::object());
   const Json releases = described.value("fix_releases", Json::object());

@@ -142,7 +142,7 @@ CaseInfo info_of(const CatalogueCase& one, const std::map<std::string, TreeCase>
   info.nature = to_string(one.nature);
   info.fidelity = to_string(one.fidelity);
   info.needs_words = one.needs;
-  info.needs = Needs::read(one.needs).value_or(Needs{});
+  info.needs = Needs::read(one.needs).value();
   info.sources = one.sources;
   info.deadline_s = one.deadline_s;
   info.effect = to_string(one.effect);

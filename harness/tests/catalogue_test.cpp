@@ -111,6 +111,8 @@ TEST(CatalogueCaseOf, UnknownWord_NamesThePlaceAndTheWordsThatAreKnown) {
   EXPECT_EQ(refused("nature", "flaw"), "item_in_capture: 'flaw' is no nature; what is known: constraint, defect, race");
   EXPECT_EQ(refused("fidelity", "alike"),
             "item_in_capture: 'alike' is no fidelity; what is known: verbatim, translated, modelled");
+  EXPECT_EQ(refused("needs", "gpu luck"),
+            "item_in_capture: a word of the needs 'gpu luck' is not known; harness/case/types.h has them");
   EXPECT_THAT(refused("effect", "burns"), HasSubstr("item_in_capture: 'burns' is no effect; what is known: works, "));
   EXPECT_THAT(refused("effects", {{"ReproducesCold", "burns"}}),
               HasSubstr("item_in_capture.ReproducesCold: 'burns' is no effect"));
@@ -146,6 +148,9 @@ TEST_F(CatalogueFile, UnknownWord_NamesTheFileTheCaseAndTheWordsThatAreKnown) {
   EXPECT_EQ(refused(wrong), catalogue_path(folder) +
                                 ": not a catalogue: case 1: item_in_capture: 'flaw' is no nature; what is known: "
                                 "constraint, defect, race");
+  wrong = known;
+  wrong[0]["needs"] = "luck";
+  EXPECT_THAT(refused(wrong), HasSubstr("case 1: item_in_capture: a word of the needs 'luck' is not known"));
   wrong = known;
   wrong[0]["tests"][1]["kind"] = "shows";
   EXPECT_THAT(refused(wrong),
