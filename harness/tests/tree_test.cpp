@@ -498,6 +498,32 @@ std::vector<Session> sessions_in(const std::string& text) {
   return sessions;
 }
 
+// The recipes, and the place of each concept: what is in a table of contributing.md and of architecture.md. Only the
+// paths that moved name what is no more.
+TEST(Documents, FilesThatContributorsAreToldOf_Exist) {
+  static const RE2 kPath(
+      R"re(`((?:benchmarks|cases|ci|docs|examples|fixtures|harness|python|reports|tools)/[\w./{},-]*)`)re");
+  static const RE2 kAlternatives(R"re((.*)\{(.*)\}(.*))re");
+  size_t files = 0;
+  for (const char* page : {"docs/contributing.md", "docs/architecture.md"}) {
+    std::string text = contents(kRoot + "/" + page);
+    text.resize(std::min(text.size(), text.find("\n## Moved paths")));
+    for (const Match& path : all_matches(text, kPath)) {
+      std::string before(path[1]), between, after;
+      const bool is_list = RE2::FullMatch(std::string(path[1]), kAlternatives, &before, &between, &after);
+      std::istringstream all(is_list ? between : "");
+      std::string one;
+      do {
+        if (is_list && !std::getline(all, one, ',')) break;
+        const std::string file = before + one + after;
+        EXPECT_TRUE(fs::exists(kRoot + "/" + file)) << file << " in " << page;
+        ++files;
+      } while (is_list);
+    }
+  }
+  EXPECT_GE(files, 80U);
+}
+
 TEST(Documents, CommandLine_IsThatOfTheProgram) {
   EXPECT_EQ(contents(kRoot + "/docs/reference/cli.md"), output_of(kRecapture + " dev tables cli"))
       << "run `build/recapture dev tables cli > docs/reference/cli.md`";
