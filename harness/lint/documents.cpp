@@ -189,7 +189,9 @@ std::vector<std::string> document_errors(const std::string& root) {
             fmt::format("{}: cites '{}' under '{}', which cases/coverage.tsv lacks", id, document, heading));
       }
     }
-    if (covered.count(id) == 0) errors.push_back(id + " stands at no line of the documents that it cites");
+    if (covered.count(id) == 0) {
+      errors.push_back(id + " stands at no line of the documents that it cites; name its tests in cases/coverage.tsv");
+    }
   }
   return errors;
 }

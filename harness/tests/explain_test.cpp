@@ -903,7 +903,9 @@ TEST(Causes, EachCase_IsNamedOrHasAReason) {
   const auto unnamed = read_unnamed(kRoot, catalogue());
   for (const CatalogueCase& one : catalogue()) {
     const auto reason = unnamed.find(one.id);
-    EXPECT_NE(named.count(one.id) != 0, reason != unnamed.end()) << one.id;
+    EXPECT_NE(named.count(one.id) != 0, reason != unnamed.end())
+        << one.id
+        << " belongs in cases/diagnoses.toml: as a [[cause]], in an 'also', or below [[unnamed]]; in one of them";
     EXPECT_TRUE(reason == unnamed.end() || !reason->second.empty()) << one.id;
   }
   EXPECT_LT(unnamed.size(), 10U);

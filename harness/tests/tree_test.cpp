@@ -557,15 +557,17 @@ TEST(Documents, Session_ShowsWhatIsPrinted) {
       const auto last = after_some || next == printed.end() ? printed.end() : next + 1;
       const auto found = std::find_if(next, last, [&](const std::string& line) { return is_shown(shown, line); });
       if (found == last) {
-        ADD_FAILURE() << question << " does not print\n" << shown;
+        ADD_FAILURE() << "a session of README.md or docs/: " << question << " does not print\n"
+                      << shown << "\nin its place there; let the session show what is printed";
         after_some = true;
         break;
       }
       next = found + 1;
       after_some = false;
     }
-    EXPECT_TRUE(after_some || next == printed.end()) << question << " goes on with\n"
-                                                     << (next == printed.end() ? "" : *next);
+    EXPECT_TRUE(after_some || next == printed.end())
+        << "a session of README.md or docs/: " << question << " goes on with\n"
+        << (next == printed.end() ? "" : *next);
   }
 }
 
