@@ -334,8 +334,8 @@ bool is_of_dynamo(const std::string& lower) {
 bool speaks_of_graphs(const std::string& lower) {
   static const RE2 kGraphs(
       R"(stream captur|graph[_ ]captur|captur\w* (?:a |an |the |of a |of the )?(?:cuda |stream|whole|full|graph|mode))"
-      R"(|cuda[ _-]?graph|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
-      R"(|\b(?:during|inside|in|within|while)(?: \S+){0,4} captur)"
+      R"(|(?:cuda|hip)[ _-]?graph|\bgraph[ -]mode|begincapture|endcapture|is[ _]captur|capture_(?:begin|end)|scopedcapture)"
+      R"(|\b(?:during|inside|in|within|while)(?: \S+){0,4} captur|\b(?:kernel|memcpy|memset|conditional) nodes?\b)"
       R"(|captur\w*[ -]invalidat|relaxed mode|capturing (?:thread|stream)|graphlaunch|\breplay\(\)|graph[ _]replay|replay(?:s|ing|ed)?\b.{0,30}\bgraph|captured graph|graphed[ _]callable|reduce-overhead)",
       RE2::Latin1);
   return !is_of_dynamo(lower) && RE2::PartialMatch(lower, kGraphs);

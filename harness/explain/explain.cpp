@@ -566,26 +566,23 @@ std::pair<int, size_t> score_of(const Cause& cause, const std::set<std::string>&
 }
 
 // The line that has most of the words of a cause.
-size_t line_like(const ErrorText& text, const std::string& words, const Cause& cause) {
-  size_t line = 1;
-  int most = 0;
-  for (size_t at = 0; at < text.starts.size(); ++at) {
-    const size_t end = at + 1 < text.starts.size() ? text.starts[at + 1] : words.size();
-    const std::string_view all(words);
-    const int score = score_of(cause, terms_of(all.substr(text.starts[at], end - text.starts[at]))).first;
-    if (score > most) line = at + 1;
-    most = std::max(most, score);
-  }
-  return line;
+size_t line_like(const std::vector<std::set<std::string>>& terms_of_lines, const Cause& cause) {
+  const auto score = [&](const std::set<std::string>& terms) { return score_of(cause, terms).first; };
+  const auto most = std::max_element(terms_of_lines.begin(), terms_of_lines.end(),
+                                     [&](const auto& a, const auto& b) { return score(a) < score(b); });
+  return static_cast<size_t>(most - terms_of_lines.begin()) + 1;
 }
 
 // Where nothing but words speaks for any cause, which causes others wrote of in the same words.
 void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std::vector<Weigh>& weights) {
   constexpr size_t kWords = 6, kFewest = 4;  // What the text must have, and what of it a cause.
-  constexpr double kLeast = 32, kStep = 8;   // A long text has words of any cause: the likeness that counts,
-  constexpr int kMostPoints = 5;             // what gives a point more, and how many there are.
-  static const RE2 kMended(R"(\b(?:fix|bug|issue|problem|prevent|avoid|guard|higher|excessive|too (?:much|many)))",
-                           RE2::Latin1);
+  constexpr size_t kMost = 8;                // Causes.
+  constexpr double kLeast = 30, kStep = 5;   // A long text has words of any cause: the likeness that counts,
+  constexpr int kMostPoints = 10;            // what gives a point more, and how many there are.
+  static const RE2 kComplaint(
+      R"(\b(?:fix|bug|issue|problem|prevent|avoid|guard|higher|excessive|too (?:much|many))|n't\b)"
+      R"(|\b(?:no|not|never|nothing|none|without|unchanged|still|keeps?)\b)",
+      RE2::Latin1);
   static const RE2 kError(R"((?:Error|Exception)\b)", RE2::Latin1);
   std::string words = text.words;
   for (size_t at = 0; at < text.lines.size(); ++at) {  // Of an error's own line each word is CUDA's or a library's.
@@ -593,22 +590,28 @@ void weigh_likeness(const ErrorText& text, const std::vector<Cause>& causes, std
     const size_t begin = text.starts[at], end = words.find('\n', begin);
     words.replace(begin, end - begin, end - begin, ' ');
   }
-  const std::set<std::string> terms = terms_of(words);
+  std::vector<std::set<std::string>> terms_of_lines;
+  std::set<std::string> terms;
+  for (size_t at = 0; at < text.starts.size(); ++at) {
+    const size_t end = at + 1 < text.starts.size() ? text.starts[at + 1] : words.size();
+    terms_of_lines.push_back(terms_of(std::string_view(words).substr(text.starts[at], end - text.starts[at])));
+    terms.insert(terms_of_lines.back().begin(), terms_of_lines.back().end());
+  }
   const auto says = [&](const RE2& expression) { return RE2::PartialMatch(words, expression); };
   // A text on speed says of nothing that it is wrong.
-  if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kMended))) return;
+  if (terms.size() < kWords || (!says(denial()) && !says(wrongness()) && !says(kComplaint))) return;
   std::vector<std::pair<double, size_t>> best;
   for (size_t i = 0; i < causes.size(); ++i) {
-    if (causes[i].scope == Scope::Other || causes[i].only_possible) continue;
+    if (causes[i].scope == Scope::Other) continue;
     const auto [score, count] = score_of(causes[i], terms);
     const double likeness = score / std::sqrt(static_cast<double>(terms.size()));
     if (count >= kFewest && likeness >= kLeast) best.emplace_back(-likeness, i);
   }
   std::sort(best.begin(), best.end());
-  best.resize(std::min(best.size(), kMostShown));
+  best.resize(std::min(best.size(), kMost));
   for (const auto& [likeness, i] : best) {
     const int points = 1 + static_cast<int>((-likeness - kLeast) / kStep);
-    weights[i].like_others(line_like(text, words, causes[i]), std::min(points, kMostPoints));
+    weights[i].like_others(line_like(terms_of_lines, causes[i]), std::min(points, kMostPoints));
   }
 }
 
@@ -700,14 +703,17 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   const std::vector<size_t> code = refused == text.errors.end() ? code_lines(text) : std::vector<size_t>();
   weigh_evidence(text, causes, reading, frame, statement, code, weights);
 
-  const bool some_certain = std::any_of(weights.begin(), weights.end(),
-                                        [](const Weigh& weigh) { return weigh.is_likely() && weigh.is_certain(); });
+  bool some_certain = false, is_other = false;
+  for (size_t i = 0; i < causes.size(); ++i) {
+    some_certain = some_certain || (weights[i].is_likely() && weights[i].is_certain());
+    is_other = is_other || (weights[i].is_likely() && causes[i].scope == Scope::Other);
+  }
   const bool some = std::any_of(weights.begin(), weights.end(), [](const Weigh& one) { return one.weight() > 0; });
   // An error says more than words, if they do not only mention it.
   const bool is_printed = std::any_of(text.errors.begin(), text.errors.end(), [&](const NamedError& error) {
     return is_capture_error(error.code) && !is_prose(text.lines.at(error.line - 1));
   });
-  const bool is_open = !is_printed && (text.errors.empty() || some || text.has_capture_error());
+  const bool is_open = !is_printed && !is_other && (text.errors.empty() || some || text.has_capture_error());
   if (!some_certain && is_open && text.about_graphs && text.words.size() <= kLong)
     weigh_likeness(text, causes, weights);
 
@@ -721,8 +727,9 @@ Explanation find_in(const ErrorText& text, const std::vector<Cause>& causes) {
   std::vector<Found>& found = explanation.causes = collect(text, causes, reading, weights, victims);
   const bool by_exception =
       std::any_of(found.begin(), found.end(), [](const Found& one) { return one.id == kException && one.likely; });
+  const bool says_it = std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; });
   rank(causes, some_certain, found);
-  if (std::any_of(found.begin(), found.end(), [](const Found& one) { return one.likely; })) {
+  if (says_it) {
     const Scope scope = cause_of(found.front(), causes).scope;
     explanation.answer = scope == Scope::Capture ? Answer::CaptureFailure
                          : scope == Scope::Graph ? Answer::GraphFailure

@@ -75,34 +75,45 @@ std::set<std::string> terms_of(std::string_view text) {
 }
 
 Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, const std::vector<Example>& examples) {
-  std::map<std::string, std::map<std::string, int>> counts;  // How many texts of a cause have a term.
-  std::map<std::string, int> texts;                          // How many texts have it at all,
-  std::map<std::string, int> spread;                         // and how many causes.
-  const auto add = [&](const std::string& cause, const std::set<std::string>& terms) {
+  constexpr double kScale = 100, kSecond = 0.3,  // What a thread says for the causes that it names beside its own.
+      kRepeats = 0.85,                           // A term counts for more where more texts of a cause have it,
+      kLength = 0.7;                             // and for less, but not too little, where a cause has many texts.
+  std::map<std::string, std::map<std::string, double>> counts;  // In how many texts of a cause a term stands.
+  std::map<std::string, int> texts;                             // In how many texts it stands at all,
+  std::map<std::string, int> spread;                            // and for how many causes.
+  const auto add = [&](const std::string& cause, const std::set<std::string>& terms, double share) {
+    const auto known = counts.find(cause);
+    if (known == counts.end()) return;
     for (const std::string& term : terms) {
-      if (counts[cause][term]++ == 0) ++spread[term];
-      ++texts[term];
+      double& count = known->second[term];
+      if (count == 0) ++spread[term];
+      count += share;
     }
+  };
+  const auto add_text = [&](const std::set<std::string>& terms) {
+    for (const std::string& term : terms) ++texts[term];
   };
   for (const Cause& cause : causes) {
     counts[cause.id];
-    add(cause.id, terms_of(description_of(cause, catalogue)));
+    const std::set<std::string> terms = terms_of(description_of(cause, catalogue));
+    add(cause.id, terms, 1);
+    add_text(terms);
   }
   for (const Example& example : examples) {
     if (counts.count(example.cause) == 0) continue;
     std::set<std::string> terms = terms_of(parse_error_text(example.text).words);
     for (const std::string& term : terms_of(example.url)) terms.erase(term);
-    add(example.cause, terms);
+    add(example.cause, terms, 1);
+    for (const std::string& cause : example.also) add(cause, terms, kSecond);
+    add_text(terms);
   }
-  constexpr double kScale = 100,
-                   kLength = 0.7;  // Of a cause with many texts each term weighs less, but not too little.
   Terms all;
   for (const auto& [cause, terms] : counts) {
     std::map<std::string, double> weights;
     double squares = 0;
     for (const auto& [term, count] : terms) {
       if (texts[term] < 2) continue;
-      const double weight = std::sqrt(count) * std::log(static_cast<double>(counts.size()) / spread[term]);
+      const double weight = std::pow(count, kRepeats) * std::log(static_cast<double>(counts.size()) / spread[term]);
       weights[term] = weight;
       squares += weight * weight;
     }
@@ -164,7 +175,9 @@ std::vector<Example> read_examples(const std::string& path) {
       throw ExitError(Exit::Usage, fmt::format("{}:{}: no object with a cause and a text", path, number));
     }
     const std::string cause = one.value("cause", "");
-    if (!cause.empty()) examples.push_back({cause, one.value("text", ""), one.value("url", "")});
+    if (cause.empty()) continue;
+    examples.push_back(
+        {cause, one.value("text", ""), one.value("url", ""), one.value("or", std::vector<std::string>())});
   }
   return examples;
 }

@@ -1,5 +1,5 @@
-// Which words people use of which cause, for a text that no pattern of cases/diagnoses.toml matches: cases/terms.tsv.
-// Words prove nothing, so what they point to is only ever called possible.
+// Which words people use of which cause, for a text in which only words speak for any: cases/terms.tsv. Words prove
+// nothing, so what they point to is only ever called possible.
 #pragma once
 #include <map>
 #include <set>
@@ -13,9 +13,10 @@ namespace recapture::explain {
 
 struct Cause;
 
-// A text whose cause is known. Its project's name says nothing of the cause.
+// A text whose cause is known, with those that it names as well. Its project's name says nothing of the cause.
 struct Example {
   std::string cause, text, url = {};
+  std::vector<std::string> also = {};
 };
 
 // The words of a text in lower case, each once and without its ending: "replays" and "replayed" are "replay".
@@ -25,7 +26,8 @@ std::set<std::string> terms_of(std::string_view text);
 using Terms = std::map<std::string, std::map<std::string, int>>;
 
 // A term weighs the more the more of a cause's texts have it, and the fewer other causes do: tf-idf, over what the
-// catalogue and the causes say of each and over the examples. A term that stands in one text alone is left out.
+// catalogue and the causes say of each and over the examples. An example counts for less for the causes that it names
+// beside its own. A term that stands in one text alone is left out.
 Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, const std::vector<Example>& examples);
 
 // The table's text, and the table. Throws ExitError(Usage) with the place of a line that is none; a missing file is an
@@ -33,7 +35,8 @@ Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, 
 std::string render_terms(const Terms& terms);
 Terms read_terms(const std::string& root);
 
-// Lines of JSON with a "cause", a "text" and a "url"; a text without a cause is no example. Throws ExitError(Usage).
+// Lines of JSON with a "cause", a "text" and a "url", and the other causes as "or"; a text without a cause is no
+// example. Throws ExitError(Usage).
 std::vector<Example> read_examples(const std::string& path);
 
 }  // namespace recapture::explain
