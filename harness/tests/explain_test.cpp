@@ -118,12 +118,12 @@ int expect_answers(const std::string& name) {
 }
 
 // harness/tests/data/threads.jsonl: what users pasted, where, and the cause that the thread established.
-TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 503); }
+TEST(Explain, RealThreads_GiveTheEstablishedCauses) { EXPECT_EQ(expect_answers("threads.jsonl"), 655); }
 
 // harness/tests/data/texts.jsonl: one text of each kind, made up.
 TEST(Explain, EachKindOfText_GivesItsAnswer) { EXPECT_EQ(expect_answers("texts.jsonl"), 61); }
 
-// harness/tests/data/others.jsonl: threads without a failure of a capture or a graph. Four are on graphs: those cannot
+// harness/tests/data/others.jsonl: threads without a failure of a capture or a graph. Seven are on graphs: those cannot
 // be told. An error that any program may have is named as such.
 TEST(Explain, ThreadsOnSomethingElse_GiveNoCauseOfGraphs) {
   std::ifstream file(kRoot + "/harness/tests/data/others.jsonl");
@@ -137,8 +137,8 @@ TEST(Explain, ThreadsOnSomethingElse_GiveNoCauseOfGraphs) {
                 ::testing::Each(::testing::AnyOf("out_of_memory", "illegal_memory_access")))
         << one.at("url");
   }
-  EXPECT_EQ(texts, 28);
-  EXPECT_EQ(on_graphs, 4);
+  EXPECT_EQ(texts, 62);
+  EXPECT_EQ(on_graphs, 7);
 }
 
 TEST(Explain, ErrorsOfAnotherKind_AreNoCaptureFailures) {
