@@ -123,6 +123,9 @@ Exit gate(const run::Layout& places, CompareOptions options) {
     for (const compare::ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
   compare::add_never_run(cases_to_judge(policy, scope), background.catalogue, all);
+  for (const std::string& word : policy.scope) {
+    if (tag_of(word) == nullptr) compare::demand_measured(cases_meant(word, background.catalogue), all);
+  }
   const std::string today = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   const compare::Decision decision = compare::decide(policy, all, scope, background.catalogue, today);
   for (const std::string& test : decision.blocking) scope.insert(case_of(test));
@@ -154,7 +157,8 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
   auto* command = add_comparison(app, "gate", "Decide by a policy whether a change blocks an upgrade", *options);
   command->add_option(
       "--policy", options->policy,
-      "TOML: scope = [tags, cases], block = [consequences], unknown = percent, and [[waiver]] test, reason, until");
+      "TOML: scope = [tags, cases], block = [consequences], unknown = percent, not_measured = percent, and\n"
+      "[[waiver]] test, reason, until");
   command->add_option("--features", options->features,
                       "Take as scope what a program uses, as recapture blame --features FILE observed it");
   command->add_option("program", options->program,
@@ -165,9 +169,10 @@ Verb gate_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--verbose", options->verbose,
                     "Print every change, price, note and reason, and not only the verdict and what blocks");
   command->footer(
-      "Without a policy all cases are in scope, 10 % of them may be unknown, and new damage, new errors, broken\n"
-      "handlers, what stopped holding and operators that are no longer captured block. New damage blocks outside the\n"
-      "scope too, unless a waiver names it.\n"
+      "Without a policy all cases are in scope, and new damage, new errors, broken handlers, what stopped holding and\n"
+      "operators that are no longer captured block. New damage blocks outside the scope too, unless a waiver names "
+      "it.\n"
+      "Half of the tests may be not measured (new or changed since the records); 10 % of the others may be unknown.\n"
       "`recapture list --features` has the words of a scope.\n"
       "Exit codes: 0 passes, 1 blocked, 6 too much is unknown; with --run those of run if a run does not complete.");
   return {command, [options, &root] { return gate(run::Layout::find(root), *options); }};

@@ -243,10 +243,15 @@ std::vector<UpstreamChange> upstream_of(const Pair& pair, const CompareContext& 
   return all;
 }
 
-size_t Comparison::judged() const { return tests.size() - unknown(); }
+size_t Comparison::judged() const { return tests.size() - unknown() - not_measured(); }
 size_t Comparison::unknown() const {
-  return static_cast<size_t>(std::count_if(
-      tests.begin(), tests.end(), [](const ComparedTest& one) { return one.consequence == Consequence::Unknown; }));
+  return static_cast<size_t>(std::count_if(tests.begin(), tests.end(), [](const ComparedTest& one) {
+    return one.consequence == Consequence::Unknown && one.is_measured;
+  }));
+}
+size_t Comparison::not_measured() const {
+  return static_cast<size_t>(
+      std::count_if(tests.begin(), tests.end(), [](const ComparedTest& one) { return !one.is_measured; }));
 }
 
 std::string_view to_string(Advice advice) { return kAdvice.at(static_cast<size_t>(advice)); }
@@ -320,9 +325,14 @@ Comparison filter_cases(const Comparison& comparison, const std::set<std::string
   return some;
 }
 
-bool too_much_unknown(const Comparison& comparison, int percent) {
-  return comparison.judged() == 0 ||
-         comparison.unknown() * 100 > comparison.tests.size() * static_cast<size_t>(percent);
+bool too_little_measured(const Comparison& comparison, const Limits& limits) {
+  return comparison.not_measured() * 100 > comparison.tests.size() * static_cast<size_t>(limits.not_measured);
+}
+
+bool too_much_unknown(const Comparison& comparison, const Limits& limits) {
+  const size_t measured = comparison.tests.size() - comparison.not_measured();
+  return comparison.judged() == 0 || too_little_measured(comparison, limits) ||
+         comparison.unknown() * 100 > measured * static_cast<size_t>(limits.unknown);
 }
 
 Exit exit_for(const Comparison& comparison) {

@@ -32,6 +32,7 @@ struct ComparedTest {
   bool ran = true;                                      // False: one side could not run it.
   const JudgedRun *before = nullptr, *after = nullptr;  // The runs, of the two sides, that this says it of.
   std::string note = {};                                // What the sentence adds: "; afterwards …".
+  bool is_measured = true;  // False, of what is unknown: no run of a side has the test, or none has the other's code.
 };
 
 struct UpstreamChange {
@@ -85,8 +86,11 @@ struct Comparison {
   std::vector<CaseChange> changes;  // The worst first.
   std::vector<PriceChange> prices = {};
 
+  // Every test is one of these. What is not measured is new, or stale on one side: the records lag behind the cases,
+  // and say nothing of the upgrade.
   size_t judged() const;
   size_t unknown() const;
+  size_t not_measured() const;
 };
 
 // What a fix did with its remedy left out on purpose.
@@ -118,9 +122,13 @@ Comparison compare_sides(const Side& from, const Side& to, const CompareContext&
 // The part of it that is about these cases.
 Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases);
 
-// Of a hundred tests, how many may be unknown.
-inline constexpr int kMostUnknown = 10;
-bool too_much_unknown(const Comparison& comparison, int percent = kMostUnknown);
+// Of a hundred tests that were measured, how many may be unknown; and of a hundred, how many may be not measured.
+struct Limits {
+  int unknown = 10, not_measured = 50;
+};
+bool too_much_unknown(const Comparison& comparison, const Limits& limits = {});
+// Whether what is not measured is alone enough for that.
+bool too_little_measured(const Comparison& comparison, const Limits& limits = {});
 
 // Something hurts (1), too much is unknown (6), a price changed (3), only what does not hurt changed (5), or nothing
 // (0).

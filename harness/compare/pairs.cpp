@@ -209,6 +209,7 @@ class Comparer {
     if (before.empty() || after.empty()) {
       const Results& silent = before.empty() ? from_ : to_;
       pair.compared.sentence = silent.why_not(test);
+      pair.compared.is_measured = silent.tried(test);
       pair.compared.ran = !silent.tried(test);
       return pair;
     }
@@ -223,6 +224,7 @@ class Comparer {
       break;
     }
     if (pair.to.row == nullptr) {
+      pair.compared.is_measured = false;
       pair.compared.sentence = fmt::format("not comparable: {} and {} ran different code of the case{}", from_.name(),
                                            to_.name(), advice(before.front(), after.front()));
     } else if (pair.from.test().has(key::tries) || pair.to.test().has(key::tries)) {

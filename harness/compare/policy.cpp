@@ -13,6 +13,7 @@
 #include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/model/release.h"
+#include "harness/model/scope.h"
 #include "harness/model/suggest.h"
 
 namespace recapture::compare {
@@ -58,6 +59,16 @@ void read_block(const toml::table& file, const std::string& path, Policy& policy
   }
 }
 
+int read_percent(const toml::table& file, const std::string& key, const std::string& path, int otherwise) {
+  if (!file.contains(key)) return otherwise;
+  constexpr int kAll = 100;
+  const auto number = file[key].value_exact<int64_t>();
+  if (!number || *number < 0 || *number > kAll) {
+    throw ExitError(Exit::Usage, fmt::format("{}: '{}' must be a whole number of percent, from 0 to 100", path, key));
+  }
+  return static_cast<int>(*number);
+}
+
 bool is_date(const std::string& text) {
   static const RE2 kDate(R"(\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))");
   return RE2::FullMatch(text, kDate);
@@ -93,6 +104,32 @@ std::string counts_by_case(const std::map<Consequence, std::set<std::string>>& c
   return join(parts, "; ");
 }
 
+std::string why_too_much_is_unknown(const Comparison& ours, const Limits& limits) {
+  const size_t all = ours.tests.size(), not_measured = ours.not_measured();
+  if (too_little_measured(ours, limits) || not_measured == all) {
+    return fmt::format("{} of {} tests in scope are not measured, and {} % may be", not_measured, all,
+                       limits.not_measured);
+  }
+  return fmt::format("{} of {}{} tests in scope are unknown, and {} % may be", ours.unknown(), all - not_measured,
+                     not_measured == 0 ? "" : " measured", limits.unknown);
+}
+
+// The words of a scope that name cases of which not one test is judged: what else is in scope must not answer for them.
+std::vector<std::string> words_without_a_result(const Policy& policy, const Comparison& all,
+                                                const Catalogue& catalogue) {
+  std::set<std::string> judged;
+  for (const ComparedTest& test : all.tests) {
+    if (test.consequence != Consequence::Unknown) judged.insert(case_of(test.test));
+  }
+  std::vector<std::string> words;
+  for (const std::string& word : policy.scope) {
+    const std::set<std::string> cases = cases_meant(word, catalogue);
+    const auto is_judged = [&](const std::string& id) { return judged.count(id) != 0; };
+    if (!cases.empty() && std::none_of(cases.begin(), cases.end(), is_judged)) words.push_back(word);
+  }
+  return words;
+}
+
 // The tests that a waiver names, of the catalogue and of a comparison.
 std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue, const Comparison& comparison) {
   Names names = names_in(catalogue);
@@ -122,7 +159,7 @@ Policy compare_policy() {
 
 Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   const toml::table file = parse_toml(path);
-  only_keys(file, {"block", "scope", "concerns", "unknown", "waiver"}, path);
+  only_keys(file, {"block", "scope", "concerns", "unknown", "not_measured", "waiver"}, path);
   Policy policy;
   if (file.contains("scope") && file.contains("concerns")) {
     throw ExitError(Exit::Usage, path + ": 'concerns' is the old name of 'scope'; write one of them");
@@ -130,13 +167,8 @@ Policy read_policy(const std::string& path, std::vector<std::string>& notes) {
   if (file.contains("concerns")) notes.push_back(path + ": 'concerns' is now called 'scope'");
   policy.scope = texts_in(file, file.contains("concerns") ? "concerns" : "scope", path);
   if (file.contains("block")) read_block(file, path, policy, notes);
-  if (file.contains("unknown")) {
-    const auto number = file["unknown"].value_exact<int64_t>();
-    if (!number || *number < 0 || *number > 100) {
-      throw ExitError(Exit::Usage, path + ": 'unknown' must be a whole number of percent, from 0 to 100");
-    }
-    policy.unknown = static_cast<int>(*number);
-  }
+  policy.limits.unknown = read_percent(file, "unknown", path, policy.limits.unknown);
+  policy.limits.not_measured = read_percent(file, "not_measured", path, policy.limits.not_measured);
   if (const auto* list = tables_in(file, "waiver", path, "[[waiver]]")) {
     for (const auto& node : *list) policy.waivers.push_back(read_waiver(*node.as_table(), place_of(path, node)));
   }
@@ -167,8 +199,15 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
       ComparedTest never;
       never.test = one.id + "." + test.name;
       never.sentence = fmt::format("not part of any run of {} or {}", comparison.from, comparison.to);
+      never.is_measured = false;
       if (tests.count(never.test) == 0) comparison.tests.push_back(std::move(never));
     }
+  }
+}
+
+void demand_measured(const std::set<std::string>& cases, Comparison& comparison) {
+  for (ComparedTest& test : comparison.tests) {
+    if (cases.count(case_of(test.test)) != 0) test.is_measured = true;
   }
 }
 
@@ -211,15 +250,19 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
   }
   if (!outside.empty()) decision.outside_scope = "outside your scope: " + counts_by_case(outside);
   const Comparison ours = filter_cases(all, scope);
+  const std::vector<std::string> blind = words_without_a_result(policy, all, catalogue);
   if (!blocking.empty()) {
     decision.exit = Exit::Changed;
     decision.answer = "blocked";
     decision.reason = counts_by_case(blocking);
-  } else if (too_much_unknown(ours, policy.unknown)) {
+  } else if (too_much_unknown(ours, policy.limits)) {
     decision.exit = Exit::Inconclusive;
     decision.answer = "cannot tell";
-    decision.reason = fmt::format("{} of {} tests in scope are unknown, and {} % may be", ours.unknown(),
-                                  ours.tests.size(), policy.unknown);
+    decision.reason = why_too_much_is_unknown(ours, policy.limits);
+  } else if (!blind.empty()) {
+    decision.exit = Exit::Inconclusive;
+    decision.answer = "cannot tell";
+    decision.reason = fmt::format("no test is judged of {}, which the scope names", escape_control(join(blind)));
   } else {
     decision.answer = "passes";
   }

@@ -21,8 +21,8 @@ struct Policy {
                                  Consequence::StoppedHolding, Consequence::NotCapturable};
   std::vector<std::string> scope;  // Tags, families and cases; empty: all cases.
   std::vector<Waiver> waivers;
-  int unknown = kMostUnknown;  // Percent of the tests in scope that may be unknown.
-  bool prices = false;         // Whether a price that changed is a failure in JUnit's XML too.
+  Limits limits = {};   // Of the tests in scope.
+  bool prices = false;  // Whether a price that changed is a failure in JUnit's XML too.
 };
 
 // What `compare` fails for: all that hurts, and a price that changed.
@@ -49,8 +49,11 @@ struct Decision {
   std::vector<WaiverState> waivers;  // In the policy's order.
 };
 
-// Adds the tests of cases in scope that neither side has run: they are unknown.
+// Adds the tests of cases in scope that neither side has run: they are not measured.
 void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogue, Comparison& comparison);
+
+// Of cases that a policy names, what is not measured is unknown.
+void demand_measured(const std::set<std::string>& cases, Comparison& comparison);
 
 // `all` is the comparison of all cases and `scope` the cases in scope; `today` is a date, "2026-11-25". Throws
 // ExitError(Usage) for a waiver that names no test.

@@ -22,6 +22,7 @@
 #include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
+#include "harness/verdict/coverage.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::compare {
@@ -392,7 +393,10 @@ class Finder {
     for (const MachineId& key : machines) {
       const auto its = that_count(of_machine(key, one.heads)), others = that_count(of_machine(key, other.heads));
       if (others.empty()) continue;
-      shared.emplace_back(rank_machine(its.front().environment, others.front().environment,
+      // Records are read to choose between machines, and not where there is no choice.
+      const bool is_only = machines.size() == 1;
+      const size_t tests = is_only ? 0 : comparable_tests(complete(its), complete(others));
+      shared.emplace_back(rank_machine(its.front().environment, others.front().environment, tests,
                                        std::min(its.size(), others.size()), choice_.libraries),
                           key);
     }
@@ -415,6 +419,17 @@ class Finder {
       if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
     }
     return machine;
+  }
+
+  const Record& record(const std::string& path) {
+    const auto found = read_.find(path);
+    return found != read_.end() ? found->second : read_.emplace(path, read_record(path)).first->second;
+  }
+
+  std::vector<std::string> complete(const std::vector<Head>& heads) {
+    std::vector<const Record*> records;
+    for (const Head& head : heads) records.push_back(&record(head.path));
+    return complete_tests(records, background_.rules);
   }
 
   static std::string all_machines(const Runs& runs) {
@@ -450,8 +465,7 @@ class Finder {
     Side side{escape_control(!same_release ? release_of(runs) : is_path ? path.filename().string() : runs.word), {}};
     if (same_release)
       notes_.push_back(escape_control(fmt::format("{}: {}, {}", side.name, release_of(runs), runs.heads.front().path)));
-    for (const Head& head : runs.heads)
-      side.runs.push_back(judge_without_staleness(read_record(head.path), background_));
+    for (const Head& head : runs.heads) side.runs.push_back(judge_without_staleness(record(head.path), background_));
     for (const Head& head : runs.found) {
       if (stands_in(head.environment, runs.heads.front().environment))
         side.runs.push_back(of_host_cases(judge_without_staleness(read_record(head.path), background_)));
@@ -463,6 +477,7 @@ class Finder {
   std::string folder_;
   const CompareContext& background_;
   std::vector<std::string> notes_;
+  std::map<std::string, Record> read_;  // By path: to choose a machine its records are read.
 };
 
 }  // namespace
@@ -509,7 +524,7 @@ std::string mark_baseline(const std::string& path, const std::string& records) {
   return name;
 }
 
-MachineRank rank_machine(const Environment& from, const Environment& to, size_t runs,
+MachineRank rank_machine(const Environment& from, const Environment& to, size_t tests, size_t runs,
                          const std::map<std::string, std::string>& libraries) {
   size_t unwanted = 0;
   for (const Environment* environment : {&from, &to}) {
@@ -520,7 +535,7 @@ MachineRank rank_machine(const Environment& from, const Environment& to, size_t 
           is_asked ? version_in(*environment, library) != asked->second : environment->machine.has_override(library);
     }
   }
-  return {from.machine.gpu.empty(), unwanted, SIZE_MAX - runs};
+  return {from.machine.gpu.empty(), unwanted, SIZE_MAX - tests, SIZE_MAX - runs};
 }
 
 bool chosen(const MachineChoice& choice, const Environment& environment) {

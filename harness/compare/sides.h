@@ -21,12 +21,12 @@ struct MachineChoice {
 bool chosen(const MachineChoice& choice, const Environment& environment);
 
 // Of several machines that ran both sides the one with the least is taken: with a GPU, with the libraries that were
-// asked for or else come with the releases, with most runs.
-using MachineRank = std::tuple<bool, size_t, size_t>;
+// asked for or else come with the releases, with most tests that both sides ran as they are today, with most runs.
+using MachineRank = std::tuple<bool, size_t, size_t, size_t>;
 
-// `from` and `to` are of a run of each side that counts, `runs` is how many the side with fewer has, and `libraries`
-// what was asked for.
-MachineRank rank_machine(const Environment& from, const Environment& to, size_t runs,
+// `from` and `to` are of a run of each side that counts, `tests` is how many tests both ran (comparable_tests()),
+// `runs` how many the side with fewer has, and `libraries` what was asked for.
+MachineRank rank_machine(const Environment& from, const Environment& to, size_t tests, size_t runs,
                          const std::map<std::string, std::string>& libraries = {});
 
 struct BothSides {

@@ -52,26 +52,25 @@ bool has_tag(const CatalogueCase& one, const Tag& tag) {
   return std::find(one.tags.begin(), one.tags.end(), tag.name) != one.tags.end();
 }
 
-std::set<std::string> cases_in_scope(const std::vector<std::string>& words, const Catalogue& catalogue) {
-  std::set<std::string> scope;
-  const auto add = [&](const auto& is_meant) {
-    bool any = false;
-    for (const CatalogueCase& one : catalogue) {
-      if (!is_meant(one)) continue;
-      scope.insert(one.id);
-      any = true;
-    }
-    return any;
-  };
-  if (words.empty()) add([](const CatalogueCase&) { return true; });
-  for (const std::string& word : words) {
-    if (const Tag* tag = tag_of(word)) {
-      add([&](const CatalogueCase& one) { return has_tag(one, *tag); });
-    } else if (!add([&](const CatalogueCase& one) { return is_named(one, word); })) {
-      throw ExitError(Exit::Usage, nothing_called(word, catalogue));
-    }
+std::set<std::string> cases_meant(const std::string& word, const Catalogue& catalogue) {
+  std::set<std::string> cases;
+  const Tag* tag = tag_of(word);
+  for (const CatalogueCase& one : catalogue) {
+    if (tag != nullptr ? has_tag(one, *tag) : is_named(one, word)) cases.insert(one.id);
   }
-  add([](const CatalogueCase& one) { return has_tag(one, *tag_of(kAnyProgram)); });
+  return cases;
+}
+
+std::set<std::string> cases_in_scope(const std::vector<std::string>& words, const Catalogue& catalogue) {
+  std::set<std::string> scope = cases_meant(std::string(kAnyProgram), catalogue);
+  for (const CatalogueCase& one : catalogue) {
+    if (words.empty()) scope.insert(one.id);
+  }
+  for (const std::string& word : words) {
+    const std::set<std::string> cases = cases_meant(word, catalogue);
+    if (cases.empty() && tag_of(word) == nullptr) throw ExitError(Exit::Usage, nothing_called(word, catalogue));
+    scope.insert(cases.begin(), cases.end());
+  }
   return scope;
 }
 

@@ -17,6 +17,9 @@ bool has_tag(const CatalogueCase& one, const Tag& tag);
 // that is none of these, in one line with the nearest tag and all tags.
 std::set<std::string> cases_in_scope(const std::vector<std::string>& words, const Catalogue& catalogue);
 
+// The cases that one such word names, and no others.
+std::set<std::string> cases_meant(const std::string& word, const Catalogue& catalogue);
+
 // Every tag, in the vocabulary's order, with the number of its cases.
 std::vector<std::pair<const Tag*, size_t>> tags_with_counts(const Catalogue& catalogue);
 

@@ -10,6 +10,7 @@
 #include "harness/base/colour.h"
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/model/release.h"
 #include "harness/report/features.h"
 #include "harness/report/junit.h"
 
@@ -41,12 +42,13 @@ std::string names_of(const compare::CaseChange& change) {
   return names;
 }
 
-// Why tests are unknown, each with these tests, those with most of them first.
+// Why tests are unknown, or not measured, each with these tests, those with most of them first.
 using Reason = std::pair<std::string, std::vector<std::string>>;
-std::vector<Reason> reasons_of(const compare::Comparison& comparison) {
+std::vector<Reason> reasons_of(const compare::Comparison& comparison, bool measured = true) {
   std::map<std::string, std::vector<std::string>> tests;
   for (const compare::ComparedTest& test : comparison.tests) {
-    if (test.consequence == compare::Consequence::Unknown) tests[test.sentence].push_back(test.test);
+    const bool is_unknown = test.consequence == compare::Consequence::Unknown;
+    if (is_unknown && test.is_measured == measured) tests[test.sentence].push_back(test.test);
   }
   std::vector<Reason> reasons(tests.begin(), tests.end());
   std::stable_sort(reasons.begin(), reasons.end(),
@@ -202,11 +204,26 @@ std::string render_counts(const compare::Comparison& comparison) {
 }
 
 std::string render_judged(const compare::Comparison& comparison) {
-  return fmt::format("{} of {} tests judged, {} unknown", comparison.judged(), comparison.tests.size(),
-                     comparison.unknown());
+  const size_t not_measured = comparison.not_measured();
+  return fmt::format("{} of {} tests judged, {} unknown{}", comparison.judged(), comparison.tests.size(),
+                     comparison.unknown(), not_measured == 0 ? "" : fmt::format(", {} not measured", not_measured));
 }
 
 namespace {
+
+// How many tests of how many cases are not measured, and what measures them; "" if all are.
+std::string not_measured_words(const compare::Comparison& comparison) {
+  std::vector<std::string> tests;
+  for (const compare::ComparedTest& test : comparison.tests) {
+    if (!test.is_measured) tests.push_back(test.test);
+  }
+  if (tests.empty()) return "";
+  const bool has_command = is_version(comparison.from) && is_version(comparison.to);
+  return fmt::format("not measured: {} of {}{}", plural(tests.size(), "test"), plural(cases_of(tests).size(), "case"),
+                     has_command ? fmt::format("; `recapture gate {} {} --run` measures {} on a GPU", comparison.from,
+                                               comparison.to, tests.size() == 1 ? "it" : "them")
+                                 : "");
+}
 
 // "blocked", or of compare what hurts.
 std::string answer_of(const ComparisonReport& report) {
@@ -239,6 +256,7 @@ std::vector<std::string> summary_of(const ComparisonReport& report) {
       lines.push_back(escape_control(fmt::format("scope: {}", fmt::join(report.policy.scope, ", "))));
   }
   lines.push_back(fmt::format("{}: {}", render_judged(report.comparison), render_counts(report.comparison)));
+  if (const std::string words = not_measured_words(report.comparison); !words.empty()) lines.push_back(words);
   lines.insert(lines.end(), report.comparison.head.begin(), report.comparison.head.end());
   return lines;
 }
@@ -359,11 +377,13 @@ std::string render_text(const ComparisonReport& report, bool is_whole) {
   for (const compare::PriceChange& change : comparison.prices) {
     text += fmt::format("\n  {}\n    {}\n", describe(change, comparison, "\n    "), join(change.now.fixes, ", "));
   }
-  const auto reasons = reasons_of(comparison);
-  if (!reasons.empty()) text += "\nunknown\n";
-  for (const auto& [reason, tests] : reasons) {
-    text += wrap(fmt::format("  {}: ", tests.size()), reason, "     ");
-    text += wrap("     in ", list(cases_of(tests), is_whole ? tests.size() : kFewCases), "        ");
+  for (const bool measured : {true, false}) {
+    const auto reasons = reasons_of(comparison, measured);
+    if (!reasons.empty()) text += measured ? "\nunknown\n" : "\nnot measured\n";
+    for (const auto& [reason, tests] : reasons) {
+      text += wrap(fmt::format("  {}: ", tests.size()), reason, "     ");
+      text += wrap("     in ", list(cases_of(tests), is_whole ? tests.size() : kFewCases), "        ");
+    }
   }
   if (report.features != nullptr) text += "\n" + render_text(*report.features);
   return text;
@@ -377,14 +397,17 @@ std::string render_short(const ComparisonReport& report) {
   if (!decision.outside_scope.empty()) tail.push_back("  " + decision.outside_scope);
   if (const std::string words = waiver_words(decision); !words.empty()) tail.push_back("  " + words);
   if (const std::string words = scope_words(report); !words.empty()) tail.push_back("  scope: " + words);
+  if (const std::string words = not_measured_words(report.comparison); !words.empty()) tail.push_back("  " + words);
   tail.push_back(fmt::format("  {}; {}", render_judged(report.comparison), words_of_others(report)));
   tail.emplace_back("  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record");
   std::vector<std::vector<std::string>> parts;
   for (const Blocking& one : blocking) parts.push_back(lines_of(one, report.comparison.to));
   if (decision.exit == Exit::Inconclusive) {
     parts.push_back({"  " + decision.reason});
-    for (const auto& [reason, tests] : reasons_of(report.comparison)) {
-      parts.push_back({fmt::format("  {}: {}", tests.size(), reason)});
+    for (const bool measured : {true, false}) {
+      for (const auto& [reason, tests] : reasons_of(report.comparison, measured)) {
+        parts.push_back({fmt::format("  {}: {}", tests.size(), reason)});
+      }
     }
   }
   std::string text = title_of(report);
@@ -459,14 +482,18 @@ std::string render_markdown(const ComparisonReport& report) {
     }
     if (is_open) text += close;
   }
-  std::string unknown = "\n<details><summary>" + std::to_string(comparison.unknown()) +
-                        " unknown</summary>\n\n| tests | why | cases |\n| --- | --- | --- |\n";
-  for (const auto& [reason, tests] : reasons_of(comparison)) {
-    const std::string row =
-        fmt::format("| {} | {} | {} |\n", tests.size(), escape_markdown(reason), list(cases_of(tests), kFewCases));
-    if (fits(unknown + row)) unknown += row;
+  for (const bool measured : {true, false}) {
+    const size_t count = measured ? comparison.unknown() : comparison.not_measured();
+    std::string folded =
+        fmt::format("\n<details><summary>{} {}</summary>\n\n| tests | why | cases |\n| --- | --- | --- |\n", count,
+                    measured ? "unknown" : "not measured");
+    for (const auto& [reason, tests] : reasons_of(comparison, measured)) {
+      const std::string row =
+          fmt::format("| {} | {} | {} |\n", tests.size(), escape_markdown(reason), list(cases_of(tests), kFewCases));
+      if (fits(folded + row)) folded += row;
+    }
+    if (count > 0 && fits(folded)) text += folded + "\n</details>\n";
   }
-  if (comparison.unknown() > 0 && fits(unknown)) text += unknown + "\n</details>\n";
   prices = "\n<details><summary>" + std::to_string(comparison.prices.size()) +
            " prices of remedies changed</summary>\n\n| fixes | what changes |\n| --- | --- |\n" + prices +
            "\n</details>\n";
@@ -518,10 +545,13 @@ Json render_json(const ComparisonReport& report) {
                        {"group", group - groups.begin()},
                        {"blocks", is_blocking}});
   }
-  Json unknown = Json::array();
+  Json unknown = Json::array(), not_measured = Json::array();
   for (const compare::ComparedTest& test : comparison.tests) {
-    if (test.consequence != compare::Consequence::Unknown) continue;
-    unknown.push_back({{"test", test.test}, {"reason", test.sentence}, {"ran", test.ran}});
+    if (!test.is_measured) {
+      not_measured.push_back({{"test", test.test}, {"reason", test.sentence}});
+    } else if (test.consequence == compare::Consequence::Unknown) {
+      unknown.push_back({{"test", test.test}, {"reason", test.sentence}, {"ran", test.ran}});
+    }
   }
   Json json = {{"from", comparison.from}, {"to", comparison.to}, {"machine", comparison.machine}};
   json.update(comparison.facts);
@@ -529,6 +559,8 @@ Json render_json(const ComparisonReport& report) {
                {"judged", comparison.judged()},
                {"unknown", comparison.unknown()},
                {"unknown_tests", unknown},
+               {"not_measured", comparison.not_measured()},
+               {"not_measured_tests", not_measured},
                {"counts", counts},
                {"changes", changes}});
   for (const compare::PriceChange& change : comparison.prices) {
@@ -539,11 +571,14 @@ Json render_json(const ComparisonReport& report) {
   for (const compare::Waiver& waiver : report.policy.waivers) {
     waivers.push_back({{"test", waiver.test}, {"reason", waiver.reason}, {"until", waiver.until}});
   }
-  json["policy"] = {
-      {"block", block}, {"scope", report.policy.scope}, {"unknown", report.policy.unknown}, {"waivers", waivers}};
+  json["policy"] = {{"block", block},
+                    {"scope", report.policy.scope},
+                    {"unknown", report.policy.limits.unknown},
+                    {"not_measured", report.policy.limits.not_measured},
+                    {"waivers", waivers}};
   json["exit"] = static_cast<int>(decision != nullptr ? decision->exit : exit_for(comparison));
   json["answer"] = answer_of(report);
-  json["schema"] = 1;
+  json["schema"] = 2;
   if (decision == nullptr) return json;
   if (report.features != nullptr) json["features"] = render_json(*report.features);
   json["why"] = decision->reason;
@@ -562,11 +597,13 @@ std::string render_junit(const ComparisonReport& report) {
     const bool is_unknown = compared.consequence == compare::Consequence::Unknown;
     const bool blocks = decision != nullptr ? decision->blocking.count(compared.test) != 0
                                             : policy.block.count(compared.consequence) != 0;
-    const JunitResult result = blocks                       ? JunitResult::Failed
-                               : is_unknown && compared.ran ? JunitResult::Error
-                               : is_unknown                 ? JunitResult::Skipped
-                                                            : JunitResult::Passed;
-    const std::string message = fmt::format("{}: {}", to_string(compared.consequence), compared.sentence);
+    const bool is_skipped = is_unknown && (!compared.ran || !compared.is_measured);
+    const JunitResult result = blocks       ? JunitResult::Failed
+                               : is_skipped ? JunitResult::Skipped
+                               : is_unknown ? JunitResult::Error
+                                            : JunitResult::Passed;
+    const std::string message = fmt::format(
+        "{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured", compared.sentence);
     const bool is_told = result == JunitResult::Passed && !compared.sentence.empty();
     junit.add({id, id, name_of(compared.test), result, message, is_told ? message : ""});
   }
@@ -575,9 +612,10 @@ std::string render_junit(const ComparisonReport& report) {
     junit.add({"prices of remedies", change.now.fixes.front(), change.now.what,
                policy.prices ? JunitResult::Failed : JunitResult::Passed, words, policy.prices ? "" : words});
   }
-  if (compare::too_much_unknown(comparison, policy.unknown)) {  // Skipped tests alone would look green.
+  const bool cannot_tell = decision != nullptr && decision->exit == Exit::Inconclusive;
+  if (cannot_tell || compare::too_much_unknown(comparison, policy.limits)) {  // Skipped tests alone would look green.
     junit.add({"comparison", "comparison", "EnoughIsKnown", JunitResult::Error,
-               fmt::format("{} of {} tests are unknown", comparison.unknown(), comparison.tests.size())});
+               cannot_tell ? decision->reason : render_judged(comparison)});
   }
   return junit.text();
 }

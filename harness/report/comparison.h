@@ -19,7 +19,7 @@ std::vector<Alike> groups_of(const compare::Comparison& comparison);
 // "2 new errors, 3 healed": of groups, the worst first; "no change".
 std::string render_counts(const compare::Comparison& comparison);
 
-// "1022 of 1051 tests judged, 29 unknown"
+// "1022 of 1251 tests judged, 29 unknown, 200 not measured"
 std::string render_judged(const compare::Comparison& comparison);
 
 // `decision` is a gate's; compare has none. `features` are what a gate took as its scope, where a program showed it.
@@ -40,15 +40,17 @@ std::string render_short(const ComparisonReport& report);
 std::string render_markdown(const ComparisonReport& report);
 
 // {"from", "to", "machine", "gpu", "driver", "variables", "libraries", "judged", "unknown",
-//  "unknown_tests": [{"test", "reason", "ran"}], "counts": {consequence: {"changes", "tests"}},
-//  "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes": [{"advice", "fix"}], "upstream",
+//  "unknown_tests": [{"test", "reason", "ran"}], "not_measured", "not_measured_tests": [{"test", "reason"}], "counts":
+//  {consequence: {"changes", "tests"}}, "changes": [{"consequence", "case", "tests", "was", "is", "sentence", "fixes":
+//  [{"advice", "fix"}], "upstream",
 //               "upstream_changes": [{"what", "number", "since", "title", "url"}], "group", "blocks"}],
-//  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "waivers"}, "exit",
-//  "schema", "answer", and of a gate "why", "blocking", "outside_scope", "waivers", "features"
+//  "prices": [{"before", "now"}] where some changed, "policy": {"block", "scope", "unknown", "not_measured",
+//  "waivers"}, "exit", "schema", "answer", and of a gate "why", "blocking", "outside_scope", "waivers", "features"
 //  (docs/reference/gate-json.md)}
 Json render_json(const ComparisonReport& report);
 
-// What blocks is a failure; what is unknown an error, or skipped where a side could not run it.
+// What blocks is a failure; what is unknown an error, or skipped where a side could not run it; what is not measured is
+// skipped.
 std::string render_junit(const ComparisonReport& report);
 
 }  // namespace recapture::report

@@ -217,14 +217,15 @@ const sum = counts => counts.reduce((total, count) => total + count, 0);
 
 // The answer to what the filter leaves. It is green only where nothing hurts outside of it either. `counts` are changes
 // and `inTests` tests, by consequence.
-function headlineOf({counts, inTests, prices, hasOutside}, filter) {
+function headlineOf({counts, inTests, notMeasured, prices, hasOutside}, filter) {
   const all = sum(inTests), unknown = inTests[data.unknown], where = filter.isOn ? 'In this filter: ' : '';
   const countedOf = numbers => numbers.filter(n => counts[n]).map(n => consequences[n].counted(counts[n]));
   const hurting = countedOf(kHurting), harmless = [...countedOf(kHarmless), ...prices ? [counted(prices, 'price of a fix changed', 'prices of fixes changed')] : []];
-  const isUnknown = unknown === all || unknown * 100 > all * data.most_unknown, calm = hasOutside ? 'amber' : 'green';
-  if (!all) return {words: 'There is nothing in this filter.', tone: hasOutside ? 'amber' : 'grey'};
+  const isLittle = notMeasured * 100 > (all + notMeasured) * data.most_not_measured, calm = hasOutside ? 'amber' : 'green';
+  const isUnknown = isLittle || unknown === all || unknown * 100 > all * data.most_unknown;
+  if (!all && !notMeasured) return {words: 'There is nothing in this filter.', tone: hasOutside ? 'amber' : 'grey'};
   if (hurting.length) return {words: `${where}${hurting.join(', ')}.`, tone: consequences[kHurting.find(n => counts[n])].tone, isUnknown};
-  if (isUnknown) return {words: `${where}${harmless.length ? harmless.join(', ') + '; ' : ''}${counted(unknown, 'test is', 'tests are')} unknown, too many to tell what breaks.`, tone: 'amber', isUnknown};
+  if (isUnknown) return {words: `${where}${harmless.length ? harmless.join(', ') + '; ' : ''}${isLittle || !unknown ? `${counted(notMeasured, 'test is', 'tests are')} not measured` : `${counted(unknown, 'test is', 'tests are')} unknown`}, too many to tell what breaks.`, tone: 'amber', isUnknown};
   if (!harmless.length) return {words: `${where}nothing changes.`, tone: calm};
   return {words: `${where}${harmless.join(', ')}; ${harmless.length === 1 ? 'nothing else' : 'nothing that runs today breaks'}.`, tone: calm};
 }
@@ -260,23 +261,24 @@ function showCompare() {
   const filter = filterOf(state.text);
   const fits = change => filter.has(change.of, () => [change.sentence, ...change.fixes.map(fix => fix.words), ...change.upstream.flatMap(Object.values)]);
   const whole = changesOf(pair), groups = whole.map(group => group.filter(fits)).filter(group => group.length);
-  const unknown = pair.unknown.map(([why, which]) => ({why: text(why), tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
+  const unknown = pair.unknown.map(([why, which, isMeasured]) => ({why: text(why), isMeasured, tests: list(which).map(n => tests[n]).filter(t => filter.has(t.of))}))
     .filter(one => one.tests.length);
+  const countOf = isMeasured => sum(unknown.filter(one => one.isMeasured === isMeasured).map(one => one.tests.length)), notMeasured = countOf(false);
   const differ = new Set([...pair.groups.flat().flatMap(([n]) => list(data.changes[n][2])), ...pair.unknown.flatMap(([, which]) => list(which))]);
   const same = list(pair.tests).filter(n => !differ.has(n)).map(n => tests[n]).filter(t => filter.has(t.of));
   const counts = consequences.map(() => 0), inTests = consequences.map(() => 0);
   for (const group of groups) ++counts[group[0].consequence];
   for (const change of groups.flat()) inTests[change.consequence] += change.tests.length;
   counts[data.same] = inTests[data.same] = same.length;
-  counts[data.unknown] = inTests[data.unknown] = sum(unknown.map(one => one.tests.length));
+  counts[data.unknown] = inTests[data.unknown] = countOf(true);
   const prices = (pair.prices || []).map(priceOf).filter(price => price.tests.some(t => filter.has(t.of, () => [price.work])));
 
   const all = sum(inTests), machine = machineOption(pair.machine.name);
   const outside = outsideWords(whole.map(group => group.filter(change => consequences[change.consequence].hurts && !fits(change))).filter(group => group.length));
-  const {words, tone, isUnknown} = headlineOf({counts, inTests, prices: prices.length, hasOutside: outside.length > 0}, filter);
+  const {words, tone, isUnknown} = headlineOf({counts, inTests, notMeasured, prices: prices.length, hasOutside: outside.length > 0}, filter);
   const headline = words[0].toUpperCase() + words.slice(1);
   byId('answer').className = tone;
-  byId('answer').replaceChildren(make('b', {}, headline), ...all ? [`${all - inTests[data.unknown]} of ${all} tests judged. `] : nearWords(filter.near),
+  byId('answer').replaceChildren(make('b', {}, headline), ...all + notMeasured ? [`${all - inTests[data.unknown]} of ${all + notMeasured} tests judged${notMeasured ? `, ${notMeasured} not measured` : ''}. `] : nearWords(filter.near),
     make('span', {class: 'faint'}, make('code', {}, `recapture compare ${pair.from} ${pair.to}${machine}`), ` ends with exit status ${pair.exit}.`));
   byId('outside').replaceChildren(...outside.length ? ['outside this filter: ', ...outside] : []);
   byId('gate').replaceChildren(...filter.scope.length ? ['The gate of this filter: ', make('code', {}, `recapture gate ${pair.from} ${pair.to}${machine} --policy policy.toml`),
@@ -305,9 +307,12 @@ function showCompare() {
   if (shown.includes(data.same)) rows.push(...sameRows(same));
   if (!rows.length && !shown.includes(data.unknown)) rows.push(make('p', {}, `${pressed.length ? 'None' : 'No change'}${filter.isOn ? ' in this filter' : ''}, as far as both sides are known.`));
   if (shown.includes(data.unknown) || (!pressed.length && isUnknown)) {
-    if (unknown.length) rows.push(make('p', {}, 'Why tests are unknown:'));
-    rows.push(...unknown.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
-      make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
+    for (const [isMeasured, words] of [[true, 'Why tests are unknown:'], [false, 'Not measured, new or changed since the records:']]) {
+      const some = unknown.filter(one => one.isMeasured === isMeasured);
+      if (some.length) rows.push(make('p', {}, words));
+      rows.push(...some.map(one => make('div', {class: 'why'}, make('b', {}, String(one.tests.length)),
+        make('details', {}, make('summary', {}, one.why), caseNames([...new Set(one.tests.map(t => t.of))])))));
+    }
   }
   if (!pressed.length) rows.push(...prices.map(price => priceRow(price, pair)));
   byId('changes').replaceChildren(...rows);

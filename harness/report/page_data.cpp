@@ -23,6 +23,7 @@
 #include "harness/report/comparison.h"
 #include "harness/report/latest.h"
 #include "harness/report/operators.h"
+#include "harness/verdict/coverage.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/result_matrix.h"
@@ -31,7 +32,6 @@
 namespace recapture::report {
 namespace {
 
-constexpr int kHalf = 50;  // Percent of the tests that may be unknown of the pair to begin with.
 constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
 
@@ -179,7 +179,8 @@ class Page {
                  {"consequences", consequences()},
                  {"same", compare::Consequence::Same},
                  {"unknown", compare::Consequence::Unknown},
-                 {"most_unknown", compare::kMostUnknown},
+                 {"most_unknown", compare::Limits().unknown},
+                 {"most_not_measured", compare::Limits().not_measured},
                  {"tags", tags()},
                  {"any_program", number_of(kAnyProgram)},
                  {"releases", releases(machines)},
@@ -440,13 +441,13 @@ class Page {
   }
 
   // {"head", "exit", "prices": those that changed, if any, "counts": of tests, "tests", "groups": [[[change, run
-  // before, run after]…]…], "unknown": [[why, tests]…]}
+  // before, run after]…]…], "unknown": [[why, tests, whether they are measured]…]}
   Json pair(const compare::Comparison& comparison) {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (const std::string& line : comparison.head) head.push_back(text(line));
     std::array<size_t, compare::kConsequenceCount> counts{};
     std::vector<std::string> all;
-    std::map<std::string, std::vector<std::string>> reasons;
+    std::map<std::pair<std::string, bool>, std::vector<std::string>> reasons;
     std::unordered_map<std::string, const compare::ComparedTest*> by_test;
     for (const compare::ComparedTest& one : comparison.tests) {
       const bool changed =
@@ -455,7 +456,8 @@ class Page {
       ++counts.at(static_cast<size_t>(one.consequence));
       all.push_back(one.test);
       if (changed) by_test.emplace(one.test, &one);
-      if (one.consequence == compare::Consequence::Unknown) reasons[one.sentence].push_back(one.test);
+      if (one.consequence == compare::Consequence::Unknown)
+        reasons[{one.sentence, one.is_measured}].push_back(one.test);
     }
     for (const Alike& alike : groups_of(comparison)) {
       Json group = Json::array();
@@ -465,10 +467,11 @@ class Page {
       }
       groups.push_back(std::move(group));
     }
-    std::vector<std::pair<std::string, std::vector<std::string>>> sorted(reasons.begin(), reasons.end());
+    std::vector<std::pair<std::pair<std::string, bool>, std::vector<std::string>>> sorted(reasons.begin(),
+                                                                                          reasons.end());
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-    for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason), tests(ids)});
+    for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason.first), tests(ids), reason.second});
     Json json = {{"head", head},     {"exit", exit_for(comparison)},
                  {"counts", counts}, {"tests", tests(all)},
                  {"groups", groups}, {"unknown", unknown}};
@@ -500,7 +503,14 @@ class Page {
   }
 
   struct ComparedSide {
-    explicit ComparedSide(const compare::Side& side) : results(side) {
+    ComparedSide(const compare::Side& side, const Rules& rules) : results(side) {
+      const MachineId& machine = side.runs.front().record.environment.machine;
+      std::vector<const Record*> own;  // And not those without a GPU that stand in.
+      for (const JudgedRun& run : side.runs) {
+        if (run.record.environment.machine.gpu == machine.gpu) own.push_back(&run.record);
+      }
+      runs = own.size();
+      complete = complete_tests(own, rules);
       try {
         prices = compare::read_side_prices(side);
       } catch (const ExitError& stop) {  // A file of prices that is none keeps nothing else from the page.
@@ -508,6 +518,8 @@ class Page {
       }
     }
     compare::Results results;
+    std::vector<std::string> complete;  // Tests.
+    size_t runs = 0;
     std::optional<Prices> prices;
     std::string error;
   };
@@ -527,7 +539,9 @@ class Page {
     std::vector<compare::Side>& sides = machine.releases;
     Json releases = Json::array(), pairs = Json::array();
     for (const compare::Side& side : sides) releases.push_back(from_outside(side.name));
-    const std::vector<ComparedSide> results(sides.begin(), sides.end());
+    std::vector<ComparedSide> results;
+    results.reserve(sides.size());
+    for (const compare::Side& side : sides) results.emplace_back(side, input_.background.rules);
     for (size_t from = 0; from < sides.size(); ++from) {
       // Only they run beside each other: a comparison changes nothing, and what is stored has its number by its place.
       std::vector<compare::Comparison> comparisons(sides.size());
@@ -542,12 +556,12 @@ class Page {
         }
         const compare::Comparison& comparison = comparisons[to];
         pairs.back().push_back(pair(comparison));
-        const Taken here{rank_of(sides[from], sides[to]), {number, from, to}};
+        const Taken here{rank_of(results[from], results[to]), {number, from, to}};
         const std::string &before = sides[from].name, &now = sides[to].name;
         const auto [known, is_new] = taken_.emplace(std::pair(before, now), here);
         if (!is_new && here.rank < known->second.rank) known->second = here;
         if (from < to && is_version(before) && is_version(now)) {
-          consider({before, now, !compare::too_much_unknown(comparison, kHalf), comparison.judged()});
+          consider({before, now, comparison.judged() * 2 >= comparison.tests.size(), comparison.judged()});
         }
       }
     }
@@ -559,13 +573,12 @@ class Page {
     compare::MachineRank rank;
     std::array<size_t, 3> place{};  // The machine, and the two among its releases.
   };
-  static compare::MachineRank rank_of(const compare::Side& from, const compare::Side& to) {
-    const Environment &one = from.runs.front().record.environment, &other = to.runs.front().record.environment;
-    const auto own = [&](const compare::Side& side) {  // And not those without a GPU that stand in.
-      return std::count_if(side.runs.begin(), side.runs.end(),
-                           [&](const JudgedRun& run) { return run.record.env("gpu") == one.machine.gpu; });
+  static compare::MachineRank rank_of(const ComparedSide& from, const ComparedSide& to) {
+    const auto environment = [](const ComparedSide& side) -> const Environment& {
+      return side.results.side().runs.front().record.environment;
     };
-    return compare::rank_machine(one, other, static_cast<size_t>(std::min(own(from), own(to))));
+    return compare::rank_machine(environment(from), environment(to), comparable_tests(from.complete, to.complete),
+                                 std::min(from.runs, to.runs));
   }
 
   // The pair to begin with: the newest upgrade of which at least half is known.

@@ -373,13 +373,15 @@ TEST(Compare, CopiesOfOneRunOfARace_CountOnce) {
   EXPECT_THAT(of({never, never, never, never, never}), StartsWith("insufficient data: not seen in 1 run of 2.6.0"));
 }
 
-TEST(Compare, DifferentCodeOfACase_IsUnknown) {
+TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
   CompareContext background;
   FakeRun now;
   now.hash = "new";
   const Comparison other = compared({FakeRun().saw("D")}, {now.saw(kOk)});
   EXPECT_EQ(test_of(other).consequence, Consequence::Unknown);
   EXPECT_EQ(test_of(other).sentence, "not comparable: 2.6.0 and 2.15.0 ran different code of the case");
+  EXPECT_FALSE(test_of(other).is_measured);
+  EXPECT_EQ(other.unknown(), 0U);
   // Each side's newest run with code that the other has as well, although the tree has gone on since.
   background.rules.tree["c"] = {"f", "", "source", "new"};
   const Comparison moved = compared({FakeRun().saw("D")}, {now, FakeRun().saw(kOk)}, background);
@@ -413,7 +415,6 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   const std::vector<std::tuple<FakeRun, FakeRun, std::string>> table = {
       {FakeRun().not_there("Reproduces", "skipped"), FakeRun().saw("D"), "cannot run in 2.6.0: why not"},
       {FakeRun().saw("D"), FakeRun().not_there("Reproduces", "inapplicable"), "not applicable in 2.15.0: why not"},
-      {FakeRun(), FakeRun().saw("D"), "not part of any run of 2.6.0"},
       {FakeRun().saw("D"), FakeRun().saw("D", "Reproduces", {{"code", 1}}),
        "inconclusive in 2.15.0: it said that it passed"},
   };
@@ -422,14 +423,37 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
     EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
     EXPECT_THAT(test_of(comparison).sentence, StartsWith(words));
     EXPECT_EQ(comparison.unknown(), 1U);
+    EXPECT_EQ(comparison.not_measured(), 0U);
   }
+}
+
+// The records lag behind the cases: that is no fault of the upgrade, and no answer either.
+TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
+  const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
+  EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
+  EXPECT_EQ(test_of(comparison).sentence, "not part of any run of 2.6.0");
+  EXPECT_EQ(std::tuple(comparison.judged(), comparison.unknown(), comparison.not_measured()), std::tuple(1U, 0U, 1U));
+  EXPECT_FALSE(too_much_unknown(comparison)) << "half of them";
+  EXPECT_TRUE(too_much_unknown(comparison, {10, 49}));
+  EXPECT_TRUE(too_much_unknown(compared({FakeRun()}, {FakeRun().saw("D").saw("D", "ReproducesTwo")})));
+}
+
+// Of four tests that were measured one is unknown, whatever else is not measured.
+TEST(Compare, WhatIsUnknown_IsHeldAgainstWhatWasMeasured) {
+  const auto side = [](FakeRun run) { return run.saw("D").saw("D", "ReproducesTwo"); };
+  const Comparison comparison = compared({side(FakeRun()).not_there("FixIt", "skipped")},
+                                         {side(FakeRun()).passed("FixIt").saw("D", "ReproducesB")});
+  EXPECT_EQ(std::tuple(comparison.judged(), comparison.unknown(), comparison.not_measured()), std::tuple(3U, 1U, 1U));
+  EXPECT_TRUE(too_much_unknown(comparison, {24, 50}));
+  EXPECT_FALSE(too_much_unknown(comparison, {25, 50}));
 }
 
 TEST(Compare, EachOutcome_HasItsExitCode) {
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw("D")})), Exit::AsExpected);
   EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk)}, {FakeRun().saw("D")})), Exit::Changed);
   EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().saw(kOk)})), Exit::NewlyFixed);
-  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun()})), Exit::Inconclusive);
+  EXPECT_EQ(exit_for(compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")})),
+            Exit::Inconclusive);
   EXPECT_EQ(exit_for(compared({FakeRun().saw(kOk).saw("D", "ReproducesTwo")}, {FakeRun().saw("D")})), Exit::Changed)
       << "what is known to hurt does so whatever else is unknown";
 }
@@ -451,13 +475,15 @@ ComparisonReport report_of(const Comparison& comparison) {
 TEST(Format, Text_BeginsWithTheAnswerAndIsOrderedByConsequence) {
   const Comparison comparison = rich();
   const std::string text = render_text(report_of(comparison));
-  EXPECT_THAT(text,
-              StartsWith("2.6.0 -> 2.15.0 on G, driver 1: breaks programs that run today\n"
-                         "  5 of 6 tests judged, 1 unknown: 1 broken handlers, 1 stopped holding, 1 damage raises "
-                         "now, 1 healed\n"));
+  EXPECT_THAT(
+      text,
+      StartsWith("2.6.0 -> 2.15.0 on G, driver 1: breaks programs that run today\n"
+                 "  5 of 6 tests judged, 0 unknown, 1 not measured: 1 broken handlers, 1 stopped holding, 1 damage "
+                 "raises now, 1\n    healed\n"
+                 "  not measured: 1 test of 1 case; `recapture gate 2.6.0 2.15.0 --run` measures it on a GPU\n"));
   size_t last = 0;
   for (const char* heading :
-       {"broken handlers (", "stopped holding (", "damage raises now (", "healed (", "unknown\n"}) {
+       {"broken handlers (", "stopped holding (", "damage raises now (", "healed (", "not measured\n"}) {
     const size_t at = text.find(std::string("\n") + heading);
     EXPECT_NE(at, std::string::npos) << heading << "\n" << text;
     EXPECT_GE(at, last) << heading;
@@ -465,7 +491,7 @@ TEST(Format, Text_BeginsWithTheAnswerAndIsOrderedByConsequence) {
   }
   EXPECT_THAT(text, HasSubstr("more: recapture show c"));
   EXPECT_THAT(text, HasSubstr("bundled: CUDA runtime 12.4, cuDNN not on record"));
-  EXPECT_THAT(text, HasSubstr("     in c\n")) << "the case that is unknown";
+  EXPECT_THAT(text, HasSubstr("     in c\n")) << "the case that is not measured";
   EXPECT_EQ(text, render_text(report_of(rich())));
 }
 
@@ -476,13 +502,16 @@ TEST(Format, Json_HasTheseKeysAndNoOthers) {
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   for (const auto& [key, value] : json.at("changes").at(0).items()) of_a_change.push_back(key);
   EXPECT_THAT(keys, ElementsAre("from", "to", "machine", "gpu", "driver", "variables", "libraries", "head", "judged",
-                                "unknown", "unknown_tests", "counts", "changes", "policy", "exit", "answer", "schema"));
+                                "unknown", "unknown_tests", "not_measured", "not_measured_tests", "counts", "changes",
+                                "policy", "exit", "answer", "schema"));
   EXPECT_THAT(of_a_change, ElementsAre("consequence", "case", "tests", "was", "is", "sentence", "fixes", "upstream",
                                        "upstream_changes", "group", "blocks"));
   EXPECT_EQ(json.at("changes").at(0).at("consequence"), "broken handlers");
   EXPECT_EQ(json.at("changes").at(0).at("tests"), Json({"c.Reproduces"}));
-  EXPECT_EQ(json.at("unknown_tests").at(0).at("test"), "c.ReproducesGone");
-  EXPECT_EQ(json.at("unknown_tests").at(0).at("reason"), "not part of any run of 2.15.0");
+  EXPECT_EQ(json.at("unknown_tests"), Json::array());
+  EXPECT_EQ(json.at("not_measured"), 1);
+  EXPECT_EQ(json.at("not_measured_tests").at(0).at("test"), "c.ReproducesGone");
+  EXPECT_EQ(json.at("not_measured_tests").at(0).at("reason"), "not part of any run of 2.15.0");
 }
 
 // An error of 93 tests that has another type now, a third of which leaves less behind.
@@ -535,7 +564,8 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
       "    fix: no remedy is known to hold in 2.15.0\n"
       "  stopped holding: c: the fix \"Do it.\" held; now fails\n"
       "    fix: no remedy is known to hold in 2.15.0\n"
-      "  5 of 6 tests judged, 1 unknown; 2 other changes allowed\n"
+      "  not measured: 1 test of 1 case; `recapture gate 2.6.0 2.15.0 --run` measures it on a GPU\n"
+      "  5 of 6 tests judged, 0 unknown, 1 not measured; 2 other changes allowed\n"
       "  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record\n");
   comparison.prices.resize(1);
   EXPECT_THAT(render_short({comparison, policy, &blocked}),
@@ -557,17 +587,21 @@ TEST(Format, Gate_IsTheVerdictAndWhatBlocksInTenLines) {
     comparison.changes.push_back(change);
   }
   const std::string long_text = render_short({comparison, policy, &many});
-  EXPECT_EQ(lines(long_text), 10);
-  EXPECT_THAT(long_text, HasSubstr("\n  and 39 more: case_1, case_2, "));
+  EXPECT_EQ(lines(long_text), 9) << "a change and its fix are two";
+  EXPECT_THAT(long_text, HasSubstr("\n  and 40 more: case_0, case_1, "));
   // Too much is unknown.
-  const Comparison unknown = compared({FakeRun().saw("D")}, {FakeRun()});
+  const Comparison unknown = compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")});
   const Decision cannot_tell = decision_on(unknown);
   EXPECT_EQ(render_short({unknown, policy, &cannot_tell}),
             "2.6.0 -> 2.15.0 on G, driver 1: cannot tell\n"
             "  1 of 2 tests in scope are unknown, and 10 % may be\n"
-            "  1: not part of any run of 2.15.0\n"
+            "  1: cannot run in 2.15.0: why not\n"
             "  1 of 2 tests judged, 1 unknown; nothing else changed\n"
             "  --verbose prints every change, price, note and reason; `recapture show CASE` what is on record\n");
+  const Comparison little = compared({FakeRun()}, {FakeRun().saw("D").saw("D", "ReproducesTwo")});
+  const Decision too_little = decision_on(little);
+  EXPECT_THAT(render_short({little, policy, &too_little}),
+              HasSubstr(": cannot tell\n  2 of 3 tests in scope are not measured, and 50 % may be\n"));
 }
 
 TEST(Format, Markdown_StaysShortAndCountsWhatItLeavesOut) {
@@ -606,8 +640,10 @@ TEST(Format, JUnit_FailsForWhatHurtsAndNeverPassesForWhatIsUnknown) {
   pugi::xml_document xml;
   ASSERT_TRUE(xml.load_string(render_junit(report_of(comparison)).c_str()));
   EXPECT_EQ(xml.select_nodes("//failure").size(), 2U);
-  EXPECT_EQ(xml.select_nodes("//testcase[@name='ReproducesGone']/error").size(), 1U);
-  EXPECT_EQ(xml.select_nodes("//testsuite[@name='comparison']//error").size(), 1U) << "1 of 6 is more than a tenth";
+  EXPECT_EQ(xml.select_nodes("//testcase[@name='ReproducesGone']/skipped").size(), 1U);
+  EXPECT_EQ(xml.select_nodes("//testsuite[@name='comparison']//error").size(), 0U);
+  const Comparison unknown = compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")});
+  EXPECT_THAT(render_junit(report_of(unknown)), HasSubstr("EnoughIsKnown")) << "1 of 2 is more than a tenth";
   const auto suite = xml.select_node("//testsuite[@name='c']").node();
   EXPECT_EQ(suite.attribute("tests").as_int(), 6);
   EXPECT_EQ(suite.attribute("failures").as_int(), 2);
@@ -633,14 +669,14 @@ TEST(Gate, Policy_BlocksByConsequenceAndNeverForWhatIsBetter) {
   EXPECT_EQ(decided(standard, worse).exit, Exit::Changed);
   EXPECT_EQ(decided(standard, another).exit, Exit::AsExpected) << "the text of an error blocks only where asked for";
   EXPECT_EQ(decided(standard, better).exit, Exit::AsExpected);
-  EXPECT_EQ(decided(standard, compared({FakeRun().saw("D")}, {FakeRun()})).exit, Exit::Inconclusive);
+  const Comparison cut = compared({FakeRun().saw("D")}, {FakeRun().not_there("Reproduces", "skipped")});
+  EXPECT_EQ(decided(standard, cut).exit, Exit::Inconclusive);
   Policy strict = standard, blind = standard;
   strict.block = {Consequence::ErrorChanged};
-  blind.unknown = 100;
+  blind.limits.unknown = 100;
   EXPECT_EQ(decided(strict, another).exit, Exit::Changed);
   EXPECT_EQ(decided(strict, worse).exit, Exit::AsExpected);
-  EXPECT_EQ(decided(blind, compared({FakeRun().saw("D")}, {FakeRun().saw("D").saw("D", "ReproducesTwo")})).exit,
-            Exit::AsExpected);
+  EXPECT_EQ(decided(blind, cut).exit, Exit::AsExpected);
   EXPECT_EQ(decided(standard, filter_cases(better, {})).exit, Exit::Inconclusive) << "nothing was judged";
 }
 
@@ -688,13 +724,44 @@ TEST(Gate, Waiver_LetsNamedTestsPassUntilItsEnd) {
   EXPECT_THROW(with("nothing_like_it", ""), ExitError);
 }
 
-TEST(Gate, TestsInScopeThatNeverRan_AreUnknown) {
+TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   Comparison comparison = compared({FakeRun()}, {FakeRun()});
   EXPECT_EQ(decided(Policy(), comparison).exit, Exit::AsExpected);
   add_never_run({"c"}, background().catalogue, comparison);
-  EXPECT_EQ(comparison.unknown(), background().catalogue.front().tests.size() - 1) << "all but its control";
+  EXPECT_EQ(comparison.not_measured(), background().catalogue.front().tests.size() - 1) << "all but its control";
   EXPECT_EQ(test_of(comparison, "FixIt").sentence, "not part of any run of 2.6.0 or 2.15.0");
   EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
+}
+
+// What a policy names is to be known: that the records lag behind is no excuse there.
+TEST(Gate, NotMeasuredCaseThatTheScopeNames_IsUnknown) {
+  Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
+  EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
+  demand_measured({"another"}, comparison);
+  EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
+  demand_measured({"c"}, comparison);
+  EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
+  EXPECT_EQ(decided(Policy(), comparison).reason, "1 of 2 tests in scope are unknown, and 10 % may be");
+}
+
+TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
+  Catalogue all = background().catalogue;
+  all.push_back(all.front());
+  all.back().id = "d";
+  Comparison comparison = compared({FakeRun()}, {FakeRun()});
+  for (int i = 0; i < 20; ++i) {
+    comparison.tests.push_back({fmt::format("c.Control{}", i), Consequence::Same, "", "", "", true, nullptr, nullptr});
+  }
+  comparison.tests.push_back({"d.Reproduces", Consequence::Unknown, "", "", "", true, nullptr, nullptr, "", false});
+  Policy policy;
+  const auto decision = [&] { return decide(policy, comparison, {"c", "d"}, all, kToday); };
+  EXPECT_EQ(decision().answer, "passes");
+  policy.scope = {"c", "d"};
+  EXPECT_EQ(decision().answer, "cannot tell");
+  EXPECT_EQ(decision().reason, "no test is judged of d, which the scope names");
+  EXPECT_EQ(decision().exit, Exit::Inconclusive);
+  comparison.tests.back().consequence = Consequence::NewErrors;
+  EXPECT_EQ(decision().answer, "blocked") << "what is on record counts";
 }
 
 TEST(Gate, CasesOutOfScopeThatNeverRan_AreNotUnknown) {

@@ -332,6 +332,21 @@ TEST_F(Sides, SeveralMachines_OneIsCompared) {
   EXPECT_THAT(compare_sides("2.6.0 2.15.0 --gpu none").out, StartsWith("2.6.0 -> 2.15.0 on a machine without a GPU: "));
 }
 
+TEST_F(Sides, SeveralMachines_TheOneWithMostComparableTestsIsTaken) {
+  for (const char* release : {"2.6.0", "2.15.0"}) {
+    FakeRun again, other;
+    again.release = other.release = release;
+    again.saw(kOk).write(reports + "/" + release + "/g-again.jsonl");
+    other.gpu = "Another";
+    other.saw(kOk).saw(kOk, "ReproducesTwo").write(reports + "/" + release + "/a.jsonl");
+  }
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on Another, driver 1: "));
+  FakeRun rewritten;
+  rewritten.gpu = "Another";
+  rewritten.not_there("Reproduces", "skipped").not_there("ReproducesTwo", "skipped").write(reports + "/2.6.0/a.jsonl");
+  EXPECT_THAT(compare_sides("2.6.0 2.15.0").out, StartsWith("2.6.0 -> 2.15.0 on G, driver 1: "));
+}
+
 TEST_F(Sides, HostCase_IsTakenFromRunsWithoutAGpu) {
   FakeRun before, now;
   before.gpu = before.driver = now.gpu = now.driver = "";

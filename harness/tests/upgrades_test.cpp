@@ -142,7 +142,7 @@ TEST(Upgrades, WorksToDamage_IsNeverPassedInAnyScope) {
   for (const auto& words : scopes) {
     Policy policy;
     policy.scope = words;
-    policy.unknown = 100;
+    policy.limits = {100, 100};
     policy.block = {};  // The most lenient one.
     gates.emplace_back(policy, cases_in_scope(words, records.background.catalogue));
   }

@@ -1,0 +1,118 @@
+#include "harness/verdict/coverage.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "harness/model/operators.h"
+#include "harness/verdict/verdict.h"
+
+namespace recapture {
+namespace {
+
+bool could_run(const TestRecord& test) { return classify(kind_of_id(test.id()), test) != Result::Unavailable; }
+
+bool is_operator(const std::string& test) {
+  return case_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
+}
+
+// Whether each case of a record has changed since.
+std::map<std::string, bool> stale_cases(const Record& record, const Rules& rules) {
+  std::map<std::string, bool> stale;
+  for (const auto& [id, info] : record.cases) stale.emplace(id, rules.stale(record, id));
+  return stale;
+}
+
+}  // namespace
+
+std::vector<std::string> complete_tests(const std::vector<const Record*>& records, const Rules& rules) {
+  std::set<std::string> tests;
+  for (const Record* record : records) {
+    const auto stale = stale_cases(*record, rules);
+    for (const TestRecord& test : record->tests) {
+      std::string id = test.id();
+      const auto its = stale.find(case_of(id));
+      if (its != stale.end() && !its->second && !is_operator(id) && could_run(test)) tests.insert(std::move(id));
+    }
+  }
+  return {tests.begin(), tests.end()};
+}
+
+size_t comparable_tests(const std::vector<std::string>& from, const std::vector<std::string>& to) {
+  std::vector<std::string> both;
+  std::set_intersection(from.begin(), from.end(), to.begin(), to.end(), std::back_inserter(both));
+  return both.size();
+}
+
+CoverageIndex::CoverageIndex(const std::vector<Record>& records, const Rules& rules) {
+  std::set<MachineId> machines;
+  for (const Record& record : records) {
+    if (record.broken() != Break::Nothing) continue;
+    add(record, rules);
+    const MachineId& machine = record.environment.machine;
+    if (!machine.gpu.empty() && machine.is_plain()) machines.insert(machine.comparable());
+  }
+  machines_.assign(machines.begin(), machines.end());
+}
+
+void CoverageIndex::add(const Record& record, const Rules& rules) {
+  Tests& tests = known_[{record.environment.release, record.environment.machine.with_overrides()}];
+  const auto see = [&](const std::string& test, Coverage coverage) -> Known& {
+    Known& known = tests[test];
+    known.coverage = std::max(known.coverage, coverage);
+    return known;
+  };
+  for (const std::string& test : record.plan) see(test, Coverage::NotRun);
+  const auto stale = stale_cases(record, rules);
+  const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
+  for (const TestRecord& test : record.tests) {
+    const std::string id = test.id();
+    const auto its = stale.find(case_of(id));
+    const bool is_stale = its == stale.end() || its->second;
+    if (could_run(test)) {
+      see(id, is_stale ? Coverage::Stale : Coverage::Complete);
+      const auto [fewest, is_new] = fewest_gpus_.emplace(id, gpus);
+      fewest->second = std::min(fewest->second, gpus);
+    } else {
+      Known& known = see(id, is_stale ? Coverage::Stale : Coverage::Unavailable);
+      known.gpus = std::max(known.gpus, gpus);
+    }
+  }
+}
+
+// Of a case with ranks each test says itself how many GPUs it needs, when it runs.
+int CoverageIndex::gpus_of(const WantedTest& wanted) const {
+  if (!wanted.needs.ranks) return wanted.needs.gpus;
+  const auto found = fewest_gpus_.find(wanted.test);
+  return found == fewest_gpus_.end() ? wanted.needs.gpus : std::max(found->second, wanted.needs.gpus);
+}
+
+LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machine,
+                              const std::vector<WantedTest>& wanted) const {
+  static const Tests kNone;
+  const auto tests_of = [&](const MachineId& id) -> const Tests& {
+    const auto found = known_.find({release, id});
+    return found == known_.end() ? kNone : found->second;
+  };
+  MachineId without_gpu = machine.with_overrides();
+  without_gpu.gpu.clear();
+  without_gpu.driver.clear();
+  const Tests& here = tests_of(machine.with_overrides());
+  const Tests& host = machine.overrides.empty() ? tests_of(without_gpu) : kNone;
+  LeftToRun left;
+  for (const WantedTest& one : wanted) {
+    Known known;
+    if (const auto found = here.find(one.test); found != here.end()) known = found->second;
+    if (const auto found = host.find(one.test); found != host.end() && one.needs.gpus == 0) {
+      known.coverage = std::max(known.coverage, found->second.coverage);
+    }
+    const int gpus = gpus_of(one);
+    ++(is_operator(one.test) ? left.operators : left.counts)[known.coverage];
+    const bool is_done =
+        known.coverage == Coverage::Complete || (known.coverage == Coverage::Unavailable && known.gpus >= gpus);
+    if (!is_done) left.tests.push_back({one.test, known.coverage, gpus});
+  }
+  return left;
+}
+
+}  // namespace recapture
