@@ -119,4 +119,22 @@ void replace_output(const std::string& path, const std::string& text, size_t fir
   throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot write it: {}", path, why));
 }
 
+std::string packed_by_gzip(const std::string& text) {
+  constexpr int kGzip = 15 + 16;  // The largest window, and gzip's header, in which zlib writes neither time nor name.
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw ExitError(Exit::Infrastructure, "zlib cannot start");
+  }
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // It is only read.
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  const int result = deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (result != Z_STREAM_END) throw ExitError(Exit::Infrastructure, "zlib cannot compress");
+  return out;
+}
+
 }  // namespace recapture

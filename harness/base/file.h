@@ -14,6 +14,9 @@ std::string unpacked_contents_of(const std::string& path);
 // Its first lines, likewise, each with its end; fewer if it has fewer, or as far as it can be read.
 std::string first_lines_of(const std::string& path, int lines);
 
+// The same bytes for the same text, as `gzip -9n` writes them: no time, no name.
+std::string packed_by_gzip(const std::string& text);
+
 // Makes the file, or puts the text in the place of what it had. Throws ExitError(Infrastructure) where it cannot.
 void write_file(const std::string& path, const std::string& text);
 

@@ -289,6 +289,17 @@ TEST_F(Reports, EveryRecord_LiesWhereItsEnvironmentPutsIt) {
   }
 }
 
+// As `recapture dev place` and `gzip -9n` pack them: a record that is packed again gives the same bytes.
+TEST_F(Reports, EveryPackedRecord_HasNeitherNameNorTime) {
+  size_t packed = 0;
+  for (const Record& record : *records) {
+    if (fs::path(record.path).extension() != ".gz") continue;
+    ++packed;
+    EXPECT_EQ(contents(record.path).substr(3, 5), std::string(5, '\0')) << record.path << ": pack it by gzip -9n";
+  }
+  EXPECT_GE(packed, 10U);
+}
+
 // What a machine without a GPU must have is known by the record of one, and a new release must not lose that.
 TEST_F(Reports, NewestRelease_HasARecordWithoutAGpu) {
   EXPECT_TRUE(fs::exists(kRoot + "/reports/" + read_matrix(kRoot).back() + "/host.jsonl"));
@@ -358,6 +369,23 @@ TEST_F(Reports, DemandedCall_IsNamed) {
     for (const TestRecord& test : record.tests) named += test.has("culprit") ? 1 : 0;
   }
   EXPECT_GE(named, 100U);
+}
+
+// What is stale is another run's to show, and what is inconclusive has its reason.
+TEST_F(Reports, EveryResultOfToday_IsDocumentedOrExpected) {
+  const ResultMatrix board(*records, rules_of(kRoot));
+  size_t judged = 0;
+  for (const std::string& machine : board.machines()) {
+    for (const auto& [id, info] : board.cases()) {
+      for (const TestVerdict& row : board.newest(id, machine)) {
+        if (row.verdict == Verdict::Stale || row.verdict == Verdict::Inconclusive) continue;
+        ++judged;
+        EXPECT_FALSE(is_surprise(row.verdict)) << machine << ": " << row.test << ": " << to_string(row.verdict) << ": "
+                                               << render_observed(row) << "; `recapture dev propose RECORD`";
+      }
+    }
+  }
+  EXPECT_GE(judged, 10'000U);
 }
 
 // docs/findings.md has it: neither that GPU nor the CUDA runtime makes a difference.

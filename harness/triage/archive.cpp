@@ -1,12 +1,12 @@
 #include "harness/triage/archive.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "harness/base/exit.h"
+#include "harness/base/file.h"
 
 namespace recapture::triage {
 namespace {
@@ -35,24 +35,6 @@ std::string header(const std::string& path, size_t size) {
   return block;
 }
 
-std::string compressed(const std::string& text) {
-  constexpr int kGzip = 15 + 16;  // The largest window, and gzip's header, in which zlib writes neither time nor name.
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw ExitError(Exit::Infrastructure, "zlib cannot start");
-  }
-  std::string out(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // It is only read.
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  const int result = deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  if (result != Z_STREAM_END) throw ExitError(Exit::Infrastructure, "zlib cannot compress");
-  return out;
-}
-
 }  // namespace
 
 std::string archive_of(const std::string& folder, const std::vector<BundleFile>& files) {
@@ -62,7 +44,7 @@ std::string archive_of(const std::string& folder, const std::vector<BundleFile>&
     tar.resize((tar.size() + kBlock - 1) / kBlock * kBlock, '\0');
   }
   tar.resize(tar.size() + 2 * kBlock, '\0');
-  return compressed(tar);
+  return packed_by_gzip(tar);
 }
 
 }  // namespace recapture::triage

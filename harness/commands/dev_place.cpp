@@ -1,0 +1,82 @@
+// recapture dev place: puts records of runs where they belong below reports/, packed.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "harness/base/file.h"
+#include "harness/base/output.h"
+#include "harness/base/text.h"
+#include "harness/commands/commands.h"
+#include "harness/run/layout.h"
+
+namespace recapture::commands {
+namespace fs = std::filesystem;
+namespace {
+
+// Throws ExitError(Usage) for what says nothing of today's cases, or is not a whole run.
+void check(const Record& record, const Rules& rules) {
+  const auto refuse = [&](const std::string& why) {
+    throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
+  };
+  if (record.is_shard()) refuse("one shard of several; `recapture dev merge` makes one record of them");
+  if (record.tests.empty()) refuse("no test has run");
+  std::vector<std::string> stale;
+  for (const auto& [id, info] : record.cases) {
+    if (rules.stale(record, id)) stale.push_back(id);
+  }
+  if (stale.empty()) return;
+  constexpr size_t kFew = 3;
+  const size_t more = stale.size() > kFew ? stale.size() - kFew : 0;
+  stale.resize(stale.size() - more);
+  refuse(fmt::format("stale, as {}{} changed since; build and run again", fmt::join(stale, ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more)));
+}
+
+// The first place of its kind that is free; "" if one of them has this run already.
+std::string place_of(const Record& record, const std::string& reports) {
+  const std::string first = report_path(record.environment), stem = first.substr(0, first.rfind(".jsonl"));
+  for (int number = 1;; ++number) {
+    const std::string path =
+        fmt::format("{}/{}{}.jsonl", reports, stem, number == 1 ? "" : fmt::format(".run-{}", number));
+    const std::string taken = fs::exists(path) ? path : fs::exists(path + ".gz") ? path + ".gz" : "";
+    if (taken.empty()) return path + ".gz";
+    if (!record.environment.run_ids.empty() && read_record(taken).environment.run_ids == record.environment.run_ids) {
+      return "";
+    }
+  }
+}
+
+Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
+  const Rules rules = rules_of(places.root);
+  std::vector<Record> records;
+  for (const std::string& path : paths) {
+    records.push_back(read_record(path));
+    check(records.back(), rules);
+  }
+  for (const Record& record : records) {
+    const std::string path = place_of(record, places.reports());
+    if (path.empty()) {
+      print("{}: is in place\n", record.path);
+      continue;
+    }
+    std::error_code error;
+    fs::create_directories(fs::path(path).parent_path(), error);
+    write_file(path, packed_by_gzip(unpacked_contents_of(record.path)));
+    print("{}\n", path);
+    for (const std::string& note : record.notes) print_error(fmt::format("{}: {}", path, note));
+  }
+  return Exit::AsExpected;
+}
+
+}  // namespace
+
+Verb dev_place_verb(CLI::App& dev, const std::string& root) {
+  const auto records = std::make_shared<std::vector<std::string>>();
+  auto* command = dev.add_subcommand("place", "Put records where they belong below reports/, packed");
+  command->add_option("records", *records, "Records of complete runs")->required();
+  return {command, [records, &root] { return place(run::Layout::find(root), *records); }};
+}
+
+}  // namespace recapture::commands
