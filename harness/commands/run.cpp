@@ -83,6 +83,9 @@ run::RunOptions what_to_run(const Typed& typed) {
   if (typed.jobs && *typed.jobs < 1) throw ExitError(Exit::Usage, "--jobs takes a number from 1 on");
   options.jobs = static_cast<size_t>(typed.jobs.value_or(0));
   if (typed.gpus) options.gpus = run::read_gpus(*typed.gpus);
+  if (options.left && options.broken != Break::Nothing) {
+    throw ExitError(Exit::Usage, "--left and --break cannot be combined: what is broken on purpose is never missing");
+  }
   if (options.go_on) {
     if (!options.resume.empty()) throw ExitError(Exit::Usage, "--continue and --resume cannot be combined");
     if (options.record.empty()) throw ExitError(Exit::Usage, "--continue needs --record FILE, the run to continue");
@@ -99,7 +102,11 @@ Exit run_and_show(const run::Layout& places, const Typed& typed) {
   const run::RunOptions options = what_to_run(typed);
   if (!typed.junit.empty()) require_place_for_junit(typed.junit, options.record);
   const run::Finished finished = run::run_cases(places, options, report::render_line);
-  const auto& [record, rows, pace, before] = finished;
+  const auto& [record, rows, pace, before, none_left] = finished;
+  if (!none_left.empty()) {
+    print("nothing is left to run of {}\n", none_left);
+    return Exit::AsExpected;
+  }
   if (before) {
     print("{} is complete; `recapture show {}` has its verdicts\n", options.record, options.record);
   } else {
@@ -128,6 +135,9 @@ Verb run_verb(CLI::App& app, const std::string& root) {
       "Run the rest of this record, which was cut short, with the tests, libraries, GPUs, variables and demands of "
       "that run unless others are given; repeat --libtorch, --revision and an --env that names a folder or a GPU");
   command->add_flag("--continue", options.go_on, "Start or resume the run in --record; do nothing if it is complete");
+  command->add_flag("--left", options.left,
+                    "Run only what the records below reports/ lack of this release on this machine, and what is stale "
+                    "there; `recapture show --left` lists it");
   command->add_option(
       "--jobs", typed->jobs,
       "Run so many tests at once (default: all cores; with a GPU half of them, 8 at most); races run alone");

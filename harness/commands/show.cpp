@@ -1,6 +1,7 @@
 // recapture show: what the records mean: of all machines in a page, of records test by test, of a case all that is on
 // file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,8 @@
 #include <optional>
 #include <set>
 
+#include "harness/base/escape.h"
+#include "harness/base/letter_case.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/case/pattern.h"
@@ -19,10 +22,13 @@
 #include "harness/report/case_view.h"
 #include "harness/report/json.h"
 #include "harness/report/junit.h"
+#include "harness/report/left.h"
 #include "harness/report/markdown.h"
 #include "harness/report/overview.h"
 #include "harness/report/text.h"
+#include "harness/run/estimate.h"
 #include "harness/run/layout.h"
+#include "harness/verdict/coverage.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::commands {
@@ -73,8 +79,8 @@ Newest read_below(const std::string& folder, bool all, DeferredErrors& wrong, co
 
 struct Options {
   std::vector<std::string> names;
-  std::string junit, records;
-  bool all = false, json = false, markdown = false, slowest = false;
+  std::string junit, records, gpu;
+  bool all = false, json = false, markdown = false, slowest = false, left = false;
 };
 
 // What the words on the command line turned out to be.
@@ -271,6 +277,71 @@ void print_last_words(const std::vector<report::OnMachine>& all) {
   print("{}", report::last_line(all));
 }
 
+std::vector<WantedTest> wanted_of(const Catalogue& catalogue) {
+  std::vector<WantedTest> wanted;
+  for (const CatalogueCase& one : catalogue) {
+    const Needs needs = Needs::read(one.needs).value_or(Needs{});
+    for (const CatalogueTest& test : one.tests) wanted.push_back({one.id + "." + test.name, needs});
+  }
+  return wanted;
+}
+
+// Of those releases and machines that were asked for, and cases; all where none were.
+Exit show_left(const run::Layout& places, const Options& options) {
+  const std::vector<std::string> matrix = read_matrix(places.root);
+  std::vector<std::string> releases, cases;
+  for (const std::string& word : options.names) {
+    if (!can_be_release(word)) {
+      cases.push_back(word);
+      continue;
+    }
+    const std::string meant = resolve_release(word, matrix);
+    if (std::find(matrix.begin(), matrix.end(), meant) == matrix.end()) {
+      throw ExitError(Exit::Usage, unknown_name("release", word, matrix));
+    }
+    add_once(releases, meant);
+  }
+  const Catalogue catalogue = selected(read_catalogue(places.root), cases);
+  DeferredErrors wrong;
+  const std::vector<Record> records =
+      read_below(options.records.empty() ? places.reports() : options.records, false, wrong).records;
+  const CoverageIndex index(records, rules_of(places.root));
+  std::set<std::string> races;
+  for (const CatalogueCase& one : catalogue) {
+    if (one.nature == Nature::Race) races.insert(one.id);
+  }
+  auto all = report::left_on_machines(index, releases.empty() ? matrix : releases, wanted_of(catalogue));
+  const auto is_other = [&](const report::LeftOnMachine& one) {
+    return lower_case(one.machine.gpu).find(lower_case(options.gpu)) == std::string::npos;
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), is_other), all.end());
+  if (all.empty()) {
+    std::set<std::string> known;
+    for (const MachineId& machine : index.machines()) known.insert(escape_control(machine.gpu));
+    throw ExitError(
+        Exit::NothingRan,
+        fmt::format("no record of a GPU called '{}', on which everything is left; records are of {}",
+                    escape_control(options.gpu), known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  }
+  Json json = Json::array();
+  for (report::LeftOnMachine& one : all) {
+    run::Estimate estimate(records, one.machine.gpu, one.release);
+    for (LeftTest& test : one.left.tests) {
+      test.seconds = estimate.of(test.test);
+      estimate.plan(test.test, races.count(case_of(test.test)) != 0);
+    }
+    one.seconds = estimate.left(report::kLeftJobs, 0).value_or(0);
+    if (options.json) {
+      json.push_back(report::render_json(one));
+    } else {
+      print("{}{}", &one == &all.front() ? "" : "\n", report::render_left(one));
+    }
+  }
+  if (options.json) print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+  wrong.tell();
+  return Exit::AsExpected;
+}
+
 Exit show_records(const run::Layout& places, const Options& options, const Asked& asked) {
   const bool everything = asked.folder == places.reports();
   Newest read;
@@ -291,6 +362,12 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
          lint::expectation_errors(rules.expectations, read_matrix(places.root), read.records, places.reports())) {
       wrong.add(error);
     }
+  }
+  std::string left;
+  if (everything && !options.all && fs::exists(catalogue_path(places.root))) {
+    const CoverageIndex index(read.records, rules);
+    left = report::render_left_counts(
+        report::left_on_machines(index, read_matrix(places.root), wanted_of(read_catalogue(places.root))));
   }
   static const auto& board = *new ResultMatrix(std::move(read.records), rules);
   if (!options.junit.empty()) {
@@ -319,10 +396,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
     if (read.left_out > 0) {
       print("{} left out; --all shows all\n\n", plural(read.left_out, "older record"));
     }
-    if (everything && fs::exists(catalogue_path(places.root))) {
-      const std::string text = report::gaps(all, read_matrix(places.root), read_catalogue(places.root));
-      if (!text.empty()) print("no record\n{}\n", text);
-    }
+    if (!left.empty()) print("left to run (`show --left` lists it, `run --left` runs it)\n{}\n", left);
     print_last_words(all);
   }
   wrong.tell();
@@ -339,6 +413,13 @@ Exit show(const run::Layout& places, const Options& options) {
   }
   if (!options.records.empty() && !fs::is_directory(options.records)) {
     throw ExitError(Exit::Usage, options.records + " is no folder");
+  }
+  if (!options.gpu.empty() && !options.left) throw ExitError(Exit::Usage, "--gpu goes with --left");
+  if (options.left) {
+    if (options.all || options.markdown || options.slowest || !options.junit.empty()) {
+      throw ExitError(Exit::Usage, "--left goes with --gpu, --records and --json alone");
+    }
+    return show_left(places, options);
   }
   Sorter sorter(places);
   for (const std::string& name : options.names) sorter.take(name);
@@ -368,6 +449,10 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_flag("--all", options->all, "Show every test of every record, not only the newest of each machine");
   command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");
+  command->add_flag("--left", options->left,
+                    "List what is left to run for each release of ci/matrix.toml on each GPU on record, with the "
+                    "reason and the seconds that it takes; names are releases and cases");
+  command->add_option("--gpu", options->gpu, "With --left: part of the GPU's name");
   command->add_option("--junit", options->junit, "Write one record as JUnit XML to this file");
   command->add_flag("--json", options->json, "Print a JSON array");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table: a line a case, a column a release");

@@ -107,50 +107,6 @@ std::string surprises(const std::vector<OnMachine>& all) {
   return text;
 }
 
-std::string gaps(const std::vector<OnMachine>& all, const std::vector<std::string>& matrix,
-                 const Catalogue& catalogue) {
-  std::map<std::string, std::set<std::string>> releases;  // By GPU.
-  std::string tests;
-  for (const OnMachine& one : all) {
-    const Record& record = one.newest->record;
-    const std::string gpu = record.env("gpu"), release = record.env("release");
-    const bool is_all = record.environment.machine.is_plain();
-    if (one.broken != Break::Nothing || gpu.empty() || !is_version(release) || !is_all) continue;
-    releases[gpu].insert(release);
-    std::set<std::string> planned;
-    for (const Latest& latest : one.rows) planned.insert(latest.row->test);
-    for (const OnMachine& host : all) {
-      if (host.broken != Break::Nothing || !stands_in(host.newest->record.environment, record.environment)) continue;
-      for (const Latest& latest : host.rows) {
-        if (latest.judged->record.cases.at(latest.row->case_id).needs.gpus == 0) planned.insert(latest.row->test);
-      }
-    }
-    std::vector<std::string> cases;
-    size_t lacking = 0;
-    for (const CatalogueCase& its : catalogue) {
-      if (its.id == kOperatorsCase) continue;  // What lacks there is told by `recapture operators`.
-      const auto lacks = [&](const CatalogueTest& test) { return planned.count(its.id + "." + test.name) == 0; };
-      const auto count = static_cast<size_t>(std::count_if(its.tests.begin(), its.tests.end(), lacks));
-      if (count > 0) cases.push_back(its.id);
-      lacking += count;
-    }
-    if (lacking == 0) continue;
-    constexpr size_t kFewCases = 3;
-    const size_t more = cases.size() > kFewCases ? cases.size() - kFewCases : 0;
-    cases.resize(cases.size() - more);
-    tests += fmt::format("  {}: {} of {}{}\n", one.machine, plural(lacking, "test"), join(cases),
-                         more == 0 ? "" : " and " + plural(more, "more case"));
-  }
-  std::string text;
-  for (const auto& [gpu, known] : releases) {
-    std::vector<std::string> missing;
-    std::copy_if(matrix.begin(), matrix.end(), std::back_inserter(missing),
-                 [&, &its = known](const std::string& release) { return its.count(release) == 0; });
-    if (!missing.empty()) text += fmt::format("  {}: {}\n", gpu, fmt::join(missing, ", "));
-  }
-  return text + tests;
-}
-
 std::string last_line(const std::vector<OnMachine>& all) {
   std::map<Verdict, int> surprising;
   std::set<std::string> machines;

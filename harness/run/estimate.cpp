@@ -1,23 +1,29 @@
 #include "harness/run/estimate.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "harness/verdict/select.h"
 
 namespace recapture::run {
-Estimate::Estimate(std::vector<Record> committed, const std::string& gpu, const std::string& release) {
-  // What is read later replaces what was read before.
-  std::stable_sort(committed.begin(), committed.end(), [&](const Record& a, const Record& b) {
-    return std::pair(a.env("release") == release, a.environment.started) <
-           std::pair(b.env("release") == release, b.environment.started);
-  });
+Estimate::Estimate(const std::vector<Record>& committed, const std::string& gpu, const std::string& release) {
+  std::vector<const Record*> counting;
   for (const Record& record : committed) {
-    if (record.env("gpu") != gpu || record.broken() != Break::Nothing) continue;
-    for (const TestRecord& test : record.tests) {
+    const bool has_gpu = !record.environment.machine.gpu.empty();
+    if (has_gpu == !gpu.empty() && record.broken() == Break::Nothing) counting.push_back(&record);
+  }
+  // What is read later replaces what was read before.
+  const auto rank = [&](const Record* record) {
+    const Environment& environment = record->environment;
+    return std::tuple(environment.machine.gpu == gpu, environment.release == release, environment.started);
+  };
+  std::stable_sort(counting.begin(), counting.end(),
+                   [&](const Record* a, const Record* b) { return rank(a) < rank(b); });
+  for (const Record* record : counting) {
+    for (const TestRecord& test : record->tests) {
       double seconds = test.seconds();
-      const auto again = record.confirmations.find(test.id());
-      if (again != record.confirmations.end()) {
+      const auto again = record->confirmations.find(test.id());
+      if (again != record->confirmations.end()) {
         for (const TestRecord& confirmation : again->second) seconds += confirmation.seconds();
       }
       before_[test.id()] = seconds;

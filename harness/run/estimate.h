@@ -12,9 +12,10 @@ namespace recapture::run {
 
 class Estimate {
  public:
-  // Of committed records those that count are not broken on purpose, and of this GPU ("" for none); one that was cut
-  // knows what its tests took. The newest of this release comes first, then the newest of any.
-  Estimate(std::vector<Record> committed, const std::string& gpu, const std::string& release);
+  // Of committed records those that count are not broken on purpose, and of this GPU ("" for none) or, for what never
+  // ran on it, of another; one that was cut knows what its tests took. The newest of this release comes first, then the
+  // newest of any.
+  Estimate(const std::vector<Record>& committed, const std::string& gpu, const std::string& release);
 
   // What one test takes, in seconds: as before, else the mean of those that are known. Without any, each takes one.
   double of(const std::string& test) const;

@@ -29,6 +29,7 @@
 #include "harness/run/progress.h"
 #include "harness/run/run_record.h"
 #include "harness/run/server.h"
+#include "harness/verdict/coverage.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::run {
@@ -109,6 +110,7 @@ class Run {
  private:
   void make_plan();
   void probe_machine();
+  bool keep_what_is_left();
   void schedule_tests();
   void run_all();
   void hear(size_t worker, const Json& message);
@@ -191,12 +193,17 @@ void Run::make_plan() {
   auto cases = catalog(places_, options_.release, options_.libtorch);
   committed_ = newest_records(places_.reports()).records;
   add_lost(cases, places_, options_.release, committed_);
-  if (record_.before() && !options_.go_on && options_.filters.empty()) {
+  const bool has_plan = record_.before() && !record_.before()->plan.empty();
+  const bool takes_plan = options_.left ? has_plan : record_.before() && !options_.go_on && options_.filters.empty();
+  if (takes_plan) {
     plan_ = plan_of(cases, record_.before()->plan, options_.broken, Shard{});  // The plan is of this shard.
   } else {
     plan_ = plan_of(cases, options_.filters, options_.broken, options_.shard);
   }
-  if (options_.shard.of > 1) whole_plan_ = plan_of(cases, options_.filters, options_.broken, Shard{});
+  if (options_.shard.of > 1) {
+    const auto& filters = options_.left && has_plan ? record_.before()->whole_plan : options_.filters;
+    whole_plan_ = plan_of(cases, filters, options_.broken, Shard{});
+  }
   if (plan_.empty()) {
     throw ExitError(Exit::NothingRan, options_.shard.of > 1
                                           ? "nothing to run: this shard is empty"
@@ -250,9 +257,42 @@ void Run::probe_machine() {
   if (!lacks_.empty()) notes_.push_back(lacks_ + ", so no test can run");
 }
 
+// Whether there is any.
+bool Run::keep_what_is_left() {
+  if (!options_.left || (record_.before() && !record_.before()->plan.empty())) return true;
+  const CoverageIndex index(committed_, rules_);
+  const MachineId machine = Environment(environment_).machine;
+  size_t for_more_gpus = 0;
+  const auto keep = [&](std::vector<PlannedCase>& plan) {
+    for_more_gpus = 0;
+    for (PlannedCase& planned : plan) {
+      const CaseInfo& info = planned.binary.info;
+      std::vector<WantedTest> wanted;
+      for (const std::string& test : planned.tests) wanted.push_back({info.id + "." + test, info.needs});
+      planned.tests.clear();
+      for (const LeftTest& left : index.left(options_.release, machine, wanted).tests) {
+        if (left.gpus <= machine_.gpus) {
+          planned.tests.push_back(name_of(left.test));
+        } else {
+          ++for_more_gpus;
+        }
+      }
+    }
+    plan.erase(std::remove_if(plan.begin(), plan.end(), [](const PlannedCase& p) { return p.tests.empty(); }),
+               plan.end());
+  };
+  keep(whole_plan_);
+  keep(plan_);
+  if (for_more_gpus > 0) {
+    notes_.push_back(fmt::format("{} left need{} more GPUs than the {} here", plural(for_more_gpus, "test"),
+                                 for_more_gpus == 1 ? "s" : "", machine_.gpus));
+  }
+  return !plan_.empty();
+}
+
 // Longest first: what begins last must not be what all wait for. One at a time, the catalogue's order is as good.
 void Run::schedule_tests() {
-  Estimate estimate(std::move(committed_), machine_.gpu, options_.release);
+  Estimate estimate(committed_, machine_.gpu, options_.release);
   for (const std::string& test : tests_of(plan_)) {
     if (!record_.before() || record_.before()->find(test) == nullptr) left_.insert(test);
   }
@@ -534,7 +574,7 @@ Finished Run::go() {
   if (record_.before()) record_.require_same_run(options_, plan_);
   if (record_.was_complete()) {
     record_.require_told_the_same(options_);
-    return {*record_.before(), judge_record(*record_.before(), rules_of(places_.root, options_.demands)), {}, true};
+    return {*record_.before(), judge_record(*record_.before(), rules_of(places_.root, options_.demands)), {}, true, ""};
   }
   try {
     probe_machine();
@@ -542,12 +582,18 @@ Finished Run::go() {
     stop_if_interrupted();
     throw;
   }
-  record_.begin({environment_, tests_of(plan_), tests_of(whole_plan_)}, places_);
+  const bool is_any_left = keep_what_is_left();
+  if (is_any_left) record_.begin({environment_, tests_of(plan_), tests_of(whole_plan_)}, places_);
   for (const std::string& note : notes_) print("note: {}\n", note);
+  if (!is_any_left) {
+    const std::string on =
+        label(Environment(environment_).machine, {.driver = true, .variables = true, .overrides = true});
+    return {{}, {}, {}, false, fmt::format("LibTorch {} on {}", options_.release, on)};
+  }
   schedule_tests();
   run_all();
   finish();
-  Finished finished{read_record(record_.path()), {}, pace_};
+  Finished finished{read_record(record_.path()), {}, pace_, false, ""};
   finished.rows = judge_record(finished.record, rules_);
   return finished;
 }

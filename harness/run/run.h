@@ -23,6 +23,7 @@ struct RunOptions {
   std::string resume;                // A record to go on with; it must be of such a run.
   bool go_on = false;                // `resume` may be complete, or have been cut before its first test.
   bool replace = false;              // Put the record in the place of any other.
+  bool left = false;                 // Only what the records below reports/ lack of this release on this machine.
   std::string libtorch;              // A site-packages folder to load LibTorch from.
   std::map<std::string, std::string> libraries;  // Instead of LibTorch's own, by kReplaceable's key: 12.9, or 12.9.79.
   std::string revision;                          // Empty: asked of git.
@@ -48,7 +49,8 @@ struct Finished {
   Record record;
   std::vector<TestVerdict> rows;
   Pace pace;
-  bool before = false;  // It was complete before; nothing was run.
+  bool before = false;         // It was complete before; nothing was run.
+  std::string none_left = {};  // Where nothing was left to run, of what; there is no record then.
 };
 
 // Prints a line a test, as `render_line` makes it. Throws ExitError where it does not come to its end.

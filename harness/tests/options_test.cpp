@@ -44,6 +44,10 @@ TEST_F(Options, BadArguments_GetOneLineAndTheirExitCode) {
       {"show " + folder + " " + folder, 2, "show takes one folder"},
       {"show --junit " + folder + "/x.xml " + r + " " + r, 2, "--junit takes one record"},
       {"run --break trigger" + test, 4, "--break trigger concerns none of these tests"},
+      {"show --gpu H", 2, "--gpu goes with --left"},
+      {"show --left --markdown", 2, "--left goes with --gpu, --records and --json alone"},
+      {"run --left --break trigger" + test, 2, "--left and --break cannot be combined"},
+      {"dev place " + folder + "/plain.jsonl", 2, "plain.jsonl: no test has run"},
       {"show --markdown --json " + r, 2, "--json, --markdown and --junit cannot be combined"},
       {"show --markdown --junit x.xml " + r, 2, "cannot be combined"},
       {"show --json --junit x.xml " + r, 2, "cannot be combined"},
@@ -211,15 +215,16 @@ TEST_F(Options, Typo_IsAnsweredWithTheNearest) {
       {"help dev tabels", "there is no verb 'dev tabels'; did you mean dev tables?"},
       {"help show all", "there is no verb 'show all'; --help says what there is"},
       {"dev nothing",
-       "there is no verb 'dev nothing'; `recapture dev` takes merge, tables, catalogue, test, propose or complete"},
+       "there is no verb 'dev nothing'; `recapture dev` takes merge, place, tables, catalogue, test, propose or "
+       "complete"},
       {"run --relase 2.6", "there is no option '--relase'; did you mean --release?"},
       {"history --sicne=2026-01-01", "there is no option '--sicne'; did you mean --since?"},
       {"nightly diff x --markdwon", "there is no option '--markdwon'; did you mean --markdown?"},
       {"--rot /nowhere show", "there is no option '--rot'; did you mean --root?"},
       {"--vresion", "there is no option '--vresion'; did you mean --version?"},
-      {"show --gpu", "there is no option '--gpu'; `recapture show --help` lists them"},
+      {"show --driver", "there is no option '--driver'; `recapture show --help` lists them"},
       {"nightly", "`recapture nightly` takes a verb: plan, collect or diff"},
-      {"dev", "`recapture dev` takes a verb: merge, tables, catalogue, test, propose or complete"},
+      {"dev", "`recapture dev` takes a verb: merge, place, tables, catalogue, test, propose or complete"},
   };
   for (const auto& [arguments, line] : table) {
     const ShellResult said = recapture(arguments);

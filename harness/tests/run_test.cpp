@@ -14,6 +14,7 @@
 #include <iterator>
 #include <thread>
 
+#include "harness/base/file.h"
 #include "harness/run/estimate.h"
 #include "harness/run/plan.h"
 #include "harness/tests/namespaces.h"
@@ -430,6 +431,54 @@ TEST_F(Program, Continue_StartsResumesOrReportsComplete) {
   EXPECT_EQ(recapture("run --continue --record " + record() + " liar.ControlHolds").code, 0);
 }
 
+// From one record below reports/ to the next, each of what the others lack.
+TEST_F(Program, Left_RunsWhatReportsLackAndPlaceAddsIt) {
+  const auto plan = [](const std::string& path) { return read_record(path).plan; };
+  const std::string first = folder + "/first.jsonl", second = folder + "/second.jsonl";
+  EXPECT_EQ(recapture("run --left liar.ControlHolds --record " + first).code, 0);
+  const ShellResult placed = recapture("dev place " + first);
+  EXPECT_EQ(placed.code, 0) << placed.out;
+  const std::string path = folder + "/reports/2.15.0/host.jsonl.gz";
+  EXPECT_EQ(placed.out, path + "\n");
+  EXPECT_EQ(recapture("dev place " + first).out, first + ": is in place\n");
+  const std::string head = contents_of(path).substr(0, 8);
+  EXPECT_EQ(head, std::string("\x1f\x8b\x08\0\0\0\0\0", 8)) << "neither name nor time";
+
+  const ShellResult none = recapture("run --left liar.ControlHolds");
+  EXPECT_EQ(none.code, 0);
+  EXPECT_THAT(none.out, ::testing::EndsWith("nothing is left to run of LibTorch 2.15.0 on no GPU\n"));
+  canary({R"({"gpus":1,"gpu":"G","driver":"1","gpu_id":"1","compute_capability":"9.0","canary":"ok"})"});
+  EXPECT_THAT(recapture("run --left liar.ControlHolds").out,
+              HasSubstr("nothing is left to run of LibTorch 2.15.0 on G"));
+  canary({R"({"gpus":0,"canary":"none","reason":"no driver"})"});
+
+  const std::string rest = "run --left --continue --record " + second + " liar.ControlHolds liar.ReproducesHealthy";
+  EXPECT_EQ(recapture(rest).code, 5);
+  EXPECT_EQ(plan(second), std::vector<std::string>{"liar.ReproducesHealthy"});
+  // Cut before its test, and meanwhile what it lacks is on record: it goes on with its own plan.
+  std::ifstream file(second);
+  std::string kept, line;
+  for (int i = 0; i < 3 && std::getline(file, line); ++i) kept += line + "\n";
+  file.close();
+  fs::copy(second, folder + "/copy.jsonl");
+  EXPECT_EQ(recapture("dev place " + folder + "/copy.jsonl").out, folder + "/reports/2.15.0/host.run-2.jsonl.gz\n");
+  std::ofstream(second) << kept;
+  EXPECT_EQ(recapture(rest).code, 5);
+  EXPECT_EQ(read_record(second).end, "complete");
+  EXPECT_EQ(plan(second).size(), 1U);
+
+  EXPECT_EQ(recapture("run --left --break trigger").code, 2);
+  std::ofstream(folder + "/half.jsonl") << kept;
+  const ShellResult empty = recapture("dev place " + folder + "/half.jsonl");
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.out, HasSubstr("half.jsonl: no test has run"));
+  fs::create_directories(folder + "/cases/lies");
+  std::ofstream(folder + "/cases/lies/liar.cpp") << "int another;\n";
+  const ShellResult stale = recapture("dev place " + folder + "/copy.jsonl");
+  EXPECT_EQ(stale.code, 2);
+  EXPECT_THAT(stale.out, HasSubstr("copy.jsonl: stale, as liar changed since; build and run again"));
+}
+
 TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
   const ShellResult calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
@@ -450,7 +499,8 @@ TEST(Estimates, TimeLeft_FollowsTheNewestRecordAndThePace) {
   Estimate known({made("2", "2026-02", 4), made("2", "2026-01", 3), made("1", "2026-03", 9)}, "G", "2");
   EXPECT_EQ(known.of("a.Control"), 4);
   EXPECT_EQ(known.of("b.Control"), 4) << "the mean";
-  EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "H", "2").of("a.Control"), 1) << "another GPU";
+  EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "H", "2").of("a.Control"), 4) << "never on this GPU";
+  EXPECT_EQ(Estimate({made("2", "2026-02", 4)}, "", "2").of("a.Control"), 1) << "without a GPU";
   known.plan("a.Control", false);
   known.plan("b.Control", true);
   EXPECT_NEAR(known.left(2, 0).value(), 4 / 2 + 4, 0.01);

@@ -377,34 +377,6 @@ TEST_F(Tables, SameResultInOtherWords_IsOneRange) {
   EXPECT_THAT(render_documents(input()), HasSubstr("| no longer | reproduced from 2.5.1 to 2.6.0; healthy in "));
 }
 
-TEST_F(Tables, ReleaseOrTestWithoutARecord_IsAGap) {
-  record("2.6.0", kD);
-  record("2.7.1", kD, "13.0", "", {{"cuda_runtime_by", "preload"}});
-  record("2.8.0", kD, "12.4", "", {{"gpu", ""}});
-  const TableInput all = input();
-  Catalogue catalogue = all.background.catalogue;
-  catalogue.front().tests.push_back({"FixIt", Kind::Fix, {}, "Do it."});
-  const ResultMatrix board(all.records, {});
-  EXPECT_EQ(gaps(latest(board), all.matrix, catalogue), "  G: 2.5.1, 2.7.1, 2.8.0, 2.9.1\n  2.6.0, G: 1 test of c\n");
-  catalogue.front().tests.pop_back();
-  EXPECT_EQ(gaps(latest(board), {"2.6.0"}, catalogue), "");
-}
-
-TEST_F(Tables, HostTestThatRanWithoutAGpu_IsNoGap) {
-  record("2.6.0", kD);
-  Catalogue catalogue = input().background.catalogue;
-  catalogue.front().tests.push_back({"FixIt", Kind::Fix, {}, "Do it."});
-  const auto lacks_beside = [&](const char* release, const char* needs) {
-    FakeRecord{fake_environment({{"release", release}, {"gpu", ""}}), {fake_test("c.FixIt")}, {{"needs", needs}}}.write(
-        folder + "/host.jsonl");
-    const ResultMatrix board(read_records_below(folder), {});
-    return gaps(latest(board), {"2.6.0"}, catalogue);
-  };
-  EXPECT_EQ(lacks_beside("2.6.0", "host"), "");
-  EXPECT_EQ(lacks_beside("2.6.0", "gpu"), "  2.6.0, G: 1 test of c\n");
-  EXPECT_EQ(lacks_beside("2.7.1", "host"), "  2.6.0, G: 1 test of c\n");
-}
-
 TEST(Bounds, ReleaseBeyondTheRecords_IsCalledAGuess) {
   Expectation e;
   e.test = "c.Reproduces";

@@ -1,0 +1,106 @@
+#include "harness/report/left.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "harness/base/text.h"
+#include "harness/verdict/duration.h"
+
+namespace recapture::report {
+namespace {
+
+std::string counts_text(const std::map<Coverage, size_t>& counts) {
+  std::string text;
+  for (const auto& [coverage, count] : counts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, to_string(coverage));
+  }
+  return text;
+}
+
+std::string counts_text(const LeftToRun& left) {
+  const std::string tests = counts_text(left.counts), operators = counts_text(left.operators);
+  return tests + (operators.empty() ? "" : (tests.empty() ? "" : "; ") + ("operators: " + operators));
+}
+
+std::string name_of_machine(const MachineId& machine) { return label(machine, {.driver = true}); }
+
+std::string render_time(double seconds) {
+  constexpr double kMinute = 60;
+  return seconds < 2 * kMinute ? render_seconds(seconds) : fmt::format("{:.0f} min", seconds / kMinute);
+}
+
+// Tests of one case that are left for one reason and need as many GPUs.
+struct Group {
+  std::string case_id;
+  Coverage why;
+  int gpus;
+  size_t tests = 0;
+  double seconds = 0;
+};
+
+std::vector<Group> groups_of(const std::vector<LeftTest>& tests) {
+  std::vector<Group> groups;
+  for (const LeftTest& test : tests) {
+    const std::string id = case_of(test.test);
+    auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      return std::tie(group.case_id, group.why, group.gpus) == std::tie(id, test.why, test.gpus);
+    });
+    if (at == groups.end()) at = groups.insert(groups.end(), {id, test.why, test.gpus});
+    ++at->tests;
+    at->seconds += test.seconds;
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<LeftOnMachine> left_on_machines(const CoverageIndex& index, const std::vector<std::string>& matrix,
+                                            const std::vector<WantedTest>& wanted) {
+  std::vector<LeftOnMachine> all;
+  for (const MachineId& machine : index.machines()) {
+    for (const std::string& release : matrix) {
+      all.push_back({release, machine, index.left(release, machine, wanted)});
+    }
+  }
+  return all;
+}
+
+std::string render_left_counts(const std::vector<LeftOnMachine>& all) {
+  std::string text, machine;
+  for (const LeftOnMachine& one : all) {
+    const std::string name = name_of_machine(one.machine);
+    if (name != machine) text += "  " + name + "\n";
+    machine = name;
+    text += fmt::format("    {:<8} {}\n", one.release, counts_text(one.left));
+  }
+  return text;
+}
+
+std::string render_left(const LeftOnMachine& one) {
+  const std::string title = fmt::format("LibTorch {} on {}", one.release, name_of_machine(one.machine));
+  if (one.left.tests.empty()) return title + ": nothing is left\n";
+  const std::vector<Group> groups = groups_of(one.left.tests);
+  std::string text = fmt::format("{}: {} left, about {} with {} at once\n", title,
+                                 plural(one.left.tests.size(), "test"), render_time(one.seconds), kLeftJobs);
+  for (const Group& group : groups) {
+    text +=
+        fmt::format("  {:<11} {:<48} {:>9} {:>8}{}\n", to_string(group.why), group.case_id, plural(group.tests, "test"),
+                    render_time(group.seconds), group.gpus > 1 ? fmt::format("  {} GPUs", group.gpus) : "");
+  }
+  return text + fmt::format("  run: ci/suite {} -- --left\n", one.release);
+}
+
+Json render_json(const LeftOnMachine& one) {
+  Json counts = Json::object(), tests = Json::array();
+  for (const auto& [coverage, count] : one.left.counts) counts[std::string(to_string(coverage))] = count;
+  for (const LeftTest& test : one.left.tests) {
+    tests.push_back(
+        {{"test", test.test}, {"why", to_string(test.why)}, {"gpus", test.gpus}, {"seconds", test.seconds}});
+  }
+  return {{"release", one.release}, {"gpu", one.machine.gpu}, {"driver", one.machine.driver},
+          {"counts", counts},       {"seconds", one.seconds}, {"tests", tests}};
+}
+
+}  // namespace recapture::report

@@ -1,0 +1,146 @@
+// What is on record of a machine's tests, and what is left to run there.
+#include "harness/verdict/coverage.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "harness/report/left.h"
+#include "harness/tests/fake_record.h"
+#include "harness/tests/namespaces.h"
+
+namespace recapture {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+const Needs kGpu{.gpus = 1}, kHost{}, kRanks{.gpus = 1, .ranks = true};
+const MachineId kG = [] {
+  MachineId machine;
+  machine.gpu = "G";
+  machine.driver = "1";
+  return machine;
+}();
+
+class Coverages : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  void add(const std::vector<Json>& tests, const Json& environment = Json::object(),
+           const Json& about_case = Json::object()) {
+    const std::string path = fmt::format("{}/{}.jsonl", folder, records.size());
+    FakeRecord{fake_environment(environment), tests, about_case}.write(path);
+    records.push_back(read_record(path));
+  }
+  LeftToRun left(const std::vector<WantedTest>& wanted, const MachineId& machine = kG) const {
+    return CoverageIndex(records, rules).left("2.15.0", machine, wanted);
+  }
+  std::map<std::string, Coverage> why(const std::vector<WantedTest>& wanted, const MachineId& machine = kG) const {
+    std::map<std::string, Coverage> why;
+    for (const LeftTest& test : left(wanted, machine).tests) why.emplace(test.test, test.why);
+    return why;
+  }
+
+  const std::string folder = ::testing::TempDir() + "recapture-coverage-" + std::to_string(getpid());
+  std::vector<Record> records;
+  Rules rules;
+};
+
+const Json kCouldNot = {{"code", 77}, {"ended", "skipped"}, {"skipped", "why not"}};
+
+TEST_F(Coverages, EachTest_IsLeftForTheReasonOfItsRecords) {
+  add({fake_test("c.Control"), fake_test("c.FixSkipped", kCouldNot)});
+  records.back().plan.emplace_back("c.FixCut");
+  const std::vector<WantedTest> wanted = {
+      {"c.Control", kGpu}, {"c.FixSkipped", kGpu}, {"c.FixCut", kGpu}, {"d.Control", kGpu}};
+  EXPECT_THAT(why(wanted), ElementsAre(Pair("c.FixCut", Coverage::NotRun), Pair("d.Control", Coverage::New)));
+  EXPECT_THAT(left(wanted).counts, ElementsAre(Pair(Coverage::New, 1U), Pair(Coverage::NotRun, 1U),
+                                               Pair(Coverage::Unavailable, 1U), Pair(Coverage::Complete, 1U)));
+  rules.tree["c"] = {"f", "", "", "today's"};
+  EXPECT_EQ(why(wanted).at("c.Control"), Coverage::Stale);
+  EXPECT_EQ(why(wanted).at("c.FixSkipped"), Coverage::Stale) << "today's code may not need what was not there";
+  add({fake_test("c.Control")}, Json::object(), {{"hash", "today's"}});
+  EXPECT_EQ(why(wanted).count("c.Control"), 0U) << "any run of today's code will do";
+}
+
+TEST_F(Coverages, RunOfAnotherMachineOrBrokenOnPurpose_DoesNotCount) {
+  for (const Json& other : {Json{{"release", "2.6.0"}}, Json{{"gpu", "H"}}, Json{{"driver", "2"}},
+                            Json{{"break", "trigger"}}, Json{{"cuda_runtime_by", "preload"}}}) {
+    add({fake_test("c.Control")}, other);
+    EXPECT_EQ(why({{"c.Control", kGpu}}).size(), 1U) << other;
+  }
+  add({fake_test("c.Control")}, {{"packed", true}, {"cuda_runtime", "13.0"}});
+  EXPECT_THAT(why({{"c.Control", kGpu}}), IsEmpty());
+}
+
+TEST_F(Coverages, RunWithoutAGpu_DoesForACaseThatNeedsNone) {
+  add({fake_test("c.Control")}, {{"gpu", ""}, {"driver", ""}}, {{"needs", "host"}});
+  EXPECT_THAT(why({{"c.Control", kHost}}), IsEmpty());
+  EXPECT_EQ(why({{"c.Control", kGpu}}).size(), 1U);
+  MachineId with_another_library = kG;
+  with_another_library.overrides["nccl"] = "2.30";
+  EXPECT_EQ(why({{"c.Control", kHost}}, with_another_library).size(), 1U);
+}
+
+// A test with ranks says only when it runs how many GPUs it needs: the runs know.
+TEST_F(Coverages, TestThatWasShortOfGpus_IsLeftForAMachineWithMore) {
+  const std::vector<WantedTest> wanted = {{"c.Control", kRanks}, {"c.FixSkipped", kRanks}};
+  add({fake_test("c.Control"), fake_test("c.FixSkipped", kCouldNot)}, {{"gpus", 1}}, {{"needs", "ranks"}});
+  EXPECT_THAT(why(wanted), IsEmpty()) << "unavailable, and nothing says that more GPUs would help";
+  add({fake_test("c.Control"), fake_test("c.FixSkipped")}, {{"gpus", 2}, {"release", "2.6.0"}}, {{"needs", "ranks"}});
+  const LeftToRun more = left(wanted);
+  ASSERT_EQ(more.tests.size(), 1U);
+  EXPECT_EQ(more.tests[0].why, Coverage::Unavailable);
+  EXPECT_EQ(more.tests[0].gpus, 2);
+  add({fake_test("c.FixSkipped", kCouldNot)}, {{"gpus", 2}}, {{"needs", "ranks"}});
+  EXPECT_THAT(why(wanted), IsEmpty()) << "unavailable there as well, for another reason";
+}
+
+TEST_F(Coverages, CompleteTests_AreOfTodaysCodeAndNoOperators) {
+  add({fake_test("c.Control"), fake_test("c.FixSkipped", kCouldNot)});
+  add({fake_test("operators.add")}, Json::object(), {{"case", "operators"}});
+  add({fake_test("d.Control")}, Json::object(), {{"case", "d"}});
+  rules.tree["c"] = {"f", "", "", "h"};
+  rules.tree["d"] = {"f", "", "", "another"};
+  rules.tree["operators"] = {"f", "", "", "h"};
+  EXPECT_THAT(complete_tests({&records[0], &records[1], &records[2]}, rules), ElementsAre("c.Control"));
+  EXPECT_EQ(comparable_tests({"a", "b", "d"}, {"b", "c", "d"}), 2U);
+}
+
+TEST_F(Coverages, List_HasEachCaseWithItsReasonTimeAndCommand) {
+  LeftToRun left;
+  left.tests = {
+      {"c.Control", Coverage::New, 1, 2}, {"c.FixIt", Coverage::New, 1, 3}, {"d.Control", Coverage::Stale, 2, 1}};
+  EXPECT_EQ(report::render_left({"2.15.0", kG, left, 5}),
+            "LibTorch 2.15.0 on G, driver 1: 3 tests left, about 5.0 s with 8 at once\n"
+            "  new         c                                                  2 tests    5.0 s\n"
+            "  stale       d                                                   1 test    1.0 s  2 GPUs\n"
+            "  run: ci/suite 2.15.0 -- --left\n");
+  EXPECT_EQ(report::render_left({"2.15.0", kG, {}}), "LibTorch 2.15.0 on G, driver 1: nothing is left\n");
+  const Json json = report::render_json({"2.15.0", kG, left, 5});
+  EXPECT_EQ(json.at("tests").at(2), (Json{{"test", "d.Control"}, {"why", "stale"}, {"gpus", 2}, {"seconds", 1.0}}));
+}
+
+TEST_F(Coverages, Counts_AreALineAReleaseBelowItsMachine) {
+  add({fake_test("c.Control")});
+  add({fake_test("operators.add")}, {{"gpu", "H"}}, {{"case", "operators"}});
+  const auto all = report::left_on_machines(CoverageIndex(records, rules), {"2.6.0", "2.15.0"},
+                                            {{"c.Control", kGpu}, {"operators.add", kGpu}});
+  EXPECT_EQ(report::render_left_counts(all),
+            "  G, driver 1\n"
+            "    2.6.0    1 new; operators: 1 new\n"
+            "    2.15.0   1 complete; operators: 1 new\n"
+            "  H, driver 1\n"
+            "    2.6.0    1 new; operators: 1 new\n"
+            "    2.15.0   1 new; operators: 1 complete\n");
+}
+
+}  // namespace
+}  // namespace recapture
