@@ -33,6 +33,8 @@ constexpr std::string_view kLegend =
     "| unseen | a race that did not occur in any of its tries: no evidence either way |\n"
     "| 2 of 2 fixes hold | how many of the documented remedies that apply to this release work |\n"
     "| 2 of 2 controls hold | only controls ran: the case shows what is innocent, or the rest was unavailable |\n"
+    "| unseen; it occurs on … | not seen on this GPU, but seen by the same code of the same release on another GPU of "
+    "its architecture: the race occurs |\n"
     "| inapplicable | this release lacks the API that the test is about |\n"
     "| crashed, hung | the test's process ended by a signal, or was still running at its deadline |\n"
     "| invalid | the test itself is at fault, or its process ended without reporting anything |\n"
@@ -109,7 +111,11 @@ std::string cell_of(const std::vector<TestVerdict>& rows) {
   std::map<Kind, Count> counts;
   for (const TestVerdict& row : rows) {
     if (row.kind == Kind::Reproduces) {
-      add_once(words, std::string(to_string(row.result)));
+      const auto elsewhere = std::find_if(row.reasons.begin(), row.reasons.end(), [](const Reason& reason) {
+        return reason.kind == ReasonKind::OccursElsewhere;
+      });
+      const std::string where = elsewhere == row.reasons.end() ? "" : "; " + to_string(*elsewhere);
+      add_once(words, std::string(to_string(row.result)) + escape_markdown(where));
     } else if (row.result != Result::Inapplicable) {
       ++counts[row.kind].all;
       counts[row.kind].holding += row.result == Result::Holds ? 1 : 0;

@@ -560,6 +560,45 @@ TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   EXPECT_EQ(verdict(), Verdict::Insufficient) << "and one that broke saw nothing";
 }
 
+// What one GPU shows, another of its architecture can show; what one does not show says nothing of another.
+TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
+  const std::string folder = ::testing::TempDir() + "recapture-races-" + std::to_string(getpid());
+  const auto run = [&](const std::string& gpu, const char* capability, int hits, const Json& more = Json::object(),
+                       const char* hash = "h") {
+    Json environment = {{"gpu", gpu}, {"compute_capability", capability}};
+    environment.update(more);
+    Json race = fake_test("c.ReproducesAtRate", fake_ending(hits > 0));
+    race.update({{"hits", hits}, {"tries", 50}});
+    FakeRecord{fake_environment(environment), {fake_test("c.Control"), race}, {{"hash", hash}, {"nature", "race"}}}
+        .write(folder + "/" + gpu + ".jsonl");
+  };
+  const auto seen_on_h = [&] {
+    const ResultMatrix board(read_records_below(folder), {});
+    const TestVerdict& row = board.newest("c", "2.15.0, H").back();
+    EXPECT_EQ(row.verdict, Verdict::Insufficient) << "unseen says nothing, and it stays unseen there";
+    EXPECT_EQ(board.newest("c", "2.15.0, G").back().reasons.size(), 0U);
+    return render_observed(row);
+  };
+  run("H", "9.0", 0);
+  run("G", "9.0", 1);
+  EXPECT_EQ(seen_on_h(), "0 of 50 tries; it occurs on G, of the same architecture");
+  EXPECT_THAT(render_markdown(ResultMatrix(read_records_below(folder), {})),
+              HasSubstr("| unseen; it occurs on G, of the same architecture |"));
+  run("G", "8.0", 1);
+  EXPECT_EQ(seen_on_h(), "0 of 50 tries") << "another architecture";
+  run("G", "9.0", 1, {{"release", "2.6.0"}});
+  std::filesystem::remove(folder + "/G.jsonl");
+  run("F", "9.0", 1, {{"release", "2.6.0"}});
+  const ResultMatrix board(read_records_below(folder), {});
+  EXPECT_EQ(render_observed(board.newest("c", "2.15.0, H").back()), "0 of 50 tries") << "another release";
+  std::filesystem::remove(folder + "/F.jsonl");
+  run("G", "9.0", 1, Json::object(), "another");
+  EXPECT_EQ(seen_on_h(), "0 of 50 tries") << "other code";
+  run("G", "9.0", 0);
+  EXPECT_EQ(seen_on_h(), "0 of 50 tries");
+  std::filesystem::remove_all(folder);
+}
+
 // Without a GPU most of a plan cannot run, night after night.
 TEST_F(Index, RecordsWithoutAGpu_OnlyTheNewestIsRead) {
   const Json lacks = {{"ending", "not started"}, {"code", 0}, {"skipped", "no GPU"}};

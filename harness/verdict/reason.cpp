@@ -35,6 +35,8 @@ std::string to_string(const Reason& reason) {
       return "an open question that was not asked again";
     case ReasonKind::ControlBroken:
       return "a control of its case does not hold";
+    case ReasonKind::OccursElsewhere:
+      return fmt::format("it occurs on {}, of the same architecture", reason.detail);
     case ReasonKind::NoControl:
       break;
   }

@@ -23,6 +23,8 @@ enum class ReasonKind {
   AskedTooSeldom,  // An open question, before its confirmations.
   ControlBroken,
   NoControl,
+  // Beside a race that was not seen.
+  OccursElsewhere,  // With the same code of the same release, on `detail`, which is of the same architecture.
 };
 
 struct Reason {

@@ -1,11 +1,16 @@
 #include "harness/verdict/result_matrix.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "harness/base/escape.h"
 #include "harness/base/parallel.h"
+#include "harness/case/events.h"
 #include "harness/model/release.h"
 
 namespace recapture {
@@ -91,6 +96,38 @@ void drop_what_runs_without_gpu(std::vector<JudgedRun>& records) {
   }
 }
 
+// That a race occurs on one GPU says that it occurs on others of that architecture; that it was not seen says nothing.
+void add_where_races_occur(std::vector<JudgedRun>& records) {
+  const auto key = [](const JudgedRun& judged, const TestVerdict& row) {
+    const Record& record = judged.record;
+    return std::tuple(row.test, record.environment.release, record.cases.at(row.case_id).hash,
+                      record.env("compute_capability"));
+  };
+  const auto counts = [](const JudgedRun& judged, const TestVerdict& row, Result result) {
+    const Environment& environment = judged.record.environment;
+    return row.ran && row.result == result && row.verdict != Verdict::Stale && environment.broken == Break::Nothing &&
+           environment.machine.is_plain() && judged.record.find(row.test)->has(key::tries);
+  };
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::set<std::string>> occurs;  // GPUs.
+  for (const JudgedRun& judged : records) {
+    if (judged.record.env("compute_capability").empty()) continue;
+    for (const TestVerdict& row : judged.rows) {
+      if (counts(judged, row, Result::Reproduced)) occurs[key(judged, row)].insert(judged.record.env("gpu"));
+    }
+  }
+  for (JudgedRun& judged : records) {
+    for (TestVerdict& row : judged.rows) {
+      if (!counts(judged, row, Result::Unseen)) continue;
+      const auto found = occurs.find(key(judged, row));
+      if (found == occurs.end()) continue;
+      std::set<std::string> others = found->second;
+      others.erase(judged.record.env("gpu"));
+      if (!others.empty())
+        row.reasons.push_back({ReasonKind::OccursElsewhere, fmt::format("{}", fmt::join(others, ", "))});
+    }
+  }
+}
+
 }  // namespace
 
 bool replaces(const TestVerdict& newer, const TestVerdict& older) {
@@ -116,6 +153,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     records_[i] = {std::move(record), std::move(rows)};
   });
   drop_what_runs_without_gpu(records_);
+  add_where_races_occur(records_);
   std::map<std::string, std::string> releases;         // By machine.
   std::map<std::string, const CaseInfo*> newest_info;  // By case.
   for (const JudgedRun& judged : records_) {
