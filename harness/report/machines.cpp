@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/base/text.h"
+#include "harness/report/extent.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/report/tables.h"
 #include "harness/verdict/select.h"
@@ -14,7 +15,6 @@ namespace recapture::report {
 namespace {
 
 constexpr std::string_view kHead =
-    "# What the records show\n\n"
     "A line for each release on each kind of machine. It counts the newest result of each test there by its verdict:\n"
     "what the result means by today's expectations. Tests without a result that counts are in the last column. This\n"
     "file is generated from the records in this folder, with `recapture dev tables machines > reports/README.md`.\n\n"
@@ -70,7 +70,11 @@ std::string line_of(const OnMachine& machine) {
 }  // namespace
 
 std::string render_machines(const ResultMatrix& board) {
-  std::string text(kHead);
+  std::string text = "# What the records show\n\n";
+  if (const std::string extent = render_extent(board); !extent.empty()) {
+    text += escape_markdown(extent) + " [Add a record](../docs/contributing.md#add-a-record) from such a machine.\n\n";
+  }
+  text += kHead;
   text += head_of({"release, machine", "CUDA runtime", "driver", "newest run", "tests", "verdicts", "incomplete"});
   for (const OnMachine& machine : latest(board)) {
     if (machine.broken == Break::Nothing) text += line_of(machine);

@@ -9,18 +9,20 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/text.h"
+#include "harness/report/extent.h"
 #include "harness/report/latest.h"
 
 namespace recapture::report {
 namespace {
 
 constexpr std::string_view kHead =
-    "# What the records show\n\n"
     "A table for each kind of GPU, and one for machines without any: each row is a documented failure, each column a\n"
     "LibTorch release, and each cell sums up the newest results of that case there that are not stale. This file is\n"
     "generated from the records in this folder, with `recapture show --markdown > reports/README.md`. Runs that put\n"
     "another CUDA runtime or NCCL in the place of the release's own have no column here; calls.md and\n"
     "`recapture show CASE` have them.\n\n";
+
+constexpr std::string_view kTitle = "# What the records show\n\n";
 
 constexpr std::string_view kLegend =
     "## In a cell\n\n"
@@ -31,10 +33,10 @@ constexpr std::string_view kLegend =
     "| different | a failure, but not the documented one |\n"
     "| reproduced, healthy (or other words) | the case reproduces more than one thing, with different results |\n"
     "| unseen | a race that did not occur in any of its tries: no evidence either way |\n"
-    "| 2 of 2 fixes hold | how many of the documented remedies that apply to this release work |\n"
-    "| 2 of 2 controls hold | only controls ran: the case shows what is innocent, or the rest was unavailable |\n"
     "| unseen; it occurs on … | not seen on this GPU, but seen by the same code of the same release on another GPU of "
     "its architecture: the race occurs |\n"
+    "| 2 of 2 fixes hold | how many of the documented remedies that apply to this release work |\n"
+    "| 2 of 2 controls hold | only controls ran: the case shows what is innocent, or the rest was unavailable |\n"
     "| inapplicable | this release lacks the API that the test is about |\n"
     "| crashed, hung | the test's process ended by a signal, or was still running at its deadline |\n"
     "| invalid | the test itself is at fault, or its process ended without reporting anything |\n"
@@ -223,7 +225,9 @@ std::string render_markdown(const ResultMatrix& board) {
   std::stable_sort(gpus.begin(), gpus.end(), [&](const std::string& a, const std::string& b) {
     return by_gpu.at(a).size() > by_gpu.at(b).size();
   });
-  std::string text(kHead);
+  const std::string extent = render_extent(board);
+  std::string text =
+      std::string(kTitle) + (extent.empty() ? "" : escape_markdown(extent) + "\n\n") + std::string(kHead);
   for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu), by_gpu[std::string(kNone)]);
   return text.append(kLegend);
 }

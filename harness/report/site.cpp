@@ -16,6 +16,7 @@
 #include "harness/case/tags.h"
 #include "harness/model/release.h"
 #include "harness/report/case_view.h"
+#include "harness/report/extent.h"
 #include "harness/report/operators.h"
 #include "harness/timeline/failures.h"
 #include "harness/verdict/duration.h"
@@ -401,10 +402,10 @@ std::string index_body(const SiteInput& input, const FailureTable& failures, con
          table_of_failures(failures, is_by_release, is_single) +
          fmt::format(
              R"(<section data-folded><h2 id="operators">Operators</h2><details><summary>{}</summary><div class="scroll"><table data-rows="operators" data-one="operator">{}<tbody>{}</tbody></table></div></details></section>
-<footer>Failures of CUDA graphs under PyTorch, as seen on real GPUs. Made from records of real runs, the newest of {}. A cell is the worst outcome on record in its column; "2 of 3" counts the forms of the failure that do not work. The page of a failure names each run.</footer>
+<footer>Failures of CUDA graphs under PyTorch, as seen on real GPUs. Made from records of real runs, the newest of {}. A cell is the worst outcome on record in its column; "2 of 3" counts the forms of the failure that do not work. {} The page of a failure names each run.</footer>
 )",
              title, operator_head(input.operators), operator_rows(input.operators, is_single),
-             escape_html(newest_of(input.matrix)));
+             escape_html(newest_of(input.matrix)), escape_html(render_extent(input.matrix)));
 }
 
 constexpr char kTitle[] = "Recapture: which CUDA graph failures show in which PyTorch release";

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -197,6 +198,12 @@ std::string operating_system() {
   return "";
 }
 
+// "x86_64", "aarch64"
+std::string processor() {
+  struct utsname about {};
+  return uname(&about) == 0 ? about.machine : "";
+}
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -348,6 +355,7 @@ ProbedEnvironment surroundings_of(const Layout& places, const RunOptions& option
                       {"python", packages.python},
                       {"packed", is_version(release) && (packages.packed || !packages.installed)},
                       {"system", operating_system()},
+                      {"architecture", processor()},
                       {"image", variable("RECAPTURE_IMAGE")},
                       {"host", host_id()},
                       {"gpu_id", machine.gpu_id},

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "harness/report/case_view.h"
+#include "harness/report/extent.h"
 #include "harness/report/json.h"
 #include "harness/report/junit.h"
 #include "harness/report/markdown.h"
@@ -597,6 +598,27 @@ TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   run("G", "9.0", 0);
   EXPECT_EQ(seen_on_h(), "0 of 50 tries");
   std::filesystem::remove_all(folder);
+}
+
+TEST(Show, Extent_IsWhatTheEnvironmentsHaveAndLack) {
+  const auto extent = [](const std::vector<Json>& environments) {
+    std::vector<Record> records;
+    for (const Json& environment : environments) {
+      records.emplace_back();
+      records.back().environment = fake_environment(environment);
+    }
+    return render_extent(ResultMatrix(std::move(records), {}));
+  };
+  const Json h200 = {{"compute_capability", "9.0"}}, h100 = {{"gpu", "H"}, {"compute_capability", "9.0"}};
+  EXPECT_EQ(extent({h200, h100, {{"gpu", ""}, {"driver", ""}}}),
+            "All runs on a GPU had one driver (1), one GPU architecture (compute capability 9.0: G, H) and x86_64. "
+            "There is no record of "
+            "another driver, another GPU architecture or aarch64.");
+  EXPECT_EQ(
+      extent({h200, {{"gpu", "B"}, {"driver", "2"}, {"compute_capability", "10.0"}, {"architecture", "aarch64"}}}),
+      "All runs on a GPU had 2 drivers (1, 2), 2 GPU architectures (compute capability 10.0, 9.0: B, G) and aarch64 or "
+      "x86_64.");
+  EXPECT_EQ(extent({{{"gpu", ""}}}), "");
 }
 
 // Without a GPU most of a plan cannot run, night after night.
