@@ -20,6 +20,13 @@ bool is_clear(const TestVerdict& row) {
          row.verdict != Verdict::Inconclusive && row.verdict != Verdict::Missing;
 }
 
+// Races and tests with a rate are not compared: their times vary by chance.
+bool has_steady_time(const Record& record, const TestVerdict& row) {
+  const auto info = record.cases.find(row.case_id);
+  return is_clear(row) && info != record.cases.end() && nature_of(info->second.nature) != Nature::Race &&
+         !record.find(row.test)->has(key::tries);
+}
+
 // Its repetitions gave something else.
 bool is_unconfirmed(const Record& record, const TestVerdict& row) {
   return row.ran && row.verdict == Verdict::Inconclusive && row.result != Result::Invalid &&
@@ -373,7 +380,6 @@ void PlaceHistory::accept(Tonight& tonight, const std::set<std::string>& good) {
   }
 }
 
-// A race takes as long as it takes to show.
 void PlaceHistory::add_times(Tonight& tonight) {
   constexpr size_t kSlowest = 10;
   PlaceState& state = tonight.state;
@@ -387,11 +393,10 @@ void PlaceHistory::add_times(Tonight& tonight) {
       const auto seen = tonight.seen.find(row.test);
       const bool is_newest = seen != tonight.seen.end() && seen->second.run == &run;
       TestTime time{row.test, row.seconds, width_of(run.record, row.case_id), {}};
-      const auto info = run.record.cases.find(row.case_id);
-      if (is_clear(row) && time.width > 0 && info != run.record.cases.end() &&
-          nature_of(info->second.nature) != Nature::Race && !run.record.find(row.test)->has(key::tries)) {
+      if (time.width > 0 && has_steady_time(run.record, row)) {
+        const std::string code = run.record.cases.at(row.case_id).hash;
         Timing& timing = tests_[row.test].timing;
-        if (timing.code != info->second.hash) timing = {info->second.hash, {}};
+        if (timing.code != code) timing = {code, {}};
         time.median = timing.by_width[time.width].add(row.seconds);
       }
       if (!is_newest) continue;
@@ -399,14 +404,13 @@ void PlaceHistory::add_times(Tonight& tonight) {
       if (time.median) state.slower.push_back(time);
       times.push_back(std::move(time));
     }
-    if (!run.record.is_complete() || run.record.is_shard()) continue;
+    if (!run.record.is_complete()) continue;
     TestTime all{"all tests together", total, width_of(run.record, ""), {}};
     if (all.width > 0) all.median = total_.by_width[all.width].add(total);
     if (i == 1 && all.median) state.slower.push_back(all);
   }
   state.width = width_of(runs_.runs.front().record, "");
-  std::stable_sort(times.begin(), times.end(),
-                   [](const TestTime& a, const TestTime& b) { return a.seconds > b.seconds; });
+  std::ranges::stable_sort(times, [](const TestTime& a, const TestTime& b) { return a.seconds > b.seconds; });
   times.resize(std::min(times.size(), kSlowest));
   state.slowest = std::move(times);
 }

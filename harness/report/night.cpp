@@ -59,10 +59,7 @@ std::string describe(const Tally& tally, bool with_date) {
   return join(all);
 }
 
-// " with 14 at once"
-std::string at_once(int width) { return width == 0 ? "" : fmt::format(" with {} at once", width); }
-
-// "LibTorch 2.11.0 on NVIDIA H200: 2 red (1 new, 1 still since 2026-11-21), 575 tests judged, 812.4 s with 14 at once"
+// "LibTorch 2.11.0 on NVIDIA H200: 2 red (1 new, 1 still since 2026-11-21), 575 tests judged, 812.4 s, 14 at once"
 std::string heading(const PlaceState& place) {
   if (!place.is_here) return place.name + ": no record tonight; " + describe(tally_of(place), true);
   const std::string took = place.seconds < 1 ? "" : ", " + render_seconds(place.seconds) + at_once(place.width);
@@ -75,9 +72,8 @@ size_t unseen_machines(const NightReport& report) {
   std::set<std::pair<std::string, std::string>> machines;
   for (const MissingTask& missing : report.missing) {
     const nightly::NightTask& task = missing.lacking.task;
-    const bool is_seen = std::any_of(report.places.begin(), report.places.end(), [&](const PlaceState& place) {
-      return nightly::is_of_place(task, place.environment);
-    });
+    const bool is_seen = std::ranges::any_of(
+        report.places, [&](const PlaceState& place) { return nightly::is_of_place(task, place.environment); });
     if (!missing.is_closed && !is_seen) machines.insert({without_nightly_date(task.release), task.gpu});
   }
   return machines.size();
@@ -127,9 +123,8 @@ std::vector<std::string> grouped(const std::vector<TestWords>& tests) {
   };
   std::vector<Group> groups;
   for (const TestWords& each : tests) {
-    auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
-      return group.case_id == case_of(each.test) && group.words == each.words;
-    });
+    auto at = std::ranges::find_if(
+        groups, [&](const Group& group) { return group.case_id == case_of(each.test) && group.words == each.words; });
     if (at == groups.end()) at = groups.insert(groups.end(), Group{case_of(each.test), each.words});
     at->names.push_back(name_of(each.test));
     if (each.seconds) at->seconds.push_back(*each.seconds);
@@ -168,14 +163,14 @@ std::vector<std::string> lines_of(const std::vector<nightly::TestChange>& change
   return grouped(tests);
 }
 
-// "c.Reproduces: 78.0 s, 31 times its median of 2.5 s in five runs, with 14 at once"
+// "c.Reproduces: 78.0 s, 31 times its median of 2.5 s in 5 runs, 14 at once"
 std::vector<std::string> lines_of(const std::vector<nightly::TestTime>& slower) {
   std::vector<std::string> lines;
   for (const nightly::TestTime& time : slower) {
     const double median = time.median.value_or(0);
-    const std::string times = median > 0 ? fmt::format("{:.0f} times", time.seconds / median) : "and not";
-    lines.push_back(fmt::format("{}: {}, {} its median of {} in five runs,{}", time.test, render_seconds(time.seconds),
-                                times, render_seconds(median), at_once(time.width)));
+    const std::string times = median > 0 ? fmt::format(", {:.0f} times its", time.seconds / median) : " after a";
+    lines.push_back(fmt::format("{}: {}{} median of {} in {}{}", time.test, render_seconds(time.seconds), times,
+                                render_seconds(median), plural(Durations::kRuns, "run"), at_once(time.width)));
   }
   return lines;
 }
@@ -222,8 +217,7 @@ std::vector<Block> blocks_of(const PlaceState& place) {
       {"a new baseline tonight", lines_of(place.new_baseline)},
       {unexpected, place.unexpected},
       {"never judged", lines_of(place.never_judged)}};
-  blocks.erase(std::remove_if(blocks.begin(), blocks.end(), [](const Block& block) { return block.lines.empty(); }),
-               blocks.end());
+  std::erase_if(blocks, [](const Block& block) { return block.lines.empty(); });
   return blocks;
 }
 
@@ -245,7 +239,7 @@ std::vector<const PlaceState*> in_order(const NightReport& report) {
     const Tally tally = tally_of(*place);
     return std::tuple(tally.fresh == 0, tally.red() == 0, place->is_here && tally.not_judged == 0);
   };
-  std::stable_sort(places.begin(), places.end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  std::ranges::stable_sort(places, [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   return places;
 }
 
@@ -334,8 +328,7 @@ std::string answer_of(const NightReport& report) {
 
 // "2026-11-22: red: 2 red (1 new, 1 still), 1 flaky, 1 healed, 3 machines of 3"
 std::string first_line(const NightReport& report, const std::string& answer) {
-  const auto here =
-      std::count_if(report.places.begin(), report.places.end(), [](const PlaceState& place) { return place.is_here; });
+  const auto here = std::ranges::count_if(report.places, [](const PlaceState& place) { return place.is_here; });
   const Tally tally = tally_of(report);
   std::vector<std::string> parts = {describe(tally, false)};
   if (const size_t tasks = missing_tasks(report); tasks > 0) {
@@ -344,8 +337,8 @@ std::string first_line(const NightReport& report, const std::string& answer) {
   if (tally.not_judged > 0) parts.push_back(plural(tally.not_judged, "test") + " not judged");
   parts.push_back(fmt::format("{} of {}", plural(static_cast<size_t>(here), "machine"),
                               report.places.size() + unseen_machines(report)));
-  const bool is_first = !report.places.empty() && std::all_of(report.places.begin(), report.places.end(),
-                                                              [](const PlaceState& place) { return place.is_first; });
+  const bool is_first = !report.places.empty() &&
+                        std::ranges::all_of(report.places, [](const PlaceState& place) { return place.is_first; });
   return fmt::format("{}: {}: {}{}", report.night, answer, join(parts),
                      is_first ? "; it is the first night, and the baseline of those to come" : "");
 }

@@ -53,11 +53,10 @@ std::string slowest(const JudgedRun& run) {
     rows.push_back(&row);
     all += row.seconds;
   }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const TestVerdict* a, const TestVerdict* b) { return a->seconds > b->seconds; });
+  std::ranges::stable_sort(rows, [](const TestVerdict* a, const TestVerdict* b) { return a->seconds > b->seconds; });
   const int width = width_of(run.record, "");
   std::string text = fmt::format("{} took {} in all{}; the slowest:\n", plural(rows.size(), "test"),
-                                 render_seconds(all), width == 0 ? "" : fmt::format(", {} at once", width));
+                                 render_seconds(all), at_once(width));
   rows.resize(std::min(rows.size(), kMost));
   for (const TestVerdict* row : rows) {
     const bool is_alone = width > 1 && width_of(run.record, row->case_id) == 1;

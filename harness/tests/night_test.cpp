@@ -904,17 +904,26 @@ TEST_F(Nights, SlowTest_IsNamedAndNotRed) {
   EXPECT_THAT(add(6, 2.9, 2).out, Not(HasSubstr("slower")));
   const ShellResult said = add(7, 78, 2);
   EXPECT_EQ(said.code, 0) << said.out;
-  EXPECT_THAT(
-      said.out,
-      AllOf(HasSubstr("  slower\n    c1.Reproduces: 78.0 s, 31 times its median of 2.5 s in five runs, with 2 at "
-                      "once\n"),
-            HasSubstr("    all tests together: 234.0 s, 31 times its median of 7.5 s in five runs, with 2 at "
-                      "once\n"),
-            HasSubstr(" judged, 234.0 s with 2 at once\n"), Not(HasSubstr("c1.ReproducesAtRate:"))));
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("  slower\n    c1.Reproduces: 78.0 s, 31 times its median of 2.5 s in 5 runs, 2 at "
+                              "once\n"),
+                    HasSubstr("    all tests together: 234.0 s, 31 times its median of 7.5 s in 5 runs, 2 at "
+                              "once\n"),
+                    HasSubstr(" judged, 234.0 s, 2 at once\n"), Not(HasSubstr("c1.ReproducesAtRate:"))));
   const Json machine = parse_json(news("--json").out).at("machines").at(1);
   EXPECT_EQ(machine.at("slower").size(), 3U) << machine.dump();
   EXPECT_EQ(machine.at("slowest").at(0), Json({{"test", "c1.Reproduces"}, {"seconds", 78.0}, {"jobs", 2}}));
   EXPECT_THAT(news("--night 2026-01-06").out, Not(HasSubstr("slower")));
+}
+
+TEST_F(Nights, SlowTestWithAMedianOfZero_IsNoMultipleOfIt) {
+  NightReport report;
+  PlaceState place;
+  place.is_here = true;
+  place.slower = {{"c.Reproduces", 78.0, 2, 0.0}};
+  report.places.push_back(place);
+  EXPECT_THAT(render_text(report),
+              HasSubstr("    c.Reproduces: 78.0 s after a median of 0.00 s in 5 runs, 2 at once\n"));
 }
 
 TEST_F(Nights, Markdown_StaysBelowGitHubsLimitAndCountsWhatItLeavesOut) {
