@@ -19,7 +19,7 @@ bool is_control(uint32_t code) {
 
 std::string escape_control(std::string_view text) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
-  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);  // Nearly every text.
+  if (std::ranges::all_of(text, is_plain)) return std::string(text);  // Nearly every text.
   std::string shown;
   for (const char* at = text.data(); at != text.data() + text.size();) {
     const char* const begin = at;

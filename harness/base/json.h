@@ -17,7 +17,12 @@ Json parse_json(std::string_view text);
 // The same; nothing where it is refused.
 std::optional<Json> try_parse_json(std::string_view text);
 
-// A member; nullptr where the object has none. The library's find() compares without a look at the lengths.
+// With bytes that are no UTF-8 replaced, where dump() throws.
+inline std::string to_text(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// A member; nullptr where the object has none. Faster than the library's find(), which does not compare lengths first.
 inline const Json* member(const Json& object, std::string_view key) {
   if (!object.is_object()) return nullptr;
   for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {

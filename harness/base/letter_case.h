@@ -9,7 +9,7 @@ namespace recapture {
 
 inline std::string lower_case(std::string_view text) {
   std::string low(text);
-  std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::ranges::transform(low, low.begin(), [](unsigned char c) { return std::tolower(c); });
   return low;
 }
 

@@ -36,7 +36,7 @@ void in_parallel(size_t count, const Work& work) {
     }
     take();
   }
-  const auto first = std::find_if(thrown.begin(), thrown.end(), [](const auto& each) { return each != nullptr; });
+  const auto first = std::ranges::find_if(thrown, [](const auto& each) { return each != nullptr; });
   if (first != thrown.end()) std::rethrow_exception(*first);
 }
 

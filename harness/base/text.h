@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace recapture {
@@ -20,9 +23,28 @@ std::string join(const Texts& texts, std::string_view between = ", ") {
   return fmt::format("{}", fmt::join(texts, between));
 }
 
-// Appends a text that is not there yet.
-inline void add_once(std::vector<std::string>& texts, const std::string& text) {
-  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+inline constexpr size_t kTextWidth = 110;
+
+// Lines of at most kTextWidth columns, broken at blanks; `first` begins the first of them and `more` each further one.
+std::string wrap(const std::string& first, const std::string& text, const std::string& more);
+
+template <class Range, class Value>
+bool contains(const Range& range, const Value& value) {
+  return std::find(std::begin(range), std::end(range), value) != std::end(range);
+}
+
+// Appends what is not there yet.
+template <class T>
+void add_once(std::vector<T>& all, const std::type_identity_t<T>& one) {
+  if (!contains(all, one)) all.push_back(one);
+}
+
+inline bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(), [&](std::string_view one) { return text.starts_with(one); });
+}
+
+inline size_t count_lines(std::string_view text) {
+  return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 }  // namespace recapture

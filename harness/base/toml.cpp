@@ -7,6 +7,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 
 namespace recapture {
 
@@ -28,7 +29,7 @@ std::string place_of(const std::string& path, const toml::node& node) {
 
 void only_keys(const toml::table& table, std::initializer_list<std::string_view> known, const std::string& place) {
   for (const auto& [key, value] : table) {
-    if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
+    if (!contains(known, key.str())) {
       throw ExitError(Exit::Usage, fmt::format("{}: unknown key '{}'", place, escape_control(key.str())));
     }
   }
@@ -65,8 +66,8 @@ const toml::array* tables_in(const toml::table& table, const char* key, const st
   const auto node = table[key];
   if (!node) return nullptr;
   const auto* list = node.as_array();
-  const bool is_one = list != nullptr &&
-                      std::all_of(list->begin(), list->end(), [](const toml::node& each) { return each.is_table(); });
+  const bool is_one =
+      list != nullptr && std::ranges::all_of(*list, [](const toml::node& each) { return each.is_table(); });
   if (!is_one)
     throw ExitError(Exit::Usage, fmt::format("{}: '{}' is not a table of its own; write {}", place, key, header));
   return list;

@@ -11,6 +11,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/case/cuda_errors.h"
 
@@ -24,30 +25,13 @@ constexpr char kGraphs[] = "torch/cuda/graphs.py";
 constexpr char kScalar[] = "_local_scalar_dense";  // All reads of one value.
 constexpr char kWaitingLibrary[] = "library_that_synchronises_in_capture", kException[] = "exception_in_capture";
 
-bool begins(std::string_view text, std::initializer_list<std::string_view> starts) {
-  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.substr(0, s.size()) == s; });
-}
-
-bool ends(std::string_view text, std::string_view with) {
-  return text.size() >= with.size() && text.substr(text.size() - with.size()) == with;
-}
-
-bool contains(const std::vector<std::string>& all, const std::string& text) {
-  return std::find(all.begin(), all.end(), text) != all.end();
-}
-
 std::string driver_name_of(int code) {
-  const auto* found =
-      std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
-  return driver_name(found == std::end(kCudaErrors) ? "cudaErrorUnknown" : found->name);
+  const CudaError* found = find_cuda_error(code);
+  return driver_name(found == nullptr ? "cudaErrorUnknown" : found->name);
 }
 
 void add_line(std::string& text, const SourceFrame& frame) {
   text += blame::text(frame) + "\n" + source_line(frame) + "\n";
-}
-
-std::vector<SourceFrame> source_frames(const std::vector<python::Frame>& frames) {
-  return python_frames(python::Thread{0, frames});
 }
 
 // The calls as the driver's log has them, with the lines of the program that stand behind the culprit.
@@ -85,29 +69,29 @@ std::string path_of(const std::vector<SourceFrame>& python, const std::vector<Fr
 
 // Calls that wait until the GPU has done something.
 bool is_wait(const std::string& api) {
-  return begins(api, {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpy", "cuStreamQuery",
-                      "cuEventQuery"}) &&
+  return begins_with_any(api, {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpy",
+                               "cuStreamQuery", "cuEventQuery"}) &&
          api.find("Async") == api.npos;
 }
 bool is_wait(const Call& call) { return is_wait(call.api); }
 
 bool is_allocation(const Call& call) {
-  return begins(call.api, {"cuMemAlloc_v2", "cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemAddressReserve"}) &&
-         !begins(call.api, {"cuMemAllocHost", "cuMemAllocManaged"});
+  return begins_with_any(call.api, {"cuMemAlloc_v2", "cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemAddressReserve"}) &&
+         !begins_with_any(call.api, {"cuMemAllocHost", "cuMemAllocManaged"});
 }
 
 // What every capture goes through says nothing of this one.
-bool is_of_capture(const SourceFrame& frame) { return ends(frame.file, kGraphs); }
+bool is_of_capture(const SourceFrame& frame) { return frame.file.ends_with(kGraphs); }
 
 // Whether a line of Python decides by a value that it does not read itself.
 bool is_branch(std::string_view line) {
-  return (begins(line, {"if ", "elif ", "while ", "assert "}) || line.find("bool(") != line.npos) &&
+  return (begins_with_any(line, {"if ", "elif ", "while ", "assert "}) || line.find("bool(") != line.npos) &&
          line.find(".item(") == line.npos;
 }
 
 // PyTorch's allocator keeps its functions to itself, but nothing else in its library allocates.
 bool is_of_allocator(const Call& call) {
-  return !call.frames.empty() && begins(base_name(call.frames.front().module), {"libc10_cuda"});
+  return !call.frames.empty() && begins_with_any(base_name(call.frames.front().module), {"libc10_cuda"});
 }
 
 // Whether the program calls the driver or the runtime itself, and no library is between.
@@ -115,7 +99,7 @@ bool is_by_program(const Call& call) { return !call.frames.empty() && !is_librar
 
 // "cuGraphExecDestroy", and not "cudaGraphExecDestroy".
 bool is_driver_call(std::string_view name) {
-  return begins(name, {"cu"}) && name.size() > 2 && std::isupper(static_cast<unsigned char>(name[2])) != 0;
+  return begins_with_any(name, {"cu"}) && name.size() > 2 && std::isupper(static_cast<unsigned char>(name[2])) != 0;
 }
 
 class Finder {
@@ -157,7 +141,7 @@ class Finder {
     }
     const auto frames = call != nullptr
                             ? python_frames_of(*call, call->thread)
-                            : source_frames(failure_.given_up->root() == nullptr ? std::vector<python::Frame>()
+                            : python_frames(failure_.given_up->root() == nullptr ? std::vector<python::Frame>()
                                                                                  : failure_.given_up->root()->frames);
     for (const SourceFrame& frame : frames) {
       const std::vector<OperatorAnswer> some = knowledge_.answers.of(called_operators(source_line(frame), known));
@@ -188,13 +172,13 @@ class Finder {
       return;
     }
     if (begins_capture(python)) add_case("capture_inside_capture");
-    if (begins(call.api, {"cuCtxSynchronize"}) && beside == true) {
+    if (begins_with_any(call.api, {"cuCtxSynchronize"}) && beside == true) {
       add_case("device_synchronize_in_capture");  // No mode permits it to another thread either.
       return;
     }
     if (call.code == kWrongThread) add_case("capture_ended_by_other_thread");
     if (beside != true) of_operator(call, python);
-    if (beside != true && is_by_program(call) && begins(call.api, {"cuStreamSynchronize"})) {
+    if (beside != true && is_by_program(call) && begins_with_any(call.api, {"cuStreamSynchronize"})) {
       add_case("stream_synchronize_in_capture");
     }
     of_words(log_of(failure_), path_of(python, call.frames), call.api, beside);
@@ -214,7 +198,7 @@ class Finder {
     std::vector<SourceFrame> python;
     for (auto raised = given_up.raised.rbegin(); raised != given_up.raised.rend(); ++raised) {
       words += raised->type + ": " + raised->text + "\n";
-      std::vector<SourceFrame> frames = source_frames(raised->frames);
+      std::vector<SourceFrame> frames = python_frames(raised->frames);
       std::erase_if(frames, is_of_capture);
       for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) add_line(lines, *frame);
       lines += raised->type + ": " + raised->text + "\n";
@@ -223,12 +207,11 @@ class Finder {
     // Lines of a program mention much: they count only where the exception's own text is one that a case prints.
     const explain::ErrorText own = explain::parse_error_text(words);
     const auto prints = [&](const explain::Cause& cause) {
-      return cause.scope == explain::Scope::Capture &&
-             std::any_of(cause.says.begin(), cause.says.end(), [&](const std::string& cue) {
+      return cause.scope == explain::Scope::Capture && std::ranges::any_of(cause.says, [&](const std::string& cue) {
                return explain::find_evidence(own, cue.substr(0, cue.find(" + "))) != 0;
              });
     };
-    if (std::any_of(knowledge_.causes.begin(), knowledge_.causes.end(), prints)) {
+    if (std::ranges::any_of(knowledge_.causes, prints)) {
       of_called_operator(python);
       of_words(lines, path_of(python, {}), "", std::nullopt, prints);
     }
@@ -238,8 +221,8 @@ class Finder {
   // Whether the table has a file that runs on the thread.
   bool of_file(const std::vector<SourceFrame>& python) {
     for (const Operator& one : knowledge_.operators) {
-      const auto is_in_file = [&](const SourceFrame& frame) { return ends(frame.file, one.file); };
-      if (one.file.empty() || std::none_of(python.begin(), python.end(), is_in_file)) continue;
+      const auto is_in_file = [&](const SourceFrame& frame) { return frame.file.ends_with(one.file); };
+      if (one.file.empty() || std::ranges::none_of(python, is_in_file)) continue;
       add(one);
       return true;
     }
@@ -294,7 +277,7 @@ class Finder {
     std::erase_if(causes, [](const explain::Found& one) { return !one.likely; });
     const auto keep = [&](const auto& condition) {
       const auto holds = [&](const explain::Found& one) { return condition(*cause_of(one.id)); };
-      if (std::none_of(causes.begin(), causes.end(), holds)) return false;
+      if (std::ranges::none_of(causes, holds)) return false;
       std::erase_if(causes, [&](const explain::Found& one) { return !holds(one); });
       return true;
     };
@@ -305,7 +288,7 @@ class Finder {
     const std::string any_version = api.substr(0, api.find("_v"));
     const auto of_call = [&](const std::string& name) { return !api.empty() && name.find(any_version) != name.npos; };
     const auto some = [](const std::vector<std::string>& all, const auto& condition) {
-      return std::any_of(all.begin(), all.end(), condition);
+      return std::ranges::any_of(all, condition);
     };
     // A cause by other calls of the driver is not this call's, however well its names fit; but much waits inside.
     std::erase_if(causes, [&](const explain::Found& one) {
@@ -318,8 +301,8 @@ class Finder {
     for (const explain::Found& one : causes) {
       if (has(one.id)) continue;
       found_.causes.push_back(one);
-      std::copy_if(explanation.remedies.begin(), explanation.remedies.end(), std::back_inserter(found_.remedies),
-                   [&](const explain::FixAdvice& remedy) { return remedy.cause == one.id; });
+      std::ranges::copy_if(explanation.remedies, std::back_inserter(found_.remedies),
+                           [&](const explain::FixAdvice& remedy) { return remedy.cause == one.id; });
     }
   }
 
@@ -341,8 +324,8 @@ class Finder {
     }
     const Explanation sure = explain::diagnose(explain::parse_error_text(kSure), {cause}, knowledge_.catalogue,
                                                knowledge_.rows, knowledge_.prices);
-    std::copy_if(sure.causes.begin(), sure.causes.end(), std::back_inserter(found_.causes),
-                 [&](const explain::Found& one) { return one.id == id; });
+    std::ranges::copy_if(sure.causes, std::back_inserter(found_.causes),
+                         [&](const explain::Found& one) { return one.id == id; });
     found_.remedies.insert(found_.remedies.end(), sure.remedies.begin(), sure.remedies.end());
   }
 
@@ -362,30 +345,24 @@ class Finder {
   }
 
   bool calls_wait_stream(const std::vector<SourceFrame>& python) const {
-    return std::any_of(python.begin(), python.end(),
-                       [](const SourceFrame& frame) { return frame.function == "wait_stream"; });
+    return std::ranges::any_of(python, [](const SourceFrame& frame) { return frame.function == "wait_stream"; });
   }
 
   // torch.cuda.graph() synchronizes the device before it begins its own capture.
   bool begins_capture(const std::vector<SourceFrame>& python) const {
-    return std::any_of(python.begin(), python.end(),
-                       [](const SourceFrame& frame) { return frame.function == "__enter__" && is_of_capture(frame); });
+    return std::ranges::any_of(
+        python, [](const SourceFrame& frame) { return frame.function == "__enter__" && is_of_capture(frame); });
   }
 
   bool has(const std::string& id) const {
-    return std::any_of(found_.causes.begin(), found_.causes.end(),
-                       [&](const explain::Found& one) { return one.id == id; });
+    return std::ranges::any_of(found_.causes, [&](const explain::Found& one) { return one.id == id; });
   }
 
-  const CatalogueCase* case_of(const std::string& id) const {
-    const auto found = std::find_if(knowledge_.catalogue.begin(), knowledge_.catalogue.end(),
-                                    [&](const CatalogueCase& each) { return each.id == id; });
-    return found == knowledge_.catalogue.end() ? nullptr : &*found;
-  }
+  const CatalogueCase* case_of(const std::string& id) const { return find_case(knowledge_.catalogue, id); }
 
   const explain::Cause* cause_of(const std::string& id) const {
-    const auto found = std::find_if(knowledge_.causes.begin(), knowledge_.causes.end(),
-                                    [&](const explain::Cause& cause) { return cause.id == id; });
+    const auto found =
+        std::ranges::find_if(knowledge_.causes, [&](const explain::Cause& cause) { return cause.id == id; });
     return found == knowledge_.causes.end() ? nullptr : &*found;
   }
 
@@ -419,8 +396,7 @@ std::vector<Operator> read_operators(const std::string& root, const Catalogue& c
     if (one.case_id.empty() == one.instead.empty()) {
       throw ExitError(Exit::Usage, place + ": it needs either case or instead");
     }
-    const auto is_its = [&](const CatalogueCase& each) { return each.id == one.case_id; };
-    if (!one.case_id.empty() && std::none_of(catalogue.begin(), catalogue.end(), is_its)) {
+    if (!one.case_id.empty() && find_case(catalogue, one.case_id) == nullptr) {
       throw ExitError(Exit::Usage, fmt::format("{}: there is no case '{}'", place, one.case_id));
     }
     operators.push_back(std::move(one));
@@ -451,7 +427,7 @@ std::vector<std::string> operators_on(const std::vector<Frame>& stack) {
   std::vector<std::string> operators;
   for (const Frame& frame : stack) {
     if (base_name(frame.module).find("python") != std::string_view::npos) break;
-    if (!begins(frame.function, {kOperators})) continue;
+    if (!begins_with_any(frame.function, {kOperators})) continue;
     const std::string after = frame.function.substr(kOperators.size());
     operators.push_back(after.substr(0, after.find("::")));
   }
@@ -459,9 +435,10 @@ std::vector<std::string> operators_on(const std::vector<Frame>& stack) {
 }
 
 bool is_autograd_thread(const Call& call) {
-  if (begins(call.thread.name, {"pt_autograd"})) return true;
-  return std::any_of(call.frames.begin(), call.frames.end(), [](const Frame& frame) {
-    return begins(frame.function, {"torch::autograd::Engine::thread_main", "torch::autograd::Engine::thread_init"});
+  if (begins_with_any(call.thread.name, {"pt_autograd"})) return true;
+  return std::ranges::any_of(call.frames, [](const Frame& frame) {
+    return begins_with_any(frame.function,
+                           {"torch::autograd::Engine::thread_main", "torch::autograd::Engine::thread_init"});
   });
 }
 
@@ -474,7 +451,7 @@ std::optional<bool> beside_another(const Call& call) {
 
 std::vector<SourceFrame> python_frames_of(const Call& call, const Thread& thread) {
   const python::Thread* found = call.python_of(thread.handle);
-  return found == nullptr ? std::vector<SourceFrame>() : python_frames(*found);
+  return found == nullptr ? std::vector<SourceFrame>() : python_frames(found->frames);
 }
 
 }  // namespace recapture::blame

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/base/json.h"
+#include "harness/base/text.h"
 #include "harness/blame/report.h"
 
 namespace recapture::blame {
@@ -29,7 +30,7 @@ std::map<int, Json> last_lines(std::string_view report) {
 
 std::string reason_at(const Json& line, const char* member, std::string_view tag) {
   const auto all = line.find(member);
-  return all == line.end() || !all->is_object() ? "" : text_at(*all, std::string(tag).c_str());
+  return all == line.end() || !all->is_object() ? "" : text_at(*all, tag);
 }
 
 void add_texts(const Json& line, const char* member, std::set<std::string>& texts) {
@@ -53,7 +54,7 @@ std::string doubt_about(const Json& line) {
 // What nothing shows, here or in any process.
 std::string unobservable(std::string_view tag) {
   constexpr std::string_view kTags[] = {"torch.load", "runtime compilation"};
-  return std::find(std::begin(kTags), std::end(kTags), tag) == std::end(kTags) ? "" : "it cannot be observed";
+  return contains(kTags, tag) ? "it cannot be observed" : "";
 }
 
 // The call that allocates, registers or frees pinned memory and broke a capture; "" if none did.

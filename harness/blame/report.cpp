@@ -9,6 +9,7 @@
 #include "harness/base/file.h"
 #include "harness/base/json.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 
 namespace recapture::blame {
 namespace {
@@ -137,16 +138,16 @@ class Judge {
       open_.erase(open_.begin());
       std::vector<Call> calls = first.capturing.value_or(false) ? take_open(first) : std::exchange(open_, {});
       calls.insert(calls.begin(), std::move(first));
-      if (std::any_of(calls.begin(), calls.end(), is_suspect)) {
+      if (std::ranges::any_of(calls, is_suspect)) {
         close(std::move(calls), std::nullopt);
         continue;
       }
       // 901 says that a capture was broken; by a call that is known already, or by one that is not.
-      const auto victim = std::find_if(calls.begin(), calls.end(), is_victim);
+      const auto victim = std::ranges::find_if(calls, is_victim);
       if (victim == calls.end()) continue;
       std::vector<Failure>& failures = process_.failures;
-      const auto known = std::find_if(failures.begin(), failures.end(),
-                                      [&](const Failure& failure) { return has_broken_too(failure, *victim); });
+      const auto known =
+          std::ranges::find_if(failures, [&](const Failure& failure) { return has_broken_too(failure, *victim); });
       if (known == failures.end()) {
         close(std::move(calls), std::nullopt);
       } else {
@@ -189,8 +190,7 @@ class Judge {
       if (call.capturing.value_or(false) && is_of_another(call, of)) elsewhere.push_back(call.thread.id);
     }
     const auto others = std::stable_partition(open_.begin(), open_.end(), [&](const Call& call) {
-      const bool is_elsewhere =
-          !call.capturing && std::find(elsewhere.begin(), elsewhere.end(), call.thread.id) != elsewhere.end();
+      const bool is_elsewhere = !call.capturing && contains(elsewhere, call.thread.id);
       return !is_elsewhere && !is_of_another(call, of);
     });
     std::vector<Call> taken(std::make_move_iterator(open_.begin()), std::make_move_iterator(others));
@@ -202,7 +202,7 @@ class Judge {
     std::vector<Failure>& failures = process_.failures;
     std::vector<Call> calls = take_open(end);
     const bool is_second = !failures.empty() && failures.back().end && has_broken_too(failures.back(), end);
-    if (is_second && std::none_of(calls.begin(), calls.end(), is_suspect)) {
+    if (is_second && std::ranges::none_of(calls, is_suspect)) {
       ++failures.back().ends;
       failures.back().victims.insert(failures.back().victims.end(), calls.begin(), calls.end());
     } else {
@@ -212,7 +212,7 @@ class Judge {
 
   // The one of these calls that broke the capture, or their end. What follows a victim came too late.
   static std::vector<Call>::iterator culprit_of(std::vector<Call>& calls, const std::optional<Call>& end) {
-    const auto late = std::find_if(calls.begin(), calls.end(), is_victim);
+    const auto late = std::ranges::find_if(calls, is_victim);
     const auto first = [&](auto condition) { return std::find_if(calls.begin(), late, condition); };
     // Where the captures' numbers are known, a call in this one goes before one that may have been beside it.
     auto found =
@@ -246,8 +246,7 @@ class Judge {
 }  // namespace
 
 const python::Thread* Call::python_of(uintptr_t handle) const {
-  const auto found =
-      std::find_if(python.begin(), python.end(), [&](const python::Thread& t) { return t.handle == handle; });
+  const auto found = std::ranges::find_if(python, [&](const python::Thread& t) { return t.handle == handle; });
   return found == python.end() ? nullptr : &*found;
 }
 
@@ -276,7 +275,7 @@ bool is_alike(const Call& one, const Call& other) {
 }
 
 void add(std::vector<Silent>& all, Call call) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Silent& one) { return is_alike(one.call, call); });
+  const auto found = std::ranges::find_if(all, [&](const Silent& one) { return is_alike(one.call, call); });
   if (found != all.end()) {
     ++found->times;
   } else {
@@ -285,7 +284,7 @@ void add(std::vector<Silent>& all, Call call) {
 }
 
 std::optional<Call> begun_by(const std::vector<Call>& begun, size_t capture) {
-  const auto found = std::find_if(begun.begin(), begun.end(), [&](const Call& c) { return c.capture == capture; });
+  const auto found = std::ranges::find_if(begun, [&](const Call& c) { return c.capture == capture; });
   return capture == 0 || found == begun.end() ? std::nullopt : std::optional<Call>(*found);
 }
 
@@ -315,7 +314,7 @@ void take(GivenUp given_up, std::vector<Failure>& failures) {
   const auto is_meanwhile = [&](const std::optional<Call>& call) {
     return call && call->order >= given_up.failed_before && call->order < given_up.failed_after;
   };
-  const auto find = [&](const auto& condition) { return std::find_if(failures.begin(), failures.end(), condition); };
+  const auto find = [&](const auto& condition) { return std::ranges::find_if(failures, condition); };
   const bool never_ended = given_up.at == "exit" || given_up.at == "terminate" || given_up.at == "abort";
   auto of = find([&](const Failure& failure) {
     return !never_ended && is_meanwhile(failure.end) && failure.end->thread.id == given_up.thread.id;

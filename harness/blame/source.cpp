@@ -21,28 +21,26 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
 
 namespace recapture::blame {
 namespace {
 
-bool begins(std::string_view text, std::initializer_list<std::string_view> starts) {
-  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.substr(0, s.size()) == s; });
-}
-
 bool has(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](std::string_view p) { return text.find(p) != text.npos; });
+  return std::ranges::any_of(parts, [&](std::string_view p) { return text.find(p) != text.npos; });
 }
 
 // "python3.11", and not somebody's own "python_model".
 bool is_interpreter(std::string_view name) {
-  return begins(name, {"python"}) && name.find_first_not_of("0123456789.", 6) == name.npos;
+  return begins_with_any(name, {"python"}) && name.find_first_not_of("0123456789.", 6) == name.npos;
 }
 
 // What a compiler writes is neither a library's nor the program's.
 bool is_python_library(std::string_view file) {
-  return begins(file, {"<"}) || has(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_"});
+  return begins_with_any(file, {"<"}) ||
+         has(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_"});
 }
 
 // What a program prints; "" if it is not there.
@@ -74,14 +72,14 @@ std::string output_of(const std::vector<std::string>& words) {
 
 // What a linker puts into each program, and a C++ library that is linked statically.
 bool is_of_runtime(std::string_view function) {
-  return function == "_start" || begins(function, {"__cxa_", "__cxxabiv1::", "__gnu_cxx::", "std::terminate",
-                                                   "_Unwind_", "execute_native_thread_routine"});
+  return function == "_start" || begins_with_any(function, {"__cxa_", "__cxxabiv1::", "__gnu_cxx::", "std::terminate",
+                                                            "_Unwind_", "execute_native_thread_routine"});
 }
 
 // "/src/main.cpp:12 (discriminator 3)" or "??:?".
 void set_place(std::string_view place, SourceFrame& frame) {
   const size_t colon = place.rfind(':');
-  if (colon == place.npos || begins(place, {"??"})) return;
+  if (colon == place.npos || begins_with_any(place, {"??"})) return;
   std::from_chars(place.data() + colon + 1, place.data() + place.size(), frame.line);
   if (frame.line > 0) frame.file = std::filesystem::path(place.substr(0, colon)).lexically_normal().string();
 }
@@ -96,12 +94,12 @@ std::map<uintptr_t, std::vector<SourceFrame>> resolve(const std::string& module,
   std::istringstream lines(output_of(words));
   uintptr_t offset = 0;
   for (std::string line, place; std::getline(lines, line);) {
-    if (begins(line, {"0x"})) {
+    if (begins_with_any(line, {"0x"})) {
       offset = std::stoull(line, nullptr, 16);
     } else if (std::getline(lines, place)) {
       SourceFrame frame{"", 0, line, !is_of_runtime(line), module};
       set_place(place, frame);
-      if (begins(frame.file, {"/usr/include/"})) frame.own = false;
+      if (begins_with_any(frame.file, {"/usr/include/"})) frame.own = false;
       if (line != "??") found[offset].push_back(frame);
     }
   }
@@ -129,25 +127,25 @@ bool has_symbols(const std::string& module) {
 // such as libcustom_ops.so or libtorch_extension.so.
 bool is_library(std::string_view module) {
   const std::string_view name = base_name(module);
-  return begins(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
+  return begins_with_any(module, {"/usr/lib", "/lib", "/usr/local/cuda", "linux-vdso"}) ||
          has(module, {"/site-packages/", "/dist-packages/", "/lib/python3"}) || is_interpreter(name) ||
-         begins(name, {"libpython",        "libstdc++",       "libgcc_s",      "libffi",
-                       "libtorch.",        "libtorch_cpu",    "libtorch_cuda", "libtorch_global_deps",
-                       "libtorch_nvshmem", "libtorch_python", "libc10.",       "libc10_cuda",
-                       "libcuda.",         "libcudart",       "libcublas",     "libcudnn",
-                       "libcufft",         "libcufile",       "libcupti",      "libcurand",
-                       "libcusolver",      "libcusparse",     "libcutensor",   "libnccl",
-                       "libnvJitLink",     "libnvToolsExt",   "libnvblas",     "libnvidia-",
-                       "libnvjpeg",        "libnvperf",       "libnvrtc",      "libnvshmem",
-                       "libnvtx"});
+         begins_with_any(name, {"libpython",        "libstdc++",       "libgcc_s",      "libffi",
+                                "libtorch.",        "libtorch_cpu",    "libtorch_cuda", "libtorch_global_deps",
+                                "libtorch_nvshmem", "libtorch_python", "libc10.",       "libc10_cuda",
+                                "libcuda.",         "libcudart",       "libcublas",     "libcudnn",
+                                "libcufft",         "libcufile",       "libcupti",      "libcurand",
+                                "libcusolver",      "libcusparse",     "libcutensor",   "libnccl",
+                                "libnvJitLink",     "libnvToolsExt",   "libnvblas",     "libnvidia-",
+                                "libnvjpeg",        "libnvperf",       "libnvrtc",      "libnvshmem",
+                                "libnvtx"});
 }
 
-std::vector<SourceFrame> python_frames(const python::Thread& thread) {
-  std::vector<SourceFrame> frames;
-  for (const python::Frame& frame : thread.frames) {
-    frames.push_back({frame.file, frame.line, frame.function, !is_python_library(frame.file)});
+std::vector<SourceFrame> python_frames(const std::vector<python::Frame>& frames) {
+  std::vector<SourceFrame> all;
+  for (const python::Frame& frame : frames) {
+    all.push_back({frame.file, frame.line, frame.function, !is_python_library(frame.file)});
   }
-  return frames;
+  return all;
 }
 
 std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames) {
@@ -172,7 +170,7 @@ std::vector<SourceFrame> native_frames(const std::vector<Frame>& frames) {
 
 bool is_thrown(const std::vector<Frame>& stack) {
   const std::vector<SourceFrame> frames = native_frames(stack);
-  return std::any_of(frames.begin(), frames.end(), [](const SourceFrame& f) { return f.function == "__cxa_throw"; });
+  return std::ranges::any_of(frames, [](const SourceFrame& f) { return f.function == "__cxa_throw"; });
 }
 
 std::string text(const SourceFrame& frame) {

@@ -17,8 +17,7 @@ struct SourceFrame {
   std::string module = {};  // Of a C++ frame.
 };
 
-// Of each thread the frames as they are.
-std::vector<SourceFrame> python_frames(const python::Thread& thread);
+std::vector<SourceFrame> python_frames(const std::vector<python::Frame>& frames);
 
 // With file and line where the module has debug information and addr2line is there; a frame with inlined calls is
 // several. Of libraries, which are large, only those are asked that have names for functions they do not export.

@@ -174,6 +174,14 @@ inline constexpr CudaError kCudaErrors[] = {
 inline constexpr int kFirstCaptureError = 900, kLastCaptureError = 910;
 inline bool is_capture_error(int code) { return code >= kFirstCaptureError && code <= kLastCaptureError; }
 
+// nullptr where CUDA has no such number.
+inline const CudaError* find_cuda_error(int code) {
+  for (const CudaError& error : kCudaErrors) {
+    if (error.code == code) return &error;
+  }
+  return nullptr;
+}
+
 // The number of CUDA's own text for an error; 0 if it is none.
 inline int cuda_error_of(std::string_view text) {
   for (const CudaError& error : kCudaErrors) {

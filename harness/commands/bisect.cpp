@@ -14,6 +14,7 @@
 #include "harness/base/letter_case.h"
 #include "harness/base/output.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
 #include "harness/compare/sides.h"
@@ -107,7 +108,7 @@ class Question {
     if (options_.json) {
       Json json = {{"test", test_}, {"machines", Json::array()}};
       for (const timeline::MachineTimeline& course : found_) json["machines"].push_back(report::render_json(course));
-      print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+      print("{}\n", to_text(json, 1));
     } else {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
       for (const timeline::MachineTimeline& course : told) print("\n{}", report::render_text(course));
@@ -136,12 +137,11 @@ class Question {
   // As in compare, and what was chosen of CUDA's runtime and NCCL makes a machine of its own.
   bool is_wanted(const Environment& environment) const {
     return compare::chosen(options_.machine, environment) &&
-           std::all_of(kOverridableLibraries.begin(), kOverridableLibraries.end(),
-                       [&](const OverridableLibrary& library) {
-                         const std::string version = wanted(library);
-                         return version.empty() || (environment.machine.has_override(library) &&
-                                                    text_at(environment.json(), library.key) == version);
-                       });
+           std::ranges::all_of(kOverridableLibraries, [&](const OverridableLibrary& library) {
+             const std::string version = wanted(library);
+             return version.empty() ||
+                    (environment.machine.has_override(library) && text_at(environment.json(), library.key) == version);
+           });
   }
 
   std::vector<Record> records() const {
@@ -168,7 +168,7 @@ class Question {
       timeline::MachineTimeline one{machine.name, timeline::with_gaps(std::move(machine.releases), matrix), {}};
       one.course = timeline::TimelineBuilder(one.sides, background_).of(test_);
       const auto any = [](const timeline::ReleaseResult& stand) { return !stand.record.empty(); };
-      if (std::any_of(one.course.stands.begin(), one.course.stands.end(), any)) found_.push_back(std::move(one));
+      if (std::ranges::any_of(one.course.stands, any)) found_.push_back(std::move(one));
     }
   }
 
@@ -223,10 +223,9 @@ class Question {
     choose_this_machine(places_, machine);
     timeline::MachineTimeline one{"", {}, {}};
     for (compare::MachineSides& known : compare::sides_by_machine(records(), background_)) {
-      const bool has_all_its_own =
-          std::none_of(kOverridableLibraries.begin(), kOverridableLibraries.end(), [&](const auto& library) {
-            return known.environment.machine.has_override(library) && wanted(library).empty();
-          });
+      const bool has_all_its_own = std::ranges::none_of(kOverridableLibraries, [&](const auto& library) {
+        return known.environment.machine.has_override(library) && wanted(library).empty();
+      });
       if (!is_wanted(known.environment) || !has_all_its_own) continue;
       if (!known.environment.machine.variables.empty()) continue;
       one.machine = known.name;
@@ -238,7 +237,7 @@ class Question {
     name_machine(one);
     std::vector<bool> can_run;
     for (size_t i = 0; i < one.sides.size(); ++i) {
-      const bool is_built = std::find(built.begin(), built.end(), one.sides[i].name) != built.end();
+      const bool is_built = contains(built, one.sides[i].name);
       can_run.push_back(is_built);
       if (!is_built) cannot_[i] = "not on record, and not built here";
     }
@@ -258,7 +257,7 @@ class Question {
         cannot_[one.sides.size()] = fmt::format("its cases are not built; `ci/suite --build {}` does", folder);
       }
       can_run.push_back(is_built);
-      const bool again = std::count(releases.begin(), releases.end(), releases.back()) > 1;
+      const bool again = std::ranges::count(releases, releases.back()) > 1;
       one.sides.push_back({escape_control(again ? folder : releases.back()), {}});
     }
     name_machine(one);

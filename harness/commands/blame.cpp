@@ -117,9 +117,8 @@ Exit blame_program(const run::Layout& places, const Options& options) {
   const blame::Answer answer =
       blame::answer_of(std::move(processes), watched.not_whole,
                        [&](const blame::Process& of) -> const blame::Knowledge& { return knowledge(of); });
-  const std::string text = options.json
-                               ? blame::render_json(answer).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
-                               : blame::render_text(answer, {options.verbose, has_colours(log)});
+  const std::string text = options.json ? to_text(blame::render_json(answer), 1) + "\n"
+                                        : blame::render_text(answer, {options.verbose, has_colours(log)});
   if (is_used || !options.quiet) write_all(log, text);
   return static_cast<Exit>(blame::end_like(watched.status));
 }

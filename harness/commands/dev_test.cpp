@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/suggest.h"
@@ -21,7 +22,7 @@ struct Options {
 bool is_left_out(const run::Layout& places, const Options& options) {
   if (!is_without_libtorch(options.release)) return false;
   const std::vector<std::string> tests = names_in(read_catalogue(places.root)).tests;
-  return std::find(tests.begin(), tests.end(), options.id) != tests.end();
+  return contains(tests, options.id);
 }
 
 Exit test(const run::Layout& places, const Options& options) {

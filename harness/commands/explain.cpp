@@ -90,7 +90,7 @@ Exit explain_text(const run::Layout& places, const Options& options) {
                has_records ? current_verdicts(places, release, cases) : std::vector<TestVerdict>(),
                has_records ? current_prices(places, release) : std::vector<Prices>());
   if (options.json) {
-    print("{}\n", report::render_json(explanation, release).dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", to_text(report::render_json(explanation, release), 1));
   } else {
     print("{}", report::render_text(explanation, release));
   }

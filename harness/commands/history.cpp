@@ -36,25 +36,22 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
                const std::vector<timeline::Run>& runs) {
   Names names = names_in(catalogue);
   // Of what the tree has no longer there is a history too.
-  const auto add = [](std::vector<std::string>& known, const std::string& name) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
-  };
   std::set<std::string> planned;
   for (const timeline::Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
   std::map<std::string, std::vector<std::string>> by_case;
   for (const std::string& test : planned) by_case[case_of(test)].push_back(test);
-  for (const auto& [id, tests] : by_case) add(names.cases, id);
+  for (const auto& [id, tests] : by_case) add_once(names.cases, id);
   Named named_tests;
   for (const std::string& word : words) {
     const std::string id = case_of(word);
     if (const auto on_record = by_case.find(id); id != word && on_record != by_case.end()) {
-      for (const std::string& test : on_record->second) add(names.tests, test);
+      for (const std::string& test : on_record->second) add_once(names.tests, test);
     }
     for (const std::string& name : named(word, names)) {
       if (name.find('.') != std::string::npos) {
         const auto [tests, is_new] = named_tests.emplace(case_of(name), std::vector<std::string>());
         if (is_new || !tests->second.empty()) tests->second.push_back(name);
-      } else if (std::find(names.cases.begin(), names.cases.end(), name) != names.cases.end()) {
+      } else if (contains(names.cases, name)) {
         named_tests[name] = {};
       } else {
         for (const CatalogueCase& one : catalogue) {
@@ -121,7 +118,7 @@ Exit history(const run::Layout& places, const Options& options) {
     }
     has_history = true;
   }
-  print("{}", options.json ? json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n" : text);
+  print("{}", options.json ? to_text(json, 1) + "\n" : text);
   for (const timeline::BadRecord& one : bad) print_error(fmt::format("{}/{}: {}", folder, one.path, one.reason));
   if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";

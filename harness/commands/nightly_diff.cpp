@@ -29,7 +29,7 @@ Exit report_night(const run::Layout& places, const Options& options) {
   if (options.json || options.issue) {
     const Json json =
         options.json ? report::render_json(report) : report::render_json(report::issues_of(report, background));
-    print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", to_text(json, 1));
   } else {
     print("{}", options.markdown ? report::render_markdown(report) : report::render_text(report));
   }

@@ -37,21 +37,17 @@ Exit operators(const run::Layout& places, const Options& options) {
   }
   if (!options.release.empty()) {
     const std::string release = resolve_release(options.release, table.releases);
-    if (std::find(table.releases.begin(), table.releases.end(), release) == table.releases.end()) {
+    if (!contains(table.releases, release)) {
       throw ExitError(Exit::Usage, fmt::format("no operators of {} are on record; there are those of {}",
                                                escape_control(options.release), join(table.releases, ", ")));
     }
     table.releases = {release};
     for (timeline::OperatorRow& row : table.rows) {
-      row.releases.erase(std::remove_if(row.releases.begin(), row.releases.end(),
-                                        [&](const auto& on) { return on.release != release; }),
-                         row.releases.end());
+      std::erase_if(row.releases, [&](const auto& on) { return on.release != release; });
     }
   }
   if (!wanted.empty()) {
-    table.rows.erase(std::remove_if(table.rows.begin(), table.rows.end(),
-                                    [&](const auto& row) { return wanted.count(row.what.name) == 0; }),
-                     table.rows.end());
+    std::erase_if(table.rows, [&](const auto& row) { return wanted.count(row.what.name) == 0; });
   }
   if (options.json) {
     print("{}", report::render_json_lines(table));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -143,8 +144,9 @@ void check_site(const std::string& folder) {
   }
 }
 
+constexpr size_t kFirstBytes = 15;  // "<!DOCTYPE html>": only a page is replaced.
+
 void write_site(const std::string& folder, const std::map<std::string, std::string>& pages) {
-  constexpr size_t kFirstBytes = 15;
   std::error_code error;
   fs::create_directories(folder + "/failures", error);
   if (error) throw ExitError(Exit::Usage, fmt::format("{}: {}", folder, error.message()));
@@ -158,7 +160,6 @@ void write_page(const std::string& output, const std::string& page) {
   } else if (fs::is_character_file(output, error) || fs::is_fifo(output, error)) {
     write_file(output, page);  // Such as /dev/stdout, which nothing may replace.
   } else {
-    constexpr size_t kFirstBytes = 15;
     replace_output(output, page, kFirstBytes, "page");
   }
 }
@@ -172,13 +173,13 @@ std::string single_file(const run::Layout& places, Input input, DeferredErrors& 
 }
 
 // Kept to the end of the program: to free each text takes a tenth of the time.
-const report::PageData& kept_page_data(Input input) {
-  return *new report::PageData(report::page_data(std::move(input.records), std::move(input.page)));
+const report::PageData& kept_page_data(std::vector<Record> records, const report::PageInput& input) {
+  return *new report::PageData(report::page_data(std::move(records), input));
 }
 
 std::map<std::string, std::string> site(const run::Layout& places, Input input, DeferredErrors& wrong) {
-  const report::PageInput page = input.page;
-  const report::PageData& made = kept_page_data(std::move(input));
+  const report::PageInput& page = input.page;
+  const report::PageData& made = kept_page_data(std::move(input.records), page);
   auto pages =
       report::render_site({places.root, page.folder, made.matrix, page.background.catalogue, page.background.sources,
                            page.background.changes, page.operators, read_all_prices(page.folder, wrong)});
@@ -195,7 +196,7 @@ Exit write(const run::Layout& places, const Options& options) {
   } else {
     compare::learn_remedies(places.reports(), input.page.background);
     if (options.site.empty()) {
-      write_page(options.output, report::page_of(kept_page_data(std::move(input)).json));
+      write_page(options.output, report::page_of(kept_page_data(std::move(input.records), input.page).json));
     } else {
       write_site(options.site, site(places, std::move(input), wrong));
     }

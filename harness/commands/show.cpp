@@ -247,7 +247,7 @@ Exit show_cases(const run::Layout& places, const Options& options, const std::ve
     }
     for (const Verdict verdict : verdicts_of(view)) verdicts.push_back(verdict);
   }
-  if (options.json) print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+  if (options.json) print("{}\n", to_text(json, 1));
   wrong.tell();
   return exit_for(verdicts);
 }
@@ -387,7 +387,7 @@ Exit show_records(const run::Layout& places, const Options& options, const Asked
     for (const JudgedRun& judged : board.records()) {
       for (const Json& row : report::render_json(judged)) json.push_back(row);
     }
-    print("{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", to_text(json, 1));
   } else if (test_by_test) {
     print_rows(board, asked.folder, options.slowest);
     if (board.records().size() > 1 && !options.slowest) print_last_words(all);

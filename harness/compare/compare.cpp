@@ -25,9 +25,8 @@ std::vector<UpstreamChange> named_sources(const std::string& numbers, const std:
   for (size_t at = 0; at < numbers.size();) {
     const size_t end = std::min(numbers.find(", ", at), numbers.size());
     const std::string number = numbers.substr(at, end - at);
-    const auto found =
-        std::find_if(sources.begin(), sources.end(), [&](const CitedSource& s) { return s.id == number; });
-    if (found != sources.end()) all.push_back({"", number, "", found->url, found->title});
+    const CitedSource* found = find_source(sources, number);
+    if (found != nullptr) all.push_back({"", number, "", found->url, found->title});
     at = end + 2;
   }
   return all;
@@ -48,7 +47,7 @@ Advice advice_on(const std::string& fix, const std::string& release, const Compa
   return advice;
 }
 
-// A fix that stopped holding is told as that, and not as one that may be deleted.
+// Leaves out a fix that stopped holding: that is a change of its own.
 std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, const Results& to,
                               const CompareContext& background) {
   std::vector<Advised> fixes;
@@ -268,11 +267,7 @@ void CompareContext::learn_from(const Record& record) {
   }
 }
 
-const CatalogueCase* CompareContext::find(const std::string& case_id) const {
-  const auto found =
-      std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == case_id; });
-  return found == catalogue.end() ? nullptr : &*found;
-}
+const CatalogueCase* CompareContext::find(const std::string& case_id) const { return find_case(catalogue, case_id); }
 
 CompareContext read_compare_context(const std::string& root) {
   CompareContext background{rules_of(root), read_changes(root), read_sources(root), {}};

@@ -17,7 +17,7 @@ namespace {
 constexpr std::array kUses = {Use::Used, Use::Assumed, Use::NotUsed};
 
 // JSON's strings are TOML's too.
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string quoted(const std::string& text) { return to_text(Json(text)); }
 
 std::string quoted(const std::vector<std::string>& texts) {
   std::string all;

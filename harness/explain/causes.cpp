@@ -104,12 +104,6 @@ std::string link_of(const CatalogueCase& one, const std::map<std::string, std::s
   return link;
 }
 
-const CatalogueCase* case_of(const Catalogue& catalogue, const std::string& id) {
-  const auto found =
-      std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& one) { return one.id == id; });
-  return found == catalogue.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalogue) {
@@ -138,7 +132,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.id = text_in(table, "id", place);
     if (!ids.insert(cause.id).second)
       throw ExitError(Exit::Usage, fmt::format("{}: '{}' is there twice", place, cause.id));
-    const CatalogueCase* known = case_of(catalogue, cause.id);
+    const CatalogueCase* known = find_case(catalogue, cause.id);
     cause.has_case = known != nullptr;
     cause.title = text_in(table, "title", place, !cause.has_case);
     if (cause.title.empty()) cause.title = known->title;
@@ -162,7 +156,7 @@ std::vector<Cause> read_causes(const std::string& root, const Catalogue& catalog
     cause.terms = std::move(terms[cause.id]);
     cause.also = texts_in(table, "also", place);
     for (const std::string& id : cause.also) {
-      if (case_of(catalogue, id) == nullptr) {
+      if (find_case(catalogue, id) == nullptr) {
         throw ExitError(Exit::Usage, fmt::format("{}: '{}' in 'also' is no case", place, id));
       }
     }
@@ -193,7 +187,7 @@ std::map<std::string, std::string> read_unnamed(const std::string& root, const C
     only_keys(*entry.as_table(), {"cases", "reason"}, place);
     const std::string reason = text_in(*entry.as_table(), "reason", place);
     for (const std::string& id : texts_in(*entry.as_table(), "cases", place)) {
-      if (case_of(catalogue, id) == nullptr) {
+      if (find_case(catalogue, id) == nullptr) {
         throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no case", place, id));
       }
       reasons[id] = reason;

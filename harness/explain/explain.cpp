@@ -36,9 +36,8 @@ std::string shown(const ErrorText& text, size_t line) {
 }
 
 const CudaError& error_of(int code) {
-  const auto* found =
-      std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
-  return found == std::end(kCudaErrors) ? *std::prev(std::end(kCudaErrors)) : *found;
+  const CudaError* found = find_cuda_error(code);
+  return found == nullptr ? *std::prev(std::end(kCudaErrors)) : *found;
 }
 
 bool has(const std::vector<int>& codes, int code) { return std::find(codes.begin(), codes.end(), code) != codes.end(); }
@@ -344,11 +343,6 @@ class Weigh {
   size_t line_ = 0, said_ = 0, victim_ = 0;
 };
 
-const CatalogueCase* case_of(const Catalogue& catalogue, const std::string& id) {
-  const auto one = std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& c) { return c.id == id; });
-  return one == catalogue.end() ? nullptr : &*one;
-}
-
 // One machine on which a fix does not hold is enough to say that it does not.
 std::optional<bool> holds_in(const std::vector<TestVerdict>& rows, const std::string& test) {
   std::optional<bool> holds;
@@ -378,10 +372,10 @@ std::string cure_of(const CatalogueCase& one, const std::vector<Change>& changes
 // In C++ or in Python, as the text is: most cases of Python have a sibling that is not.
 std::vector<const CatalogueCase*> cases_of(const Found& found, const Catalogue& catalogue, bool is_python) {
   std::vector<const CatalogueCase*> cases;
-  if (const CatalogueCase* one = case_of(catalogue, found.id)) cases.push_back(one);
+  if (const CatalogueCase* one = find_case(catalogue, found.id)) cases.push_back(one);
   if (!is_python) return cases;
   for (const std::string& id : found.also) {
-    const CatalogueCase* one = case_of(catalogue, id);
+    const CatalogueCase* one = find_case(catalogue, id);
     if (one != nullptr && one->family == "python") cases.insert(cases.begin(), one);
   }
   return cases;
@@ -405,7 +399,7 @@ void add_remedies_of(const Found& found, const Cause& cause, bool is_python, con
       }
     }
   }
-  if (const CatalogueCase* one = case_of(catalogue, cause.id)) {
+  if (const CatalogueCase* one = find_case(catalogue, cause.id)) {
     if (const std::string cure = cure_of(*one, changes); !cure.empty()) remedies.push_back({cause.id, cure, {}, false});
   }
   for (const std::string& advice : cause.useless) remedies.push_back({cause.id, advice, false, true});

@@ -44,9 +44,8 @@ void add_term(std::string_view word, std::set<std::string>& terms) {
 std::string description_of(const Cause& cause, const Catalogue& catalogue) {
   std::string text = cause.title + "\n" + cause.why + "\n";
   for (const std::string& fix : cause.fixes) text += fix + "\n";
-  const auto one =
-      std::find_if(catalogue.begin(), catalogue.end(), [&](const CatalogueCase& each) { return each.id == cause.id; });
-  if (one == catalogue.end()) return text;
+  const CatalogueCase* one = find_case(catalogue, cause.id);
+  if (one == nullptr) return text;
   text += one->title + "\n" + one->why + "\n";
   for (const CatalogueTest& test : one->tests) text += test.fix + "\n";
   return text;
@@ -153,7 +152,7 @@ Terms read_terms(const std::string& root) {
       const char* last = line.data() + end;
       if (colon == line.npos || colon >= end || std::from_chars(line.data() + colon + 1, last, weight).ptr != last ||
           weight <= 0) {
-        throw ExitError(Exit::Usage, fmt::format("{}:{}: '{}' is no term with its weight, as 'replay:12' is",
+        throw ExitError(Exit::Usage, fmt::format("{}:{}: '{}' is not a term with a weight such as 'replay:12'",
                                                  path_of(root), number, escape_control(line.substr(at, end - at))));
       }
       terms[line.substr(at, colon - at)] = weight;
@@ -170,14 +169,15 @@ std::vector<Example> read_examples(const std::string& path) {
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
-    const Json one = Json::parse(line, nullptr, false);
-    if (!one.is_object() || !one.contains("cause") || !one.contains("text")) {
+    const Json one = try_parse_json(line).value_or(Json());
+    const Json *has_cause = member(one, "cause"), *has_text = member(one, "text");
+    if (has_cause == nullptr || !has_cause->is_string() || has_text == nullptr || !has_text->is_string()) {
       throw ExitError(Exit::Usage, fmt::format("{}:{}: no object with a cause and a text", path, number));
     }
-    const std::string cause = one.value("cause", "");
+    const std::string cause = text_at(one, "cause");
     if (cause.empty()) continue;
     examples.push_back(
-        {cause, one.value("text", ""), one.value("url", ""), one.value("or", std::vector<std::string>())});
+        {cause, text_at(one, "text"), text_at(one, "url"), one.value("or", std::vector<std::string>())});
   }
   return examples;
 }

@@ -22,11 +22,9 @@ bool both_apply(const Expectation& a, const Expectation& b, const std::vector<st
   const auto has_both = [&](const std::string& gpu) {
     return gpu.find(a.where.gpu) != std::string::npos && gpu.find(b.where.gpu) != std::string::npos;
   };
-  const bool same_gpu =
-      has_both(a.where.gpu) || has_both(b.where.gpu) || std::any_of(gpus.begin(), gpus.end(), has_both);
+  const bool same_gpu = has_both(a.where.gpu) || has_both(b.where.gpu) || std::ranges::any_of(gpus, has_both);
   return same_gpu && can_meet(a.where.driver, b.where.driver) && can_meet(a.where.cuda_runtime, b.where.cuda_runtime) &&
-         can_meet(a.where.nccl, b.where.nccl) &&
-         std::any_of(matrix.begin(), matrix.end(), [&](const std::string& release) {
+         can_meet(a.where.nccl, b.where.nccl) && std::ranges::any_of(matrix, [&](const std::string& release) {
            return in_range(release, a.where.release) && in_range(release, b.where.release);
          });
 }
@@ -67,17 +65,16 @@ std::vector<std::string> expectation_errors(const std::vector<Expectation>& all,
         errors.push_back(e.place + ": its reason is still to be found: " + reason);
     }
     if (known.count(e.test) == 0) errors.push_back(e.place + ": no record knows the test " + e.test);
-    const bool somewhere = std::any_of(matrix.begin(), matrix.end(),
-                                       [&](const std::string& release) { return in_range(release, e.where.release); });
+    const bool somewhere =
+        std::ranges::any_of(matrix, [&](const std::string& release) { return in_range(release, e.where.release); });
     if (!somewhere) errors.push_back(e.place + ": unused: no release of the matrix is " + e.where.release);
     for (size_t j = 0; j < i; ++j) {
       if (!both_apply(e, all[j], matrix, gpus)) continue;
       errors.push_back(e.place + ": shadowed by " + all[j].place + ": both can apply to " + e.test);
     }
     for (const std::string& name : e.records) {
-      const auto record = std::find_if(records.begin(), records.end(), [&](const Record& r) {
-        return std::filesystem::path(r.path).lexically_relative(reports) == name;
-      });
+      const auto record = std::ranges::find_if(
+          records, [&](const Record& r) { return std::filesystem::path(r.path).lexically_relative(reports) == name; });
       if (record == records.end()) {
         errors.push_back(e.place + ": there is no record " + name);
       } else if (const std::string wrong = what_is_wrong(e, *record, name); !wrong.empty()) {

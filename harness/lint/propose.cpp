@@ -102,8 +102,7 @@ Lines bounds_in(const std::string& range) {
 std::string narrowed(const std::string& range, char side, const std::string& version) {
   Lines parts = bounds_in(range);
   // The range held the version, so that each bound of this side is looser than the new one.
-  parts.erase(std::remove_if(parts.begin(), parts.end(), [side](const std::string& part) { return part[0] == side; }),
-              parts.end());
+  std::erase_if(parts, [side](const std::string& part) { return part[0] == side; });
   parts.insert(side == '>' ? parts.begin() : parts.end(), fmt::format("{}{}", side, version));
   return join(parts);
 }
@@ -135,14 +134,12 @@ Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, con
   for (const TestVerdict& row : rows) by_test[row.test] = &row;
   // An entry speaks of several tests, and a range that is right for one of them must be for all.
   const auto any_of_entry = [&](const std::string& place, const auto& predicate) {
-    return std::any_of(all.begin(), all.end(), [&](const Expectation& e) {
+    return std::ranges::any_of(all, [&](const Expectation& e) {
       const auto row = by_test.find(e.test);
       return e.place == place && row != by_test.end() && row->second->ran && predicate(e, *row->second);
     });
   };
-  const auto add_record = [&](Expectation& e) {
-    if (std::find(e.records.begin(), e.records.end(), name) == e.records.end()) e.records.push_back(name);
-  };
+  const auto add_record = [&](Expectation& e) { add_once(e.records, name); };
   const auto as_expected = [](const Expectation&, const TestVerdict& row) {
     return row.verdict == Verdict::AsExpected;
   };
@@ -156,9 +153,8 @@ Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, con
     if (row.verdict == Verdict::Inconclusive && guess != nullptr && guess->guessed_for(release) &&
         says(*guess, row, *test) && confirmed.insert(guess->place).second) {
       // A record that an entry names has all its tests.
-      const bool whole = std::all_of(all.begin(), all.end(), [&](const Expectation& e) {
-        return e.place != guess->place || record.find(e.test) != nullptr;
-      });
+      const bool whole = std::ranges::all_of(
+          all, [&](const Expectation& e) { return e.place != guess->place || record.find(e.test) != nullptr; });
       if (whole && !any_of_entry(guess->place, says_else)) {
         add_record(changed.emplace(guess->place, *guess).first->second);
         ++proposal.widened;
@@ -185,7 +181,7 @@ Proposal propose(const Record& record, const std::vector<TestVerdict>& rows, con
       ++proposal.narrowed;
       if (row.result == Result::Reproduced || row.result == Result::Holds) continue;  // As the document has it.
     }
-    const auto known = std::find_if(all.begin(), all.end(), [&](const Expectation& e) {
+    const auto known = std::ranges::find_if(all, [&](const Expectation& e) {
       return e.test == row.test && covers_but_for_release(e, record) && says(e, row, *test) &&
              !any_of_entry(e.place, says_else);
     });

@@ -38,6 +38,12 @@ std::string needs_from(const Json& json, const std::string& place) {
   return words;
 }
 
+template <class T>
+const T* find_id(const std::vector<T>& all, const std::string& id) {
+  const auto found = std::ranges::find_if(all, [&](const T& one) { return one.id == id; });
+  return found == all.end() ? nullptr : &*found;
+}
+
 CatalogueTest test_from(const Json& json, const std::string& case_id) {
   CatalogueTest test;
   test.name = json.at("name");
@@ -73,6 +79,8 @@ CatalogueCase case_from(const Json& json) {
 }
 
 }  // namespace
+
+const CatalogueCase* find_case(const Catalogue& catalogue, const std::string& id) { return find_id(catalogue, id); }
 
 std::string catalogue_path(const std::string& root) { return root + "/cases/catalogue.json"; }
 
@@ -181,6 +189,16 @@ std::string why_of(const std::string& source) {
   return text;
 }
 
+std::string function_at(const std::string& source, size_t position) {
+  const size_t begin = source.rfind('\n', position) + 1, end = source.find("\n}\n", position);
+  return end == std::string::npos ? "" : source.substr(begin, end + 3 - begin);
+}
+
+std::string test_in(const std::string& source, const std::string& test) {
+  const size_t name = source.find(", " + test + ") {\n");
+  return name == std::string::npos ? "" : function_at(source, name);
+}
+
 std::string first_difference(const Catalogue& committed, const Catalogue& built) {
   size_t i = 0, j = 0;
   while (i < committed.size() || j < built.size()) {
@@ -219,7 +237,7 @@ Catalogue selected(const Catalogue& catalogue, const std::vector<std::string>& w
   for (CatalogueCase one : catalogue) {
     if (wanted.count(one.family) == 0 && wanted.count(one.id) == 0) {
       const auto unnamed = [&](const CatalogueTest& test) { return wanted.count(one.id + "." + test.name) == 0; };
-      one.tests.erase(std::remove_if(one.tests.begin(), one.tests.end(), unnamed), one.tests.end());
+      std::erase_if(one.tests, unnamed);
       if (one.tests.empty()) continue;
     }
     some.push_back(one);
@@ -240,6 +258,10 @@ std::vector<CitedSource> read_sources(const std::string& root) {
     }
   }
   return sources;
+}
+
+const CitedSource* find_source(const std::vector<CitedSource>& sources, const std::string& id) {
+  return find_id(sources, id);
 }
 
 std::string cited_id(const Json& source) {

@@ -1,5 +1,5 @@
-// The catalogue: what every case says about itself, in one generated and committed file. Code that needs a
-// case what it is, and not what it does here, needs no build and no LibTorch. `recapture dev catalogue` makes it.
+// The catalogue: what every case says about itself, in one generated and committed file. Code that needs to know what a
+// case is, and not what it does here, needs neither a build nor LibTorch. `recapture dev catalogue` makes it.
 #pragma once
 #include <optional>
 #include <string>
@@ -33,6 +33,9 @@ struct CatalogueCase {
 
 using Catalogue = std::vector<CatalogueCase>;  // By id.
 
+// nullptr where there is none.
+const CatalogueCase* find_case(const Catalogue& catalogue, const std::string& id);
+
 std::string catalogue_path(const std::string& root);
 
 // The committed one. Throws ExitError(Usage) with one line if it is not there or is not a catalogue.
@@ -48,6 +51,12 @@ CatalogueCase catalogue_case(const Json& described, const std::string& source);
 
 // The comment that opens a case's source, without the line that compiles it, as paragraphs.
 std::string why_of(const std::string& source);
+
+// From the line of this position through the end of the function; "" where it does not end.
+std::string function_at(const std::string& source, size_t position);
+
+// A test in the source of its case, as it stands; "" where it is not there.
+std::string test_in(const std::string& source, const std::string& test);
 
 // In one line the first case that the two do not say the same of; "" if there is none.
 std::string first_difference(const Catalogue& committed, const Catalogue& built);
@@ -65,6 +74,9 @@ struct CitedSource {
   std::string id, title, url;
 };
 std::vector<CitedSource> read_sources(const std::string& root);
+
+// nullptr where there is none.
+const CitedSource* find_source(const std::vector<CitedSource>& sources, const std::string& id);
 
 // The id of what a case cites: an upstream thread goes by its number, a document by its name with a heading.
 std::string cited_id(const Json& source);

@@ -37,7 +37,7 @@ std::vector<std::string> read_run_ids(const Json& changing) {
     if (std::string id = text_at(run, "run"); !id.empty()) ids.push_back(std::move(id));
   };
   if (const auto shards = changing.find("shards"); shards != changing.end() && shards->is_array()) {
-    std::for_each(shards->begin(), shards->end(), add);
+    std::ranges::for_each(*shards, add);
   } else {
     add(changing);
   }
@@ -69,8 +69,7 @@ Environment Environment::with(const std::string& key, Json value) const {
 
 bool counts_first(const Environment& environment, std::set<std::string>& counted) {
   const auto& ids = environment.run_ids;
-  const bool is_first =
-      std::none_of(ids.begin(), ids.end(), [&](const std::string& id) { return counted.count(id) != 0; });
+  const bool is_first = std::ranges::none_of(ids, [&](const std::string& id) { return counted.count(id) != 0; });
   counted.insert(ids.begin(), ids.end());
   return is_first;
 }

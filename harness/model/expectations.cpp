@@ -117,9 +117,10 @@ std::vector<Change> read_changes(const std::string& root) {
 }
 
 bool is_ours(const std::vector<Change>& changes, const std::string& test, const Record& record) {
-  return std::any_of(changes.begin(), changes.end(), [&](const Change& change) {
-    return change.ours && std::any_of(change.expectations.begin(), change.expectations.end(),
-                                      [&](const Expectation& e) { return e.test == test && e.where.covers(record); });
+  return std::ranges::any_of(changes, [&](const Change& change) {
+    return change.ours && std::ranges::any_of(change.expectations, [&](const Expectation& e) {
+             return e.test == test && e.where.covers(record);
+           });
   });
 }
 

@@ -12,6 +12,7 @@
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/base/letter_case.h"
+#include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/model/suggest.h"
 
@@ -56,7 +57,7 @@ Owner owner_of(const std::string& before) {
                                                       "F",     "torch.Tensor"};
   constexpr std::array<std::string_view, 12> kOthers = {"np",   "numpy", "math", "random",    "jnp",   "jax.numpy",
                                                         "cupy", "cp",    "os",   "itertools", "scipy", "operator"};
-  if (std::find(kTorch.begin(), kTorch.end(), before) != kTorch.end()) return Owner::Torch;
+  if (contains(kTorch, before)) return Owner::Torch;
   for (const std::string_view other : kOthers) {
     if (before == other || before.rfind(std::string(other) + ".", 0) == 0) return Owner::Other;
   }
@@ -108,7 +109,7 @@ std::vector<Instead> read_instead(const std::string& root, const std::vector<Ope
     if (meant.empty() || !call.empty()) meant = {text_in(entry, "operator", place)};
     for (const std::string& name : meant) {
       const auto is_it = [&](const Operator& one) { return one.name == name; };
-      if (std::none_of(operators.begin(), operators.end(), is_it)) {
+      if (std::ranges::none_of(operators, is_it)) {
         throw ExitError(Exit::Usage, fmt::format("{}: there is no operator '{}' in operators.tsv", place, name));
       }
       if (!names.insert(name).second) throw ExitError(Exit::Usage, fmt::format("{}: {} is there twice", place, name));

@@ -88,7 +88,7 @@ std::vector<std::string> prices_below(const std::string& folder) {
       if (entry.path().extension() == kPricesExtension) paths.push_back(entry.path().string());
     }
   }
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   return paths;
 }
 

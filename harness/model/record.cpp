@@ -45,7 +45,7 @@ void require_kinds(const Json& line) {
         require(value.is_string(), key, "text");
         break;
       case Number:
-        require(int_at(line, key.c_str()).has_value(), key, "whole number");
+        require(int_at(line, key).has_value(), key, "whole number");
         break;
       case Object:
         require(value.is_object(), key, "object");
@@ -134,8 +134,8 @@ void take_line(Record& record, Json line) {
 
 // What the reader should know of a run that did not find out all that it was to.
 void note_what_is_missing(Record& record) {
-  const auto lost = std::find_if(record.plan.begin(), record.plan.end(),
-                                 [&](const std::string& test) { return record.find(test) == nullptr; });
+  const auto lost =
+      std::ranges::find_if(record.plan, [&](const std::string& test) { return record.find(test) == nullptr; });
   if (record.end.empty()) {
     record.notes.push_back(lost == record.plan.end()
                                ? "the run did not come to its end"
@@ -150,8 +150,8 @@ void note_what_is_missing(Record& record) {
   std::string rest = "which tests those have is not on record";
   if (!record.whole_plan.empty()) {
     const std::set<std::string> here(record.plan.begin(), record.plan.end());
-    const auto first = std::find_if(record.whole_plan.begin(), record.whole_plan.end(),
-                                    [&](const std::string& test) { return here.count(test) == 0; });
+    const auto first =
+        std::ranges::find_if(record.whole_plan, [&](const std::string& test) { return here.count(test) == 0; });
     const size_t missing = record.whole_plan.size() - std::min(here.size(), record.whole_plan.size());
     rest = fmt::format("{} of {} tests are in the others{}", missing, record.whole_plan.size(),
                        first == record.whole_plan.end() ? "" : ", " + *first + " among them");
@@ -213,7 +213,7 @@ namespace {
 bool mentions(const Json& value, std::string_view words) {
   if (value.is_string()) return value.get_ref<const std::string&>().find(words) != std::string::npos;
   return value.is_structured() &&
-         std::any_of(value.begin(), value.end(), [&](const Json& member) { return mentions(member, words); });
+         std::ranges::any_of(value, [&](const Json& member) { return mentions(member, words); });
 }
 
 // Records of before 22 November 2026 may name a call of a probe, where no other was heard.
@@ -290,9 +290,7 @@ const TestRecord* Record::find(const std::string& test) const {
   return found == index_.end() ? nullptr : &tests[found->second];
 }
 
-std::string Record::env(const std::string& key) const {
-  return escape_control(text_at(environment.json(), key.c_str()));
-}
+std::string Record::env(const std::string& key) const { return escape_control(text_at(environment.json(), key)); }
 
 bool Record::is_shard() const {
   const std::string shard = env("shard");
@@ -303,7 +301,7 @@ bool Record::is_shard() const {
 bool Record::is_complete() const { return end == "complete" && !plan.empty() && !is_shard() && has_all(); }
 
 bool Record::has_all() const {
-  return std::all_of(plan.begin(), plan.end(), [&](const std::string& test) { return find(test) != nullptr; });
+  return std::ranges::all_of(plan, [&](const std::string& test) { return find(test) != nullptr; });
 }
 
 std::string Record::machine() const {
@@ -419,7 +417,7 @@ std::vector<std::string> records_below(const std::string& folder) {
       if (is_record_name(entry.path().string())) paths.push_back(entry.path().string());
     }
   }
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   return paths;
 }
 

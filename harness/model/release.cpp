@@ -13,6 +13,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 #include "harness/base/toml.h"
 
 namespace recapture {
@@ -75,7 +76,7 @@ class Scanner {
     while (end < rest_.size() && (is_digit(rest_[end]) || (rest_[end] >= 'a' && rest_[end] <= 'z'))) ++end;
     if (end == 0) return std::nullopt;
     const std::string_view word = rest_.substr(0, end);
-    if (std::all_of(word.begin(), word.end(), is_digit)) return std::tuple(1, *number(), std::string());
+    if (std::ranges::all_of(word, is_digit)) return std::tuple(1, *number(), std::string());
     rest_.remove_prefix(end);
     return std::tuple(0, Number{}, std::string(word));
   }
@@ -223,7 +224,7 @@ std::string without_local(const std::string& version) { return version.substr(0,
 bool satisfies(const std::string& version, const std::string& range) {
   const auto all = comparisons(range);
   const Version its = version_of(without_local(version));
-  return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(its); });
+  return std::ranges::all_of(all, [&](const Comparison& one) { return one.holds(its); });
 }
 
 bool in_range(const std::string& version, const std::string& range) {
@@ -239,8 +240,8 @@ bool can_meet(const std::string& range, const std::string& other) {
   for (const Comparison& one : all) {
     for (const char* next : {".dev0", "", ".post1"}) candidates.push_back(version_of(one.bound + next));
   }
-  return std::any_of(candidates.begin(), candidates.end(), [&](const Version& version) {
-    return std::all_of(all.begin(), all.end(), [&](const Comparison& one) { return one.holds(version); });
+  return std::ranges::any_of(candidates, [&](const Version& version) {
+    return std::ranges::all_of(all, [&](const Comparison& one) { return one.holds(version); });
   });
 }
 
@@ -275,7 +276,7 @@ std::vector<std::string> read_builds(const std::string& root) {
       throw ExitError(Exit::Usage, fmt::format("{}: '{}' is no name of a build such as nightly", escape_control(place),
                                                escape_control(name)));
     }
-    if (std::find(builds.begin(), builds.end(), name) != builds.end()) {
+    if (contains(builds, name)) {
       throw ExitError(Exit::Usage, fmt::format("{}: there are two builds '{}'", escape_control(place), name));
     }
     builds.push_back(name);

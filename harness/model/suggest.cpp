@@ -11,6 +11,7 @@
 
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
+#include "harness/base/text.h"
 #include "harness/case/pattern.h"
 #include "harness/model/release.h"
 
@@ -47,14 +48,10 @@ size_t slips(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
-bool contains(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 std::vector<std::string> of_the_same_line(const std::string& word, const std::vector<std::string>& known) {
   std::vector<std::string> found;
   if (!is_version(word)) return found;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(found), [&](const std::string& release) {
+  std::ranges::copy_if(known, std::back_inserter(found), [&](const std::string& release) {
     return is_version(release) && release_line(release) == release_line(word);
   });
   return found;
@@ -139,8 +136,8 @@ std::vector<std::string> named(const std::string& word, const Names& names) {
   std::vector<std::string> found;
   if (wanted.find('*') != std::string::npos) {
     const auto take = [&](const std::vector<std::string>& known) {
-      std::copy_if(known.begin(), known.end(), std::back_inserter(found),
-                   [&](const std::string& name) { return matches(wanted, name); });
+      std::ranges::copy_if(known, std::back_inserter(found),
+                           [&](const std::string& name) { return matches(wanted, name); });
     };
     if (wanted.find('.') != std::string::npos) {
       take(names.tests);
@@ -166,16 +163,14 @@ std::string resolve_release(const std::string& word, const std::vector<std::stri
 
 bool can_be_release(const std::string& word) { return is_version(word) || is_without_libtorch(word); }
 
-bool is_without_libtorch(const std::string& word) {
-  return std::find(kWithoutLibtorch.begin(), kWithoutLibtorch.end(), word) != kWithoutLibtorch.end();
-}
+bool is_without_libtorch(const std::string& word) { return contains(kWithoutLibtorch, word); }
 
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others) {
   std::vector<std::string> sorted(others.begin(), others.end());
   const auto is_before = [](const std::string& a, const std::string& b) {
     return is_version(a) && is_version(b) ? older(a, b) : is_version(a) > is_version(b);
   };
-  std::sort(sorted.begin(), sorted.end(), is_before);
+  std::ranges::sort(sorted, is_before);
   std::string there_is;
   if (const auto line = of_the_same_line(release, sorted); !line.empty() && line.size() <= kMost) {
     there_is = question(line);
@@ -192,7 +187,7 @@ std::string no_records_of(const std::string& release, const std::string& folder,
                      escape_control(release), escape_control(folder), escape_control(there_is));
 }
 
-std::string known_release(const std::string& root, const std::string& word) {
+std::vector<std::string> known_releases(const std::string& root) {
   std::vector<std::string> known = read_matrix(root);
   known.insert(known.end(), kWithoutLibtorch.begin(), kWithoutLibtorch.end());
   std::error_code none;  // A release need not be in the matrix to have records.
@@ -200,7 +195,12 @@ std::string known_release(const std::string& root, const std::string& word) {
     const std::string name = entry.path().filename();
     if (is_version(name) && entry.is_directory() && !contains(known, name)) known.push_back(name);
   }
-  std::string meant = resolve_release(word, known);
+  return known;
+}
+
+std::string known_release(const std::string& root, const std::string& word) {
+  const std::vector<std::string> known = known_releases(root);
+  const std::string meant = resolve_release(word, known);
   if (contains(known, meant)) return meant;
   throw ExitError(Exit::Usage,
                   unknown_name("release", word, known, "ci/matrix.toml lists them, and `ci/suite` builds any"));

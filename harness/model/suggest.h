@@ -43,8 +43,10 @@ bool is_without_libtorch(const std::string& word);
 // where there are none of its line, the six next to it: "…, but of 2.6.0, 2.11.0; `ci/suite` makes …".
 std::string no_records_of(const std::string& release, const std::string& folder, const std::set<std::string>& others);
 
-// The one that is meant of ci/matrix.toml, of those on record in reports/ and of the builds without LibTorch. Throws
-// ExitError(Usage) with the nearest.
+// Those of ci/matrix.toml, those on record in reports/, and the builds without LibTorch.
+std::vector<std::string> known_releases(const std::string& root);
+
+// The one that is meant of them. Throws ExitError(Usage) with the nearest.
 std::string known_release(const std::string& root, const std::string& word);
 
 }  // namespace recapture

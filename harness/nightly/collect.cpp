@@ -109,7 +109,7 @@ class Night {
       }
     }
     if (error) lacks_.push_back(fmt::format("{}: cannot read all of it: {}", escape_control(folder), error.message()));
-    std::sort(paths.begin(), paths.end());
+    std::ranges::sort(paths);
     for (const std::string& path : paths) take(path);
   }
 
@@ -122,14 +122,9 @@ class Night {
     }
     // A night of which nothing is left is not the oldest of all.
     if (started_.empty()) started_ = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-    write_file(staging.path() + "/" + kNightFile, Json{{"night", 1},
-                                                       {"started", started_},
-                                                       {"plan", render_json(plan_)},
-                                                       {"lacks", lacks_},
-                                                       {"lacking", lacking_},
-                                                       {"notes", notes_}}
-                                                          .dump(1, ' ', false, Json::error_handler_t::replace) +
-                                                      "\n");
+    const Json night = {{"night", 1},      {"started", started_}, {"plan", render_json(plan_)},
+                        {"lacks", lacks_}, {"lacking", lacking_}, {"notes", notes_}};
+    write_file(staging.path() + "/" + kNightFile, to_text(night, 1) + "\n");
     staging.put_in_place();
     gathered.lacks = lacks_;
     gathered.notes = notes_;
@@ -200,7 +195,7 @@ class Night {
     for (const Found* one : found) planned.insert(one->record.plan.begin(), one->record.plan.end());
     if (found.empty() || found.front()->record.whole_plan.empty()) return false;
     const auto& all = found.front()->record.whole_plan;
-    return std::all_of(all.begin(), all.end(), [&](const std::string& test) { return planned.count(test) != 0; });
+    return std::ranges::all_of(all, [&](const std::string& test) { return planned.count(test) != 0; });
   }
 
   void take(const std::string& path) {
@@ -216,8 +211,8 @@ class Night {
       lacks_.push_back(escape_control(stop.what()));
       return;
     }
-    const auto task = std::find_if(plan_.begin(), plan_.end(),
-                                   [&](const NightTask& one) { return one.is_of(found.record.environment); });
+    const auto task =
+        std::ranges::find_if(plan_, [&](const NightTask& one) { return one.is_of(found.record.environment); });
     if (task == plan_.end()) {
       notes_.push_back(fmt::format("{} is of no task of the plan: {}, shard {}{}", escape_control(path),
                                    found.record.machine(), found.record.env("shard"),
@@ -230,8 +225,8 @@ class Night {
 
   std::string flaw_of(const Record& record) const {
     if (record.plan.empty()) return "it has no plan: what should have run is not known";
-    const auto lost = static_cast<size_t>(std::count_if(
-        record.plan.begin(), record.plan.end(), [&](const auto& test) { return record.find(test) == nullptr; }));
+    const auto lost = static_cast<size_t>(
+        std::ranges::count_if(record.plan, [&](const auto& test) { return record.find(test) == nullptr; }));
     if (record.end != "complete" || lost > 0) {
       return fmt::format("{}, and {} of {} tests have not run",
                          record.end.empty()         ? "it did not come to its end"
@@ -284,8 +279,7 @@ class Night {
       const bool is_whole = one.flaw.empty();
       return std::tuple(is_whole, is_whole ? 0 : one.record.tests.size(), one.record.environment.started, one.path);
     };
-    const auto best =
-        std::max_element(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    const auto best = std::ranges::max_element(runs, [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     for (const Found& other : runs) {
       if (&other == &*best) continue;
       notes_.push_back(fmt::format("{} was run twice: {} counts, and {} does not{}", plan_[task].name(),

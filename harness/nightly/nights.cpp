@@ -25,7 +25,7 @@ void read_lacks(const Json& json, Night& night) {
   std::set<size_t> of_tasks;
   for (const Json& one : json.value("lacking", Json::array())) {
     const int index = one.is_object() ? int_at(one, "lack").value_or(-1) : -1;
-    const auto task = std::find_if(night.plan.begin(), night.plan.end(), [&](const NightTask& each) {
+    const auto task = std::ranges::find_if(night.plan, [&](const NightTask& each) {
       return one.is_object() && each.release == text_at(one, "release") && each.gpu == text_at(one, "gpu") &&
              each.shard_words() == text_at(one, "shard");
     });
@@ -91,8 +91,9 @@ Nights all_nights(const std::string& folder) {
     throw ExitError(Exit::NothingRan, fmt::format("no collected night below {}{}{}", escape_control(folder),
                                                   all.flaws.empty() ? "" : ": ", fmt::join(all.flaws, "; ")));
   }
-  std::sort(all.nights.begin(), all.nights.end(),
-            [](const Night& a, const Night& b) { return std::tie(a.started, a.path) < std::tie(b.started, b.path); });
+  std::ranges::sort(all.nights, [](const Night& a, const Night& b) {
+    return std::tie(a.started, a.path) < std::tie(b.started, b.path);
+  });
   return all;
 }
 
@@ -149,7 +150,7 @@ bool is_of_place(const NightTask& task, const Environment& environment) {
 }
 
 bool is_planned(const NightPlan& plan, const Environment& environment) {
-  return std::any_of(plan.begin(), plan.end(), [&](const NightTask& task) { return is_of_place(task, environment); });
+  return std::ranges::any_of(plan, [&](const NightTask& task) { return is_of_place(task, environment); });
 }
 
 RunsByPlace read_runs(const std::string& folder, const compare::CompareContext& background) {

@@ -12,6 +12,7 @@
 #include "harness/base/file.h"
 #include "harness/base/letter_case.h"
 #include "harness/base/shard.h"
+#include "harness/base/text.h"
 #include "harness/base/toml.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
@@ -29,7 +30,7 @@ ExitError wrong(const std::string& place, const std::string& what) {
 
 void require_gpu_name(const std::string& gpu, const std::string& place) {
   const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == ' ' || c == '-' || c == '.'; };
-  if (gpu.empty() || !std::all_of(gpu.begin(), gpu.end(), is_of_a_name)) {
+  if (gpu.empty() || !std::ranges::all_of(gpu, is_of_a_name)) {
     throw wrong(place, fmt::format("'{}' is no part of a GPU's name", escape_control(gpu)));
   }
 }
@@ -95,7 +96,7 @@ Tier read_tier(const std::string& root, const std::string& name) {
   std::vector<std::string> known = all;
   for (std::string& build : read_builds(root)) known.push_back(std::move(build));
   for (const std::string& release : tier.releases) {
-    if (std::find(known.begin(), known.end(), release) == known.end()) {
+    if (!contains(known, release)) {
       throw wrong(place,
                   unknown_name("release", release, known, fmt::format("this file has {}", fmt::join(known, ", "))));
     }

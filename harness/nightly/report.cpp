@@ -20,8 +20,7 @@ std::vector<MissingTask> missing_of(const std::vector<Night>& nights) {
            a.of == b.of;
   };
   const auto missing_symbol = [&](const Night& night, const NightTask& task) {
-    return std::any_of(night.lacking.begin(), night.lacking.end(),
-                       [&](const LackingTask& each) { return same(each.task, task); });
+    return std::ranges::any_of(night.lacking, [&](const LackingTask& each) { return same(each.task, task); });
   };
   const auto since = [&](size_t last, const NightTask& task) {
     while (last > 0 && missing_symbol(nights[last - 1], task)) --last;
@@ -37,8 +36,7 @@ std::vector<MissingTask> missing_of(const std::vector<Night>& nights) {
   for (const LackingTask& lacking : nights[tonight - 1].lacking) {
     if (missing_symbol(nights[tonight], lacking.task)) continue;
     const NightPlan& plan = nights[tonight].plan;
-    const bool is_planned =
-        std::any_of(plan.begin(), plan.end(), [&](const NightTask& task) { return same(task, lacking.task); });
+    const bool is_planned = std::ranges::any_of(plan, [&](const NightTask& task) { return same(task, lacking.task); });
     all.push_back({lacking, true, is_planned, since(tonight - 1, lacking.task), false});
   }
   return all;
@@ -78,9 +76,9 @@ class Layout {
     for (auto& [key, runs] : read_runs(night.path, background_)) {
       const auto [at, is_new] = places_.emplace(key, PlaceHistory(background_));
       if (is_new && !baseline_.empty()) add_baseline(key, at->second);
-      const bool is_complete = std::none_of(
-          night.lacking.begin(), night.lacking.end(),
-          [&](const LackingTask& lacking) { return is_of_place(lacking.task, runs.front().record.environment); });
+      const bool is_complete = std::ranges::none_of(night.lacking, [&](const LackingTask& lacking) {
+        return is_of_place(lacking.task, runs.front().record.environment);
+      });
       states_[key] = at->second.add({night.name, std::move(runs), is_complete}, good_);
       present_.insert(key);
     }
@@ -131,16 +129,15 @@ Tally tally_of(const NightReport& report) {
 }
 
 size_t missing_tasks(const NightReport& report) {
-  return static_cast<size_t>(std::count_if(report.missing.begin(), report.missing.end(),
-                                           [](const MissingTask& task) { return !task.is_closed; }));
+  return static_cast<size_t>(
+      std::ranges::count_if(report.missing, [](const MissingTask& task) { return !task.is_closed; }));
 }
 
 bool NightReport::is_complete() const {
   const auto is_judged = [](const PlaceState& place) {
     return place.is_here && place.judged > 0 && place.not_judged.empty() && tally_of(place).open == 0;
   };
-  return flaws.empty() && missing_tasks(*this) == 0 && !places.empty() &&
-         std::all_of(places.begin(), places.end(), is_judged);
+  return flaws.empty() && missing_tasks(*this) == 0 && !places.empty() && std::ranges::all_of(places, is_judged);
 }
 
 NightReport report_of(const std::string& folder, const ReportChoice& choice,
@@ -162,10 +159,9 @@ Exit exit_for(const NightReport& report) {
   const Tally tally = tally_of(report);
   if (tally.red() > 0) return Exit::Changed;
   if (!report.is_complete()) return Exit::Inconclusive;
-  const bool is_back =
-      std::any_of(report.missing.begin(), report.missing.end(), [](const MissingTask& task) { return task.is_closed; });
-  const bool has_new_baseline = std::any_of(report.places.begin(), report.places.end(),
-                                            [](const PlaceState& place) { return !place.new_baseline.empty(); });
+  const bool is_back = std::ranges::any_of(report.missing, [](const MissingTask& task) { return task.is_closed; });
+  const bool has_new_baseline =
+      std::ranges::any_of(report.places, [](const PlaceState& place) { return !place.new_baseline.empty(); });
   return tally.healed + tally.closed + tally.changes > 0 || is_back || has_new_baseline ? Exit::NewlyFixed
                                                                                         : Exit::AsExpected;
 }

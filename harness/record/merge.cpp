@@ -77,7 +77,7 @@ void require_same_run(const Record& part, const Record& first) {
 // differs.
 Json environment_of_all(const std::vector<Record>& parts) {
   const Record& first = parts.front();
-  const auto all = [&](const auto& is_same) { return std::all_of(parts.begin(), parts.end(), is_same); };
+  const auto all = [&](const auto& is_same) { return std::ranges::all_of(parts, is_same); };
   Json environment = first.environment.json();
   environment.erase("shard");
   for (const char* place : kPlaces) {
@@ -112,10 +112,9 @@ class Merger {
 
   void write(const std::string& out) {
     const auto by_case = [](const std::string& a, const std::string& b) { return case_of(a) < case_of(b); };
-    std::stable_sort(plan_.begin(), plan_.end(), by_case);
+    std::ranges::stable_sort(plan_, by_case);
     std::vector<TestRecord> tests = whole_.tests;
-    std::stable_sort(tests.begin(), tests.end(),
-                     [&](const TestRecord& a, const TestRecord& b) { return by_case(a.id(), b.id()); });
+    std::ranges::stable_sort(tests, [&](const TestRecord& a, const TestRecord& b) { return by_case(a.id(), b.id()); });
     RecordWriter writer = RecordWriter::create(out, "merge makes a new record, so name another");
     writer.write(environment_of_all(parts_));
     writer.write({{"plan", plan_}});
@@ -154,8 +153,8 @@ class Merger {
                                      part.end.empty() ? "" : ": " + part.end));
       return;
     }
-    const auto lost = std::find_if(part.plan.begin(), part.plan.end(),
-                                   [&](const std::string& test) { return part.find(test) == nullptr; });
+    const auto lost =
+        std::ranges::find_if(part.plan, [&](const std::string& test) { return part.find(test) == nullptr; });
     if (lost != part.plan.end()) {
       missing_.push_back(fmt::format("shard {} is called complete, and {} has not run", part.env("shard"), *lost));
     }
@@ -165,7 +164,7 @@ class Merger {
   // there are more shards than cases, some have nothing to run and leave no record.
   void take_plan(const std::vector<std::string>& all, int shards) {
     const auto is_planned = [&](const std::string& test) { return planned_.count(test) != 0; };
-    const bool is_covered = !all.empty() && std::all_of(all.begin(), all.end(), is_planned);
+    const bool is_covered = !all.empty() && std::ranges::all_of(all, is_planned);
     for (int shard = 1; shard <= shards && !is_covered; ++shard) {
       if (shards_.count(shard) == 0) missing_.push_back(fmt::format("shard {}/{} is missing", shard, shards));
     }
@@ -173,7 +172,7 @@ class Merger {
     if (plan_.empty()) missing_.emplace_back("no shard has a plan, so what should have run is not known");
     if (!missing_.empty()) return;
     // All shards are there, and none of them was to run this.
-    const auto lost = std::find_if_not(plan_.begin(), plan_.end(), is_planned);
+    const auto lost = std::ranges::find_if_not(plan_, is_planned);
     if (lost != plan_.end()) missing_.push_back(*lost + " is in no shard's plan");
   }
 

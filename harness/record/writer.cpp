@@ -114,7 +114,7 @@ off_t RecordWriter::end_of_whole_lines() const {
 void RecordWriter::write_all(Lines lines, Durability wait) {
   std::string text;
   for (size_t i = 0; i < lines.count; ++i) {
-    text += truncate_texts(lines.first[i]).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    text += to_text(truncate_texts(lines.first[i])) + "\n";
   }
   lock();
   if (lseek(fd_, 0, SEEK_END) != size_)

@@ -115,7 +115,7 @@ bool is_abort_by_program() {
   return false;
 }
 
-// A C++ library that is linked into the program tells nobody of its exceptions, but its end is abort().
+// A C++ library that is linked into the program reports no exceptions, but it ends in abort().
 void on_abort(int number, siginfo_t* info, void*) {
   if (info->si_code == SI_TKILL && !is_reported && is_abort_by_program() && is_capturing()) {
     report_given_up({GivenUp::At::Abort, {}, {}, 0});

@@ -94,8 +94,7 @@ std::string render_text(const timeline::MachineTimeline& one) {
   for (size_t i = 0; i < sides.size(); ++i) {
     const timeline::ReleaseResult& stand = course.stands[i];
     if (!stand.result.empty() || (is_alone && stand.why_not == timeline::kNotOnRecord)) continue;
-    const auto known =
-        std::find_if(unknown.begin(), unknown.end(), [&](const auto& u) { return u.first == stand.why_not; });
+    const auto known = std::ranges::find_if(unknown, [&](const auto& u) { return u.first == stand.why_not; });
     (known == unknown.end() ? unknown.emplace_back(stand.why_not, std::vector<std::string>()) : *known)
         .second.push_back(sides[i].name);
   }

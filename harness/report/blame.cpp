@@ -19,14 +19,8 @@
 namespace recapture::blame {
 namespace {
 
-const CudaError* error_of(int code) {
-  const auto* found =
-      std::find_if(std::begin(kCudaErrors), std::end(kCudaErrors), [&](const CudaError& e) { return e.code == code; });
-  return found == std::end(kCudaErrors) ? nullptr : found;
-}
-
 std::string returned(const blame::Call& call) {
-  const CudaError* error = error_of(call.code);
+  const CudaError* error = find_cuda_error(call.code);
   return fmt::format("{} returned {}{}", escape_control(call.api), call.code,
                      error == nullptr ? "" : fmt::format(" ({})", error->text));
 }
@@ -99,7 +93,7 @@ std::string where(const blame::Call& call) {
   const std::vector<blame::SourceFrame> python = python_frames_of(call, call.thread),
                                         native = blame::native_frames(call.frames);
   std::string words = stack("python", python);
-  const bool some_own = std::any_of(native.begin(), native.end(), [](const blame::SourceFrame& f) { return f.own; });
+  const bool some_own = std::ranges::any_of(native, [](const blame::SourceFrame& f) { return f.own; });
   if (some_own || python.empty()) words += stack("c++", native);
   if (const std::string libraries = through(native); !libraries.empty() && !python.empty()) {
     words += line("through", libraries);
@@ -125,7 +119,7 @@ std::string capture(const blame::Failure& failure) {
   std::string words;
   for (const python::Thread& thread : culprit.python) {
     if (thread.handle != culprit.thread.handle)
-      words += stack(words.empty() ? "others" : "", blame::python_frames(thread));
+      words += stack(words.empty() ? "others" : "", blame::python_frames(thread.frames));
   }
   return words;
 }
@@ -155,7 +149,7 @@ std::string victims(const blame::Failure& failure) {
   std::vector<std::pair<std::string, size_t>> kinds;
   for (const blame::Call& call : failure.victims) {
     const std::string text = returned(call);
-    const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.first == text; });
+    const auto same = std::ranges::find_if(kinds, [&](const auto& kind) { return kind.first == text; });
     if (same == kinds.end()) {
       kinds.emplace_back(text, 1);
     } else {
@@ -218,13 +212,9 @@ const blame::Call* seen_of(const blame::Failure& failure) {
   return failure.end ? &*failure.end : failure.victims.empty() ? nullptr : &failure.victims.front();
 }
 
-std::vector<blame::SourceFrame> source_frames(const std::vector<python::Frame>& frames) {
-  return blame::python_frames(python::Thread{0, frames});
-}
-
 // The first of the program's own frames, or else the innermost of all; none where there is none.
 const blame::SourceFrame* place(const std::vector<blame::SourceFrame>& frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [](const blame::SourceFrame& f) { return f.own; });
+  const auto own = std::ranges::find_if(frames, [](const blame::SourceFrame& f) { return f.own; });
   if (own != frames.end()) return &*own;
   return frames.empty() ? nullptr : &frames.front();
 }
@@ -241,7 +231,7 @@ std::string at_place(std::string_view label, const std::vector<blame::SourceFram
 // The frames of the exception that says most of where it came from: of the root, if any are known.
 std::vector<blame::SourceFrame> frames_of(const blame::GivenUp& given_up) {
   for (auto raised = given_up.raised.rbegin(); raised != given_up.raised.rend(); ++raised) {
-    if (!raised->frames.empty()) return source_frames(raised->frames);
+    if (!raised->frames.empty()) return blame::python_frames(raised->frames);
   }
   return blame::native_frames(given_up.stack);
 }
@@ -260,7 +250,7 @@ std::string render_text(const blame::Failure& failure, std::string_view heard_by
     const blame::GivenUp& given_up = *failure.given_up;
     words = by_exception(failure) + "\n" + raised(given_up) + line("thread", text_of(given_up.thread));
     words += stack(given_up.stack.empty() ? "python" : "c++", frames_of(given_up));
-    words += stack("begun", source_frames(given_up.begun));
+    words += stack("begun", blame::python_frames(given_up.begun));
     return words + victims(failure);
   }
   if (failure.culprit) {
@@ -407,7 +397,7 @@ std::string exception_in_short(const blame::Failure& failure, const Painter& pai
   if (given_up.raised.size() > 1) words += line("from", name_of(given_up.raised.back()));
   words += at_place("at", frames_of(given_up), true);
   if (!given_up.thread.main) words += line("thread", text_of(given_up.thread));
-  return words + at_place("begun", source_frames(given_up.begun), false);
+  return words + at_place("begun", blame::python_frames(given_up.begun), false);
 }
 
 std::string unknown_in_short(const blame::Failure& failure, std::string_view heard_by, const Painter& painter) {
@@ -566,13 +556,14 @@ Json given_up_as_json(const std::optional<blame::GivenUp>& given_up) {
   if (!given_up) return {};
   Json raised = Json::array();
   for (const blame::Raised& one : given_up->raised) {
-    raised.push_back({{"type", one.type}, {"text", one.text}, {"python", render_json(source_frames(one.frames))}});
+    raised.push_back(
+        {{"type", one.type}, {"text", one.text}, {"python", render_json(blame::python_frames(one.frames))}});
   }
   return {{"at", given_up->at},
           {"thread", render_json(given_up->thread)},
           {"raised", raised},
           {"stack", render_json(blame::native_frames(given_up->stack))},
-          {"begun", render_json(source_frames(given_up->begun))}};
+          {"begun", render_json(blame::python_frames(given_up->begun))}};
 }
 
 Json render_json(const blame::Call& call) {

@@ -67,7 +67,7 @@ struct Calls {
 
 std::vector<std::string> sorted(const Runtimes& some) {
   std::vector<std::string> all(some.begin(), some.end());
-  std::sort(all.begin(), all.end(), older);
+  std::ranges::sort(all, older);
   return all;
 }
 
@@ -76,7 +76,7 @@ std::vector<std::string> sorted(const Runtimes& some) {
 std::string ranges(const Calls::Where& where, const Calls& calls) {
   Runtimes ran = where.runtimes;
   const auto is_of_a_race = [&](const std::string& test) { return calls.races.count(test) != 0; };
-  const bool all_are = std::all_of(where.tests.begin(), where.tests.end(), is_of_a_race);
+  const bool all_are = std::ranges::all_of(where.tests, is_of_a_race);
   for (const std::string& test : where.tests) {
     if (all_are || !is_of_a_race(test)) ran.insert(calls.ran.at(test).begin(), calls.ran.at(test).end());
   }
@@ -101,7 +101,7 @@ void take(const TestVerdict& row, const Record& record, Calls& calls) {
     for (const auto& [name, value] : facts.items()) {
       if (name.rfind(key::table, 0) != 0 || !value.is_string()) continue;
       std::vector<std::string> cells = cells_in(value.get<std::string>());
-      const std::vector<std::string> ends = cells_in(text_at(facts, (name + ".end").c_str()));
+      const std::vector<std::string> ends = cells_in(text_at(facts, name + ".end"));
       if (cells.empty() || ends.empty()) continue;
       for (size_t i = 0; i < cells.size(); ++i) {
         if (ends[i] != "ok") cells[i] += ", end " + ends[i];

@@ -20,27 +20,13 @@
 namespace recapture::report {
 namespace {
 
-constexpr size_t kWidth = 110;
-
 std::string first_line(const std::string& text) { return escape_control(text.substr(0, text.find('\n'))); }
 
 // Words, broken into lines that are indented by so much; the first stands where the text is put.
 std::string wrapped(const std::string& text, size_t indent) {
-  std::string out;
-  size_t column = indent;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (!out.empty() && column + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!out.empty()) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-  }
-  return out;
+  const std::string space(indent, ' ');
+  const std::string lines = wrap(space, text, space);
+  return lines.substr(indent, lines.size() - indent - 1);
 }
 
 std::string paragraphs(const std::string& text) {
@@ -62,12 +48,6 @@ std::string labelled(const std::string& label, const std::vector<std::string>& v
   return out;
 }
 
-const CitedSource* find_source(const CaseView& view, const std::string& id) {
-  const auto found = std::find_if(view.sources.begin(), view.sources.end(),
-                                  [&](const CitedSource& source) { return source.id == id; });
-  return found == view.sources.end() ? nullptr : &*found;
-}
-
 // Those that a text such as "pytorch#134442, pytorch#1344421" names; a number does not name its beginning.
 std::vector<const CitedSource*> sources_in(const CaseView& view, const std::string& text) {
   std::vector<const CitedSource*> found;
@@ -83,9 +63,8 @@ std::vector<const CitedSource*> sources_in(const CaseView& view, const std::stri
 }
 
 bool has_test(const CatalogueCase& one, const std::string& test_id) {
-  return case_of(test_id) == one.id && std::any_of(one.tests.begin(), one.tests.end(), [&](const CatalogueTest& test) {
-           return test.name == name_of(test_id);
-         });
+  return case_of(test_id) == one.id &&
+         std::ranges::any_of(one.tests, [&](const CatalogueTest& test) { return test.name == name_of(test_id); });
 }
 
 // The rows of the case on one machine, in the case's order.
@@ -173,7 +152,7 @@ std::string sources_text(const CaseView& view) {
   for (const Json& source : view.one.sources) {
     const std::string id = cited_id(source), heading = source.at("heading");
     lines.push_back(id == heading ? id : fmt::format("{}, {}", id, heading));
-    if (const CitedSource* cited = find_source(view, id)) {
+    if (const CitedSource* cited = find_source(view.sources, id)) {
       lines.push_back(cited->title);
       lines.push_back(cited->url);
     }
@@ -203,15 +182,14 @@ std::string common_reason(const std::vector<Latest>& rows) {
 int width_of(const std::vector<Latest>& rows) {
   const auto width = [](const Latest& latest) { return width_of(latest.judged->record, latest.row->case_id); };
   const int first = width(rows.front());
-  return std::all_of(rows.begin(), rows.end(), [&](const Latest& latest) { return width(latest) == first; }) ? first
-                                                                                                             : 0;
+  return std::ranges::all_of(rows, [&](const Latest& latest) { return width(latest) == first; }) ? first : 0;
 }
 
 // "2.6 s"; with the width, where that is not the one of all of them.
 std::string time_of(const Latest& latest, int common) {
   if (!latest.row->ran || latest.row->seconds == 0) return "";
   const int width = width_of(latest.judged->record, latest.row->case_id);
-  return render_seconds(latest.row->seconds) + (common > 0 || width == 0 ? "" : fmt::format(" ({} at once)", width));
+  return render_seconds(latest.row->seconds) + at_once(common > 0 ? 0 : width);
 }
 
 std::string results_text(const CaseView& view) {
@@ -234,7 +212,7 @@ std::string results_text(const CaseView& view) {
       text += line + "\n";
       if (latest.test() == nullptr) continue;
       const std::string more = details(*latest.test());
-      const bool is_short = std::count(more.begin(), more.end(), '\n') < 3;
+      const bool is_short = std::ranges::count(more, '\n') < 3;
       const auto [told, is_new] = known.emplace(more, on->machine + ", " + row.name);
       text += is_new || is_short ? more : "      the same as " + told->second + "\n";
     }
@@ -257,8 +235,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> by_outcome(const C
       for (const Latest& latest : rows) {
         if (latest.row->name != name || (latest.row->verdict == Verdict::Stale) != stale) continue;
         const std::string outcome = outcome_of(*latest.row);
-        auto group =
-            std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == outcome; });
+        auto group = std::ranges::find_if(groups, [&](const auto& known) { return known.first == outcome; });
         if (group == groups.end()) group = groups.insert(groups.end(), {outcome, {}});
         group->second.push_back(on->machine);
       }
@@ -366,7 +343,7 @@ std::string by_gpu(const std::vector<std::string>& machines) {
   for (const std::string& machine : machines) {
     const size_t comma = std::min(machine.find(", "), machine.size());
     const std::string release = machine.substr(0, comma), gpu = machine.substr(std::min(comma + 2, machine.size()));
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == gpu; });
+    auto group = std::ranges::find_if(groups, [&](const auto& known) { return known.first == gpu; });
     if (group == groups.end()) {
       groups.emplace_back(gpu, release);
     } else {
@@ -412,7 +389,7 @@ Json render_json(const CaseView& view) {
   Json json = render_json(view.one);
   json["file"] = fmt::format("cases/{}/{}.cpp", view.one.family, view.one.id);
   for (Json& source : json["sources"]) {
-    if (const CitedSource* cited = find_source(view, cited_id(source))) {
+    if (const CitedSource* cited = find_source(view.sources, cited_id(source))) {
       source["title"] = cited->title;
       source["url"] = cited->url;
     }
@@ -466,7 +443,7 @@ Json render_json(const CaseView& view) {
   for (const Prices& prices : view.prices) {
     for (const PriceLine& line : prices.lines) {
       const auto is_its = [&](const std::string& fix) { return has_test(view.one, fix); };
-      if (std::none_of(line.fixes.begin(), line.fixes.end(), is_its)) continue;
+      if (std::ranges::none_of(line.fixes, is_its)) continue;
       if (!is_published(line) && line.why_not.empty()) continue;
       Json price = {{"machine", prices.machine()}, {"record", prices.path}};
       price.update(render_json(line));

@@ -19,7 +19,6 @@ namespace {
 
 constexpr size_t kMostBytes = 20000;  // A longer comment is not read to its end.
 constexpr size_t kFewCases = 12;      // More that changed alike are only named.
-constexpr size_t kWidth = 110;
 
 std::string number_of(const compare::CaseChange& change) {
   std::string numbers;
@@ -54,23 +53,6 @@ std::vector<Reason> reasons_of(const compare::Comparison& comparison, bool measu
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const Reason& a, const Reason& b) { return a.second.size() > b.second.size(); });
   return reasons;
-}
-
-// Lines of at most kWidth columns, broken at blanks; `first` begins the first of them and `more` each further one.
-std::string wrap(const std::string& first, const std::string& text, const std::string& more) {
-  std::string lines, line = first;
-  bool is_empty = true;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (!is_empty && line.size() + 1 + word.size() > kWidth) {
-      lines += line + "\n";
-      line = more;
-      is_empty = true;
-    }
-    line += (is_empty ? "" : " ") + word;
-    is_empty = false;
-  }
-  return lines + line + "\n";
 }
 
 // "a, b, c and 4 more"
@@ -261,6 +243,17 @@ std::vector<std::string> summary_of(const ComparisonReport& report) {
   return lines;
 }
 
+// By a gate's decision, or by the policy alone where there is none.
+bool blocks(const ComparisonReport& report, const std::string& test, compare::Consequence consequence) {
+  return report.decision != nullptr ? report.decision->blocking.count(test) != 0
+                                    : report.policy.block.count(consequence) != 0;
+}
+
+bool blocks(const ComparisonReport& report, const compare::CaseChange& change) {
+  return std::any_of(change.tests.begin(), change.tests.end(),
+                     [&](const std::string& test) { return blocks(report, test, change.consequence); });
+}
+
 // Blocking changes of one case, or of several that changed alike.
 struct Blocking {
   std::vector<std::string> cases;
@@ -269,11 +262,10 @@ struct Blocking {
 
 std::vector<Blocking> blocking_of(const ComparisonReport& report) {
   std::vector<Blocking> all;
-  const auto blocks = [&](const std::string& test) { return report.decision->blocking.count(test) != 0; };
   for (const Alike& group : groups_of(report.comparison)) {
     Blocking one{{}, nullptr};
     for (const compare::CaseChange* change : group) {
-      if (std::none_of(change->tests.begin(), change->tests.end(), blocks)) continue;
+      if (!blocks(report, *change)) continue;
       if (one.change == nullptr) one.change = change;
       add_once(one.cases, change->case_id);
     }
@@ -285,12 +277,12 @@ std::vector<Blocking> blocking_of(const ComparisonReport& report) {
   return all;
 }
 
-// At most kWidth columns.
+// At most kTextWidth columns.
 std::string cut(std::string line) {
   line.erase(line.find_last_not_of(" :") + 1);  // Where a test said nothing.
-  if (line.size() <= kWidth) return line;
+  if (line.size() <= kTextWidth) return line;
   const size_t indent = line.find_first_not_of(' ');
-  return std::string(indent, ' ') + truncated(line.substr(indent), kWidth - indent - 3);
+  return std::string(indent, ' ') + truncated(line.substr(indent), kTextWidth - indent - 3);
 }
 
 std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
@@ -312,11 +304,9 @@ std::vector<std::string> lines_of(const Blocking& one, const std::string& to) {
 // Changes that do not block.
 size_t count_others(const ComparisonReport& report) {
   const auto groups = groups_of(report.comparison);
-  const auto blocks = [&](const std::string& test) { return report.decision->blocking.count(test) != 0; };
   return static_cast<size_t>(std::count_if(groups.begin(), groups.end(), [&](const Alike& group) {
-    return std::none_of(group.begin(), group.end(), [&](const compare::CaseChange* change) {
-      return std::any_of(change->tests.begin(), change->tests.end(), blocks);
-    });
+    return std::none_of(group.begin(), group.end(),
+                        [&](const compare::CaseChange* change) { return blocks(report, *change); });
   }));
 }
 
@@ -530,9 +520,6 @@ Json render_json(const ComparisonReport& report) {
                                   {"url", source.url}});
     }
     for (const auto& [advice, fix] : change.fixes) fixes.push_back({{"advice", to_string(advice)}, {"fix", fix}});
-    const auto blocks = [&](const std::string& test) { return decision->blocking.count(test) != 0; };
-    const bool is_blocking = decision != nullptr ? std::any_of(change.tests.begin(), change.tests.end(), blocks)
-                                                 : report.policy.block.count(change.consequence) != 0;
     changes.push_back({{"consequence", to_string(change.consequence)},
                        {"case", change.case_id},
                        {"tests", change.tests},
@@ -543,7 +530,7 @@ Json render_json(const ComparisonReport& report) {
                        {"upstream", join(upstream, "; ")},
                        {"upstream_changes", upstream_changes},
                        {"group", group - groups.begin()},
-                       {"blocks", is_blocking}});
+                       {"blocks", blocks(report, change)}});
   }
   Json unknown = Json::array(), not_measured = Json::array();
   for (const compare::ComparedTest& test : comparison.tests) {
@@ -595,13 +582,11 @@ std::string render_junit(const ComparisonReport& report) {
   for (const compare::ComparedTest& compared : comparison.tests) {
     const std::string id = case_of(compared.test);
     const bool is_unknown = compared.consequence == compare::Consequence::Unknown;
-    const bool blocks = decision != nullptr ? decision->blocking.count(compared.test) != 0
-                                            : policy.block.count(compared.consequence) != 0;
     const bool is_skipped = is_unknown && (!compared.ran || !compared.is_measured);
-    const JunitResult result = blocks       ? JunitResult::Failed
-                               : is_skipped ? JunitResult::Skipped
-                               : is_unknown ? JunitResult::Error
-                                            : JunitResult::Passed;
+    const JunitResult result = blocks(report, compared.test, compared.consequence) ? JunitResult::Failed
+                               : is_skipped                                        ? JunitResult::Skipped
+                               : is_unknown                                        ? JunitResult::Error
+                                                                                   : JunitResult::Passed;
     const std::string message = fmt::format(
         "{}: {}", compared.is_measured ? to_string(compared.consequence) : "not measured", compared.sentence);
     const bool is_told = result == JunitResult::Passed && !compared.sentence.empty();

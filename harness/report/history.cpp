@@ -21,7 +21,7 @@ class When {
     const auto same_day = [](const timeline::Shown& a, const timeline::Shown& b) {
       return a.run->started.substr(0, kDay) == b.run->started.substr(0, kDay);
     };
-    with_time_ = std::adjacent_find(series.runs.begin(), series.runs.end(), same_day) != series.runs.end();
+    with_time_ = std::ranges::adjacent_find(series.runs, same_day) != series.runs.end();
   }
   std::string operator()(const timeline::Run& run) const {
     if (run.started.empty()) return "no date";

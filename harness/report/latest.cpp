@@ -37,7 +37,7 @@ std::string render_operator_counts(const std::vector<const TestVerdict*>& rows) 
     } else if (row->verdict == Verdict::NotApplicable) {
       word = "not in this release";
     }
-    const auto found = std::find_if(counts.begin(), counts.end(), [&](const auto& one) { return one.first == word; });
+    const auto found = std::ranges::find_if(counts, [&](const auto& one) { return one.first == word; });
     if (found == counts.end()) {
       counts.emplace_back(word, 1);
     } else {
@@ -83,9 +83,9 @@ std::vector<OnMachine> latest(const ResultMatrix& board) {
   }
   const auto order = [&](const OnMachine& one) {
     const auto& machines = board.machines();
-    return std::find(machines.begin(), machines.end(), one.machine) - machines.begin();
+    return std::ranges::find(machines, one.machine) - machines.begin();
   };
-  std::stable_sort(all.begin(), all.end(), [&](const OnMachine& a, const OnMachine& b) {
+  std::ranges::stable_sort(all, [&](const OnMachine& a, const OnMachine& b) {
     return std::pair(order(a), a.broken) < std::pair(order(b), b.broken);
   });
   return all;

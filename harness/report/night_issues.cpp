@@ -121,8 +121,8 @@ class IssueWriter {
     const TestState& first = *findings.front().test;
     const std::string id = case_of(first.change.test);
     const bool has_change = !first.change.sentence.empty();
-    const bool is_flaky = std::any_of(findings.begin(), findings.end(),
-                                      [](const Finding& each) { return each.test->state == NightState::Flaky; });
+    const bool is_flaky =
+        std::ranges::any_of(findings, [](const Finding& each) { return each.test->state == NightState::Flaky; });
     NightIssue issue;
     issue.fingerprint = fingerprint;
     issue.is_open = is_open;

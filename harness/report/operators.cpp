@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/report/markdown_kit.h"
 
 namespace recapture::report {
@@ -26,7 +27,7 @@ std::string word_of(const OperatorOnRelease& on) {
   const auto worst = on.worst();
   if (worst) return std::string(to_string(*worst));
   const auto lacks_library = [](const auto& one) { return one.verdict == OperatorVerdict::Unavailable; };
-  if (std::any_of(on.results.begin(), on.results.end(), lacks_library)) {
+  if (std::ranges::any_of(on.results, lacks_library)) {
     return std::string(to_string(OperatorVerdict::Unavailable));
   }
   return on.results.empty() ? kNoType : kNoEager;
@@ -187,7 +188,7 @@ Json json_of(const OperatorResult& result) {
 }  // namespace
 
 OperatorAnswers operator_answers(const OperatorTable& table, const std::string& release) {
-  const bool is_on_record = std::find(table.releases.begin(), table.releases.end(), release) != table.releases.end();
+  const bool is_on_record = contains(table.releases, release);
   OperatorAnswers answers;
   for (const OperatorRow& row : table.rows) {
     answers.known.push_back(row.what);
@@ -245,8 +246,8 @@ std::vector<OperatorWord> operator_words() {
 OperatorView view_of(const OperatorTable& table, const OperatorRow& row) {
   OperatorView view;
   for (const std::string& release : table.releases) {
-    const auto on = std::find_if(row.releases.begin(), row.releases.end(),
-                                 [&](const OperatorOnRelease& each) { return each.release == release; });
+    const auto on =
+        std::ranges::find_if(row.releases, [&](const OperatorOnRelease& each) { return each.release == release; });
     view.words.push_back(on == row.releases.end() ? "" : word_of(*on));
     view.phrases.push_back(on == row.releases.end() ? "" : phrase_of(*on));
   }
@@ -293,13 +294,12 @@ Json render_json(const OperatorTable& table) {
 }
 
 std::string render_json_lines(const OperatorTable& table) {
-  const auto text_of = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
   const Json json = render_json(table);
-  std::string text = fmt::format("{{\"schema\":{},\"releases\":{},\"operators\":{{", text_of(json.at("schema")),
-                                 text_of(json.at("releases")));
+  std::string text = fmt::format("{{\"schema\":{},\"releases\":{},\"operators\":{{", to_text(json.at("schema")),
+                                 to_text(json.at("releases")));
   const char* between = "\n";
   for (const auto& [name, one] : json.at("operators").items()) {
-    text += between + text_of(name) + ":" + text_of(one);
+    text += between + to_text(name) + ":" + to_text(one);
     between = ",\n";
   }
   return text + "\n}}\n";

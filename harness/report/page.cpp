@@ -38,7 +38,7 @@ std::string page_of(const Json& data, const std::string& site) {
   std::string page = page_html;
   // From the back, so that no text is looked through that came from outside.
   put(page, "/* page.js */", std::string(page_words_js) + page_js);
-  put(page, "/* data */", without_tags(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  put(page, "/* data */", without_tags(to_text(data)));
   put(page, "<!-- site -->", site.empty() ? "<p>How CUDA graphs fail under PyTorch, as seen on real GPUs</p>" : site);
   put(page, "/* page.css */", page_css);
   return page;

@@ -57,7 +57,7 @@ class Once {
  public:
   explicit Once(const Json& empty) { add(empty); }
   size_t add(const Json& value) {
-    const auto [at, is_new] = known_.emplace(value.dump(-1, ' ', false, Json::error_handler_t::replace), all_.size());
+    const auto [at, is_new] = known_.emplace(to_text(value), all_.size());
     if (is_new) all_.push_back(value);
     return at->second;
   }
@@ -124,7 +124,7 @@ Verdict worst(const std::vector<Verdict>& verdicts) {
 
 class Page {
  public:
-  Page(std::vector<Record> records, PageInput input) : records_(std::move(records)), input_(std::move(input)) {
+  Page(std::vector<Record> records, const PageInput& input) : records_(std::move(records)), input_(input) {
     for (const CitedSource& source : input_.background.sources) {
       sources_.emplace(source.id, source_list_.size());
       source_list_.push_back({text(source.id), text(source.title), text(source.url)});
@@ -362,9 +362,9 @@ class Page {
                           {"needs", from_outside(info.needs_words)}});
     for (const std::string& name : info.tests) {
       tests_.emplace(info.id + "." + name, test_list_.size());
-      const std::string effect = text_at(info.effects, name.c_str());
+      const std::string effect = text_at(info.effects, name);
       test_list_.push_back({number, from_outside(name), from_outside(effect.empty() ? info.effect : effect),
-                            from_outside(text_at(info.fixes, name.c_str()))});
+                            from_outside(text_at(info.fixes, name))});
     }
   }
 
@@ -751,7 +751,7 @@ class Page {
   }
 
   std::vector<Record> records_;
-  PageInput input_;
+  const PageInput& input_;
   Texts texts_;
   std::unordered_map<std::string, size_t> shown_;  // Texts from outside.
   std::unordered_map<const TestVerdict*, size_t> observed_;
@@ -765,7 +765,7 @@ class Page {
 
 }  // namespace
 
-PageData page_data(std::vector<Record> records, PageInput input) {
+PageData page_data(std::vector<Record> records, const PageInput& input) {
   return Page(std::move(records), std::move(input)).data();
 }
 

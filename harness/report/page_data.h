@@ -31,6 +31,6 @@ struct PageData {
   Json json;
   ResultMatrix matrix;  // Of all records.
 };
-PageData page_data(std::vector<Record> records, PageInput input);  // No runs broken on purpose.
+PageData page_data(std::vector<Record> records, const PageInput& input);  // No runs broken on purpose.
 
 }  // namespace recapture::report

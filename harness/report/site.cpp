@@ -12,6 +12,7 @@
 #include "harness/base/embed.h"
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
+#include "harness/base/letter_case.h"
 #include "harness/base/text.h"
 #include "harness/case/tags.h"
 #include "harness/model/release.h"
@@ -68,11 +69,6 @@ std::string badge(FailureOutcome outcome) { return badge(to_string(outcome)); }
 
 std::string link(const std::string& url, const std::string& text) {
   return fmt::format(R"(<a href="{}">{}</a>)", escape_html(url), escape_html(text));
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 constexpr std::array<std::pair<const char*, const char*>, 3> kPages = {
@@ -179,7 +175,7 @@ std::string searched(const FailureRow& row) {
   text += " " + join(calls, " ");
   std::vector<std::string> starts;
   for (const std::string& message : messages_of(row)) add_once(starts, message.substr(0, kMostSearched));
-  return lower(escape_control(text + " " + join(starts, " ")));
+  return lower_case(escape_control(text + " " + join(starts, " ")));
 }
 
 std::string head_of_table(const std::string& first, const std::vector<FailureColumn>& columns) {
@@ -215,7 +211,7 @@ std::string note_of(const FailureRow& row) {
 std::string row_html(const FailureRow& row, const std::string& url) {
   std::string html =
       fmt::format(R"(<tr data-text="{}" data-name="{}" data-tags="{}"><th scope="row"><a href="{}">{}</a></th>)",
-                  escape_html(searched(row)), escape_html(lower(row.what->id + " " + row.what->title)),
+                  escape_html(searched(row)), escape_html(lower_case(row.what->id + " " + row.what->title)),
                   tags_of(*row.what), url, escape_html(row.what->title));
   for (const FailureOnRelease& on : row.releases) html += cell(on);
   return html + "</tr>\n" + notes_html(row.releases.size() + 1, note_of(row));
@@ -228,8 +224,8 @@ std::string operator_rows(const timeline::OperatorTable& table, bool is_single) 
     const OperatorView view = view_of(table, row);
     html += fmt::format(
         R"(<tr id="{0}" data-text="{1}" data-name="{2}"><th scope="row"><a href="{3}"><code>{4}</code></a></th>)",
-        escape_html(row.what.name), escape_html(lower(row.what.name + " " + row.what.call)),
-        escape_html(lower(row.what.name.substr(row.what.name.rfind('.') + 1))),
+        escape_html(row.what.name), escape_html(lower_case(row.what.name + " " + row.what.call)),
+        escape_html(lower_case(row.what.name.substr(row.what.name.rfind('.') + 1))),
         escape_html(is_single ? "#" + row.what.name : "operators.html?q=" + row.what.call), escape_html(row.what.call));
     for (auto word = view.words.rbegin(); word != view.words.rend(); ++word) {
       html += fmt::format(R"(<td class="c">{}</td>)", badge(word->empty() ? kNotRun : *word));
@@ -430,15 +426,9 @@ std::string operators_page(const SiteInput& input) {
 
 // The body of a test in the case's source, as it stands; empty where it is not found.
 std::string code_of(const std::string& source, const std::string& test) {
-  const size_t name = source.find(", " + test + ") {\n");
-  if (name == std::string::npos) return "";
-  const size_t begin = source.find('\n', name) + 1, end = source.find("\n}\n", name);
-  return end == std::string::npos || begin > end ? "" : source.substr(begin, end - begin);
-}
-
-const CitedSource* find_source(const std::vector<CitedSource>& sources, const std::string& id) {
-  const auto found = std::find_if(sources.begin(), sources.end(), [&](const auto& one) { return one.id == id; });
-  return found == sources.end() ? nullptr : &*found;
+  const std::string whole = test_in(source, test);
+  const size_t begin = whole.find('\n') + 1, end = whole.rfind("\n}\n");
+  return whole.empty() || begin > end ? "" : whole.substr(begin, end - begin);
 }
 
 // "pytorch#1, pytorch#2" with links to those that are cited.
@@ -528,8 +518,7 @@ std::string seen_html(const FailureRow& row) {
 // "2.6 s, 8 at once"
 std::string time_of(const FailureForm& form) {
   if (!form.row->ran || form.row->seconds == 0) return "";
-  const int width = width_of(form.judged->record, form.row->case_id);
-  return render_seconds(form.row->seconds) + (width == 0 ? "" : fmt::format(", {} at once", width));
+  return render_seconds(form.row->seconds) + at_once(width_of(form.judged->record, form.row->case_id));
 }
 
 std::string runs_html(const SiteInput& input, const FailureRow& row) {

@@ -40,7 +40,7 @@ std::vector<Column> columns_of(std::vector<compare::MachineSides> machines, cons
          machine.releases) {  // What older code of a case showed is no evidence of what it says today.
       for (JudgedRun& run : side.runs) {
         const auto is_stale = [&](const TestVerdict& row) { return rules.stale(run.record, row.case_id); };
-        run.rows.erase(std::remove_if(run.rows.begin(), run.rows.end(), is_stale), run.rows.end());
+        std::erase_if(run.rows, is_stale);
       }
     }
     const bool one_driver = drivers.at(machine.environment.machine.gpu).size() == 1;
@@ -64,7 +64,7 @@ Column of_any_machine(const std::vector<Column>& columns, const std::vector<std:
   }
   Column all;
   for (auto& [name, side] : releases) {
-    std::stable_sort(side.runs.begin(), side.runs.end(), [](const JudgedRun& a, const JudgedRun& b) {
+    std::ranges::stable_sort(side.runs, [](const JudgedRun& a, const JudgedRun& b) {
       return a.record.environment.started > b.record.environment.started;
     });
     all.sides.push_back(std::move(side));
@@ -120,7 +120,7 @@ class Machines {
       Told any{&any_.sides, on_any_.of(test), join(machines, "; ")};
       const timeline::TimelineView its{&any.course, any.sides};
       const auto is_said = [&](const timeline::TimelineView& one) { return timeline::subsumes(its, one); };
-      if (std::all_of(courses.begin(), courses.end(), is_said)) return {any};
+      if (std::ranges::all_of(courses, is_said)) return {any};
     }
     for (const std::vector<size_t>& group : groups) {
       Told told = all[group.front()];
@@ -167,9 +167,7 @@ std::string history_of(const timeline::Timeline& course, const std::vector<compa
   const std::vector<size_t> known = course.known();
   if (known.empty()) return "";
   const auto side_at = [&](size_t at) { return sides.begin() + static_cast<std::ptrdiff_t>(at); };
-  const auto is_of_matrix = [&](const compare::Side& side) {
-    return std::find(matrix.begin(), matrix.end(), side.name) != matrix.end();
-  };
+  const auto is_of_matrix = [&](const compare::Side& side) { return contains(matrix, side.name); };
   std::vector<std::string> parts;
   const auto part = [&](size_t first, size_t last) {
     const bool is_older_guess = first == known.front() && std::any_of(sides.begin(), side_at(first), is_of_matrix);
@@ -285,8 +283,7 @@ std::string render_failures(TableInput input) {
     const std::string cases = join(its.cases.size() > kFewCases ? its.cases : its.with_tests);
     changed.emplace_back(its.since, row_of({cases, cells[0], cells[1], cells[2], escape_markdown(cells[3])}));
   }
-  std::stable_sort(changed.begin(), changed.end(),
-                   [](const auto& a, const auto& b) { return older(a.first, b.first); });
+  std::ranges::stable_sort(changed, [](const auto& a, const auto& b) { return older(a.first, b.first); });
   const std::string head = head_of({"failures", "since when, until when", "changed how", "change upstream", "on"});
   std::string text =
       "# Since when, until when\n\n"
@@ -334,8 +331,7 @@ std::optional<bool> is_right(const lint::CoveringTest& test, const std::string& 
 // The same by a fact of the test's record.
 std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compare::Side& side,
                                      const std::string& record) {
-  const auto run =
-      std::find_if(side.runs.begin(), side.runs.end(), [&](const JudgedRun& one) { return one.record.path == record; });
+  const auto run = std::ranges::find_if(side.runs, [&](const JudgedRun& one) { return one.record.path == record; });
   const TestRecord* found = run == side.runs.end() ? nullptr : run->record.find(test.id);
   if (found == nullptr) return std::nullopt;
   const Json none = Json::object();
@@ -349,7 +345,7 @@ std::optional<bool> is_right_by_fact(const lint::CoveringTest& test, const compa
   } else {
     const Json& facts = found->has("facts") ? found->line.at("facts") : none;
     if (!facts.contains(test.fact)) return std::nullopt;
-    has_it = text_at(facts, test.fact.c_str()) == test.value;
+    has_it = text_at(facts, test.fact) == test.value;
   }
   return has_it != (test.shows == lint::Shows::Against);
 }
@@ -378,7 +374,7 @@ timeline::Timeline by_result(timeline::Timeline course) {
   const auto is_same = [&](const timeline::Transition& border) {
     return course.stands[border.from].result == course.stands[border.to].result;
   };
-  course.borders.erase(std::remove_if(course.borders.begin(), course.borders.end(), is_same), course.borders.end());
+  std::erase_if(course.borders, is_same);
   return course;
 }
 
@@ -388,11 +384,9 @@ std::string expected_there(const std::string& test, const compare::Side& side,
   for (const Change& change : background.changes) {
     for (const Expectation& e : change.expectations) {
       if (e.test != test || !e.where.covers(side.runs.front().record)) continue;
-      const auto is_it = [&](const CitedSource& source) { return source.id == change.number; };
-      const auto found = std::find_if(background.sources.begin(), background.sources.end(), is_it);
-      return fmt::format(
-          "{}: {}", found == background.sources.end() ? escape_markdown(change.number) : link(found->id, found->url),
-          escape_markdown(e.why));
+      const CitedSource* found = find_source(background.sources, change.number);
+      return fmt::format("{}: {}", found == nullptr ? escape_markdown(change.number) : link(found->id, found->url),
+                         escape_markdown(e.why));
     }
   }
   return "nothing in `cases/expectations.toml`";
@@ -407,7 +401,7 @@ std::string render_documents(TableInput input) {
   for (const lint::DocumentLine& claim : input.documents) {
     const auto tests = claim.tests();
     // What speaks against a claim that other tests show limits it.
-    const bool has_others = std::any_of(tests.begin(), tests.end(), [](const lint::CoveringTest& test) {
+    const bool has_others = std::ranges::any_of(tests, [](const lint::CoveringTest& test) {
       return test.shows == lint::Shows::Documented || test.shows == lint::Shows::Fails;
     });
     Alike found;

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "harness/base/escape.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 #include "harness/model/release.h"
 #include "harness/report/case_view.h"
@@ -30,17 +31,11 @@ enum class Vendor { PyTorch, Nvidia, Nemo };
 constexpr size_t kLinesOfAnIssue = 80;    // Of a program that stands in the text itself.
 constexpr size_t kLinesOfAnExcerpt = 40;  // Of a longer one.
 
-const CitedSource* source_of(const TriageInput& story, const std::string& id) {
-  const auto& all = story.background.sources;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const CitedSource& source) { return source.id == id; });
-  return found == all.end() ? nullptr : &*found;
-}
-
 std::vector<const CitedSource*> cited(const TriageInput& story) {
   std::vector<const CitedSource*> all;
   for (const Json& source : story.one.sources) {
-    const CitedSource* const its = source_of(story, cited_id(source));
-    if (its != nullptr && std::find(all.begin(), all.end(), its) == all.end()) all.push_back(its);
+    const CitedSource* const its = find_source(story.background.sources, cited_id(source));
+    if (its != nullptr) add_once(all, its);
   }
   return all;
 }
@@ -85,8 +80,6 @@ std::string block(const std::string& text, const char* language = "") {
   return fmt::format("```{}\n{}```\n\n", language, plain(text));
 }
 
-size_t count_lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
-
 // A program in Python without what only writes down the failure of its one capture: without it the exception ends the
 // program, which is what a reader wants to see. As it is where its own lines need that.
 std::string plain_program(const std::string& program) {
@@ -104,19 +97,12 @@ std::string plain_program(const std::string& program) {
   return "import contextlib\n" + body;
 }
 
-// From the line with this position through the end of the function.
-std::string function_at(const std::string& source, size_t at) {
-  const size_t begin = source.rfind('\n', at) + 1, end = source.find("\n}\n", at);
-  return end == std::string::npos ? "" : source.substr(begin, end + 3 - begin);
-}
-
 // What of a program in C++ a reader has to see: the test, and what it shares with others if that is short; of a program
 // without tests the function that captures.
 std::string excerpt_of(const std::string& source, const std::string& test) {
   if (count_lines(source) <= kLinesOfAnExcerpt) return source;
-  std::string text;
-  if (const size_t at = source.find(", " + test + ") {\n"); at != std::string::npos) {
-    text = function_at(source, at);
+  std::string text = test_in(source, test);
+  if (!text.empty()) {
     const size_t described = source.find("RECAPTURE_CASE = {");
     const size_t begin = described == std::string::npos ? described : source.find("\n};\n", described);
     const size_t first = source.find("\nTEST", std::min(begin, source.size()));
@@ -239,29 +225,31 @@ std::string expected_text(const TriageInput& story) {
                                              : "None of the tries shows it.\n\n";
 }
 
-// A member of the environment behind its label; nothing where the record does not have it.
-std::string line_of(const TriageInput& story, const char* label, const char* key) {
-  const std::string value = story.record.env(key);
-  return value.empty() ? "" : fmt::format("{}: {}\n", label, value);
+// Members of the environment behind their labels; nothing of those that the record does not have.
+std::string lines_of(const TriageInput& story, const std::vector<std::pair<const char*, const char*>>& members) {
+  std::string text;
+  for (const auto& [label, key] : members) {
+    const std::string value = story.record.env(key);
+    if (!value.empty()) text += fmt::format("{}: {}\n", label, value);
+  }
+  return text;
 }
 
 // As torch.utils.collect_env prints it.
 std::string versions_text(const TriageInput& story) {
-  std::string text;
-  text += line_of(story, "PyTorch version", "libtorch");
-  text += line_of(story, "PyTorch git", "libtorch_git");
-  text += line_of(story, "OS", "system");
-  text += line_of(story, "Python version", "python");
-  const bool gpu = !story.record.env("gpu").empty();
-  text += fmt::format("Is CUDA available: {}\n", gpu ? "True" : "False");
-  text += line_of(story, "CUDA runtime version", "cuda_runtime");
-  text += line_of(story, "GPU models and configuration", "gpu");
-  text += line_of(story, "Compute capability", "compute_capability");
-  text += line_of(story, "Nvidia driver version", "driver");
-  text += line_of(story, "CUDA version of the driver", "cuda_driver");
-  text += line_of(story, "cuDNN version", "cudnn");
-  text += line_of(story, "NCCL version", "nccl");
-  text += line_of(story, "NVRTC version", "nvrtc");
+  const std::string text = lines_of(story, {{"PyTorch version", "libtorch"},
+                                            {"PyTorch git", "libtorch_git"},
+                                            {"OS", "system"},
+                                            {"Python version", "python"}}) +
+                           fmt::format("Is CUDA available: {}\n", story.record.env("gpu").empty() ? "False" : "True") +
+                           lines_of(story, {{"CUDA runtime version", "cuda_runtime"},
+                                            {"GPU models and configuration", "gpu"},
+                                            {"Compute capability", "compute_capability"},
+                                            {"Nvidia driver version", "driver"},
+                                            {"CUDA version of the driver", "cuda_driver"},
+                                            {"cuDNN version", "cudnn"},
+                                            {"NCCL version", "nccl"},
+                                            {"NVRTC version", "nvrtc"}});
   return block(text) + "This is the machine of the record; `sh run.sh env` prints yours in full.\n\n";
 }
 
@@ -277,7 +265,7 @@ std::string bundle_text(const TriageInput& story) {
 
 bool names_another(const TriageInput& story, const std::string& text) {
   const Catalogue& all = story.background.catalogue;
-  return std::any_of(all.begin(), all.end(), [&](const CatalogueCase& other) {
+  return std::ranges::any_of(all, [&](const CatalogueCase& other) {
     return other.id != story.one.id && text.find(other.id) != std::string::npos;
   });
 }
@@ -305,10 +293,8 @@ std::string why_text(const TriageInput& story) {
 std::string related_text(const TriageInput& story) {
   std::string text;
   for (const CatalogueCase& other : story.background.catalogue) {
-    const auto is_shared = [&](const Json& source) {
-      return std::find(story.one.sources.begin(), story.one.sources.end(), source) != story.one.sources.end();
-    };
-    if (other.id == story.one.id || !std::all_of(other.sources.begin(), other.sources.end(), is_shared)) continue;
+    const auto is_shared = [&](const Json& source) { return contains(story.one.sources, source); };
+    if (other.id == story.one.id || !std::ranges::all_of(other.sources, is_shared)) continue;
     text += fmt::format("* {}.", other.title);
     for (const CatalogueTest& test : other.tests) {
       if (!test.fix.empty()) text += " Remedy: " + test.fix;
@@ -335,13 +321,12 @@ std::string nemo_form(const TriageInput& story, const Verification& verification
 }
 
 std::string nvidia_form(const TriageInput& story, const Verification& verification) {
-  std::string environment;
-  environment += line_of(story, "OS", "system");
-  environment += line_of(story, "GPU", "gpu");
-  environment += line_of(story, "Compute capability", "compute_capability");
-  environment += line_of(story, "Driver", "driver");
-  environment += line_of(story, "CUDA version of the driver", "cuda_driver");
-  environment += line_of(story, "CUDA runtime", "cuda_runtime");
+  const std::string environment = lines_of(story, {{"OS", "system"},
+                                                   {"GPU", "gpu"},
+                                                   {"Compute capability", "compute_capability"},
+                                                   {"Driver", "driver"},
+                                                   {"CUDA version of the driver", "cuda_driver"},
+                                                   {"CUDA runtime", "cuda_runtime"}});
   return "**Area**: CUDA driver, stream capture and CUDA graphs\n\n**Description**\n\n" + why_text(story) +
          "**Environment**\n\n" + block(environment) + "**Steps to reproduce**\n\n" + steps_text(story) +
          "**Expected result**\n\n" + expected_text(story) + "**Actual result**\n\n" + seen_text(story, verification);
@@ -424,8 +409,7 @@ std::vector<std::vector<const Place*>> rows_of(const std::vector<Place>& places)
   };
   std::vector<std::vector<const Place*>> rows;
   for (const Place& place : places) {
-    auto row =
-        std::find_if(rows.begin(), rows.end(), [&](const auto& known) { return key(*known.front()) == key(place); });
+    auto row = std::ranges::find_if(rows, [&](const auto& known) { return key(*known.front()) == key(place); });
     if (row == rows.end()) row = rows.insert(rows.end(), std::vector<const Place*>());
     row->push_back(&place);
   }
@@ -451,11 +435,11 @@ std::vector<std::string> releases_on(size_t side, const std::vector<Place>& plac
       theirs.emplace_back();  // What a record leaves out distinguishes nothing.
       const auto ours = values(part.first, true);
       return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) == ours.end() &&
-             std::count(theirs.begin(), theirs.end(), "") == 1;
+             std::ranges::count(theirs, "") == 1;
     };
     std::string name = place.release();
     if (!values("release", false).empty()) {
-      const auto* const part = std::find_if(kParts.begin(), kParts.end(), tells_apart);
+      const auto* const part = std::ranges::find_if(kParts, tells_apart);
       name += part == kParts.end() ? " on some machines"
                                    : fmt::format(" ({}{})", part->second, fmt::join(values(part->first, true), ", "));
     }
@@ -484,9 +468,8 @@ std::string where_text(const TriageInput& story) {
                            : others + ".\n\n";
   }
   // Each release brings an NCCL of its own, of which nothing need be said where no run chose another.
-  const bool has_nccl = std::any_of(places.begin(), places.end(), [](const Place& place) {
-    return place.record().environment.json().contains("nccl_by");
-  });
+  const bool has_nccl = std::ranges::any_of(
+      places, [](const Place& place) { return place.record().environment.json().contains("nccl_by"); });
   text += fmt::format(
       "| LibTorch | CUDA runtime |{} GPU | driver | what it shows | date |\n"
       "| --- | --- |{} --- | --- | --- | --- |\n",
@@ -516,7 +499,7 @@ std::string where_text(const TriageInput& story) {
   for (const Change& change : story.background.changes) {
     for (const Expectation& expected : change.expectations) {
       if (expected.test != id) continue;
-      const CitedSource* const source = source_of(story, change.number);
+      const CitedSource* const source = find_source(story.background.sources, change.number);
       changes += fmt::format(
           "* {}{}{}: {}{}\n", expected.where.release.empty() ? "" : expected.where.release + ": ",
           to_string(expected.result), change.since.empty() ? "" : ", since " + change.since, change.what,
@@ -541,7 +524,7 @@ std::string remedies_text(const TriageInput& story) {
       machines[{latest->row->verdict == Verdict::Stale, outcome_of(*latest->row)}].push_back(on.machine);
     }
     const auto& fixes = story.bundle.fixes;
-    const bool has = std::find(fixes.begin(), fixes.end(), test.name) != fixes.end();
+    const bool has = contains(fixes, test.name);
     text += fmt::format("* {}{}\n", test.fix, has ? fmt::format(" `sh run.sh fix {}`", test.name) : "");
     for (const auto& [outcome, those] : machines) {
       text += fmt::format("  {} on {}\n", outcome.second, by_gpu(those));

@@ -14,6 +14,7 @@
 
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/suggest.h"
 #include "harness/model/tree.h"
@@ -223,24 +224,24 @@ void add_lost(std::vector<CaseBinary>& built, const Layout& places, const std::s
       if (catalogued && known[case_id].count(name) == 0) continue;  // It is no more, and not by accident.
       if (const auto info = record.cases.find(case_id); info != record.cases.end()) expected.insert(*info);
       auto& tests = expected[case_id].tests;
-      if (std::find(tests.begin(), tests.end(), name) == tests.end()) tests.push_back(name);
+      add_once(tests, name);
     }
   }
   for (auto& [case_id, info] : expected) {
     const std::string& id = case_id;  // For the lambda.
-    const auto its = std::find_if(built.begin(), built.end(), [&](const CaseBinary& b) { return b.info.id == id; });
+    const auto its = std::ranges::find_if(built, [&](const CaseBinary& b) { return b.info.id == id; });
     if (its == built.end()) {
       const std::set<std::string> lost(info.tests.begin(), info.tests.end());
       if (!lost.empty()) built.push_back({std::move(info), "", lost, ""});
       continue;
     }
     for (const std::string& test : info.tests) {
-      if (std::find(its->info.tests.begin(), its->info.tests.end(), test) != its->info.tests.end()) continue;
+      if (contains(its->info.tests, test)) continue;
       its->info.tests.push_back(test);
       its->lost.insert(test);
     }
   }
-  std::sort(built.begin(), built.end(), [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
+  std::ranges::sort(built, [](const CaseBinary& a, const CaseBinary& b) { return a.info.id < b.info.id; });
 }
 
 }  // namespace recapture::run

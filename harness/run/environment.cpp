@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "harness/base/file.h"
+#include "harness/base/text.h"
 #include "harness/case/source_hash.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
@@ -294,8 +295,7 @@ std::pair<std::string, std::string> read_variable(const std::string& text) {
       !std::all_of(name.begin(), name.end(), is_of_a_name)) {
     throw ExitError(Exit::Usage, fmt::format("--env takes NAME=VALUE, not '{}'", text));
   }
-  if (std::find(std::begin(kMulticastVariables), std::end(kMulticastVariables), name) !=
-      std::end(kMulticastVariables)) {
+  if (contains(kMulticastVariables, name)) {
     throw ExitError(Exit::Usage,
                     fmt::format("--env cannot set {}, which guards the GPUs of others on this host: tests have it "
                                 "as the program has it",

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "harness/base/exit.h"
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/model/suggest.h"
 
@@ -46,7 +47,7 @@ std::vector<std::string> built_releases(const Layout& places) {
     const std::string name = entry.path().filename().string();
     if (is_version(name) && fs::is_directory(places.cases_of(name))) releases.push_back(name);
   }
-  std::sort(releases.begin(), releases.end(), older);
+  std::ranges::sort(releases, older);
   for (const char* without : {"cuda13", "cuda12"}) {
     if (fs::is_directory(places.cases_of(without))) releases.insert(releases.begin(), without);
   }
@@ -56,7 +57,7 @@ std::vector<std::string> built_releases(const Layout& places) {
 std::string named_release(const Layout& places, const std::string& word) {
   const auto built = built_releases(places);
   const std::string meant = resolve_release(word, built);
-  return std::find(built.begin(), built.end(), meant) == built.end() ? known_release(places.root, word) : meant;
+  return contains(built, meant) ? meant : known_release(places.root, word);
 }
 
 std::map<std::string, std::string> libtorch_variables(const std::string& site) {

@@ -76,9 +76,8 @@ std::string without_frame(const std::string& words) {
   std::string kept;
   std::istringstream lines(words);
   for (std::string line; std::getline(lines, line);) {
-    const bool is_frame = std::any_of(std::begin(kFrame), std::end(kFrame), [&](std::string_view start) {
-      return line.compare(0, start.size(), start) == 0;
-    });
+    const bool is_frame =
+        std::ranges::any_of(kFrame, [&](std::string_view start) { return line.compare(0, start.size(), start) == 0; });
     const bool is_gap = line.empty() && (kept.empty() || (kept.size() > 1 && kept[kept.size() - 2] == '\n'));
     if (!is_frame && !is_gap) kept += line + "\n";
   }
@@ -212,7 +211,7 @@ bool is_of_a_name(char c) {
 void Anonymous::hide(const std::string& folder, const std::string& as) {
   if (folder.size() < 2 || folder.front() != '/') return;  // "/", or a HOME that is none.
   const auto longer = [&](const auto& other) { return other.first.size() < folder.size(); };
-  folders_.insert(std::find_if(folders_.begin(), folders_.end(), longer), {folder, as});
+  folders_.insert(std::ranges::find_if(folders_, longer), {folder, as});
 }
 
 std::string Anonymous::operator()(std::string text) const {

@@ -81,7 +81,7 @@ std::vector<std::string> read_gpus(const std::string& text) {
   const auto is_number = [](const std::string& gpu) {
     return !gpu.empty() && gpu.size() < 4 && gpu.find_first_not_of("0123456789") == std::string::npos;
   };
-  if (!std::all_of(gpus.begin(), gpus.end(), is_number)) {
+  if (!std::ranges::all_of(gpus, is_number)) {
     throw ExitError(Exit::Usage, "--gpu takes numbers such as 0 or 0,1, not '" + text + "'");
   }
   return gpus;

@@ -38,8 +38,6 @@ bool send_line(int connection, std::string text) {
   return true;
 }
 
-std::string text_of(const Json& message) { return message.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 }  // namespace
 
 Pool::Pool(size_t width, Work work, Hear hear, std::function<void()> between)
@@ -75,7 +73,7 @@ void Pool::serve(size_t index, int connection) {
   // Returns once the runner has dealt with it: what a test showed is on the disk before the next one begins.
   const Say say = [connection](const Json& message) {
     char heard = 0;
-    ssize_t got = send_line(connection, text_of(message)) ? -1 : 0;
+    ssize_t got = send_line(connection, to_text(message)) ? -1 : 0;
     while (got < 0 && !interrupted()) {
       got = recv(connection, &heard, 1, 0);
       if (got < 0 && errno != EINTR) got = 0;
@@ -195,7 +193,7 @@ void Pool::end(bool listening) {
   if (!listening) hear_ = [](size_t, const Json&) {};
   std::optional<Failure> ended{Failure{Exit::Interrupted, "", 0}};  // That they end now is no failure.
   const auto until = Clock::now() + kPatience;
-  while (std::any_of(workers_.begin(), workers_.end(), alive)) {
+  while (std::ranges::any_of(workers_, alive)) {
     if (Clock::now() > until) {
       for (const Worker& worker : workers_) {
         if (alive(worker)) kill(worker.pid, SIGKILL);

@@ -28,6 +28,8 @@
 #include <utility>
 
 #include "harness/base/exit.h"
+#include "harness/base/json.h"
+#include "harness/base/text.h"
 #include "harness/case/events.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks the user to declare it.
@@ -77,7 +79,7 @@ pid_t kill_children(double most_s, const std::function<bool(pid_t)>& ours) {
   const auto start = Clock::now();
   for (;;) {
     std::vector<pid_t> all = children();
-    all.erase(std::remove_if(all.begin(), all.end(), [&](pid_t child) { return !ours(child); }), all.end());
+    std::erase_if(all, [&](pid_t child) { return !ours(child); });
     for (pid_t child : all) kill(child, SIGKILL);
     bool left = false;
     for (pid_t child : all) left = !reaped(child, std::min(most_s, patience_s()) - since(start)) || left;
@@ -103,21 +105,14 @@ void set_ending(int status, Observation& seen) {
   seen.code = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-bool begins_with_one_of(std::string_view name, std::initializer_list<std::string_view> starts) {
-  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return name.substr(0, s.size()) == s; });
-}
-
-bool is_multicast(std::string_view name) {
-  return std::find(std::begin(kMulticastVariables), std::end(kMulticastVariables), name) !=
-         std::end(kMulticastVariables);
-}
+bool is_multicast(std::string_view name) { return contains(kMulticastVariables, name); }
 
 // What concerns the machine: which of its GPUs are ours, and where their libraries lie.
 bool is_of_machine(std::string_view name) {
   static const std::set<std::string_view> kNames = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
                                                     "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
                                                     "LD_LIBRARY_PATH"};
-  return kNames.count(name) != 0 || is_multicast(name) || begins_with_one_of(name, {"LANG", "LC_"});
+  return kNames.count(name) != 0 || is_multicast(name) || begins_with_any(name, {"LANG", "LC_"});
 }
 
 // All that a program started here has of our variables: those of the machine, who the user is, the scheduler's, a
@@ -126,7 +121,7 @@ bool passes(std::string_view name) {
   static const std::set<std::string_view> kNames = {
       "PATH", "TERM", "TZ", "USER", "LOGNAME", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"};
   return name != kEventsVariable && (is_of_machine(name) || kNames.count(name) != 0 ||
-                                     begins_with_one_of(name, {"SLURM_", "PBS_", "LSB_", "RECAPTURE_"}));
+                                     begins_with_any(name, {"SLURM_", "PBS_", "LSB_", "RECAPTURE_"}));
 }
 
 // Ours, by name.
@@ -358,8 +353,8 @@ std::map<std::string, std::string> variables_let_through() { return variables_if
 std::vector<std::string> variables_kept_out() {
   std::vector<std::string> names;
   const auto counts = [](std::string_view name) {
-    return begins_with_one_of(name, {"CUBLAS", "CUDA_", "CUDNN_", "GTEST_", "LD_", "NCCL_", "NVIDIA_", "NVSHMEM_",
-                                     "OMP_", "PYTORCH_", "TORCH", "TRITON_"}) &&
+    return begins_with_any(name, {"CUBLAS", "CUDA_", "CUDNN_", "GTEST_", "LD_", "NCCL_", "NVIDIA_", "NVSHMEM_", "OMP_",
+                                  "PYTORCH_", "TORCH", "TRITON_"}) &&
            !passes(name) && !belongs_to_scratch(std::string(name));
   };
   for (const auto& [name, value] : variables_if(counts)) names.push_back(name);
@@ -420,7 +415,7 @@ namespace {
             {"words", stop.what()},
             {"answer", ""}};
   }
-  const std::string line = told.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string line = to_text(told);
   for (size_t done = 0; done < line.size();) {
     const ssize_t put = write(report, line.data() + done, line.size() - done);
     if (put < 0 && errno != EINTR) break;

@@ -25,7 +25,7 @@ std::string said_again(const RunOptions& options) {
   if (!options.revision.empty()) words += " --revision " + options.revision;
   const Json env = recorded(options.env);
   for (const auto& [name, value] : options.env) {
-    if (is_hashed(text_at(env, name.c_str()))) words += fmt::format(" --env {}={}", name, value);
+    if (is_hashed(text_at(env, name))) words += fmt::format(" --env {}={}", name, value);
   }
   return words;
 }
@@ -56,8 +56,8 @@ void RunRecord::require_same_run(const RunOptions& options, const std::vector<Pl
     if (then != now) throw of_another_run(key, then, now);
   }
   std::vector<std::string> then = before_->plan, now = tests_of(plan);
-  std::sort(then.begin(), then.end());
-  std::sort(now.begin(), now.end());
+  std::ranges::sort(then);
+  std::ranges::sort(now);
   if (!then.empty() && then != now) {
     throw ExitError(Exit::Usage, fmt::format("{} is of a run of other tests{}", path_,
                                              go_on_ ? "" : "; without names, --resume runs the rest of it"));
@@ -90,9 +90,7 @@ void RunRecord::require_told_the_same(const RunOptions& options) const {
 }
 
 ExitError RunRecord::of_another_run(const std::string& what, const Json& then, const Json& now) const {
-  const auto words = [](const Json& json) {
-    return json.is_null() ? "none" : json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
+  const auto words = [](const Json& json) { return json.is_null() ? "none" : to_text(json); };
   return {Exit::Usage, fmt::format("{} is of another run: its {} is {}, not {}", path_, what, words(then), words(now))};
 }
 

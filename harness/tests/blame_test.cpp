@@ -199,7 +199,7 @@ TEST(Places, ModuleNamedLikeAKnownLibrary_IsNotTheProgramsOwn) {
 
 TEST(Places, CodeThatInductorWrites_IsNotTheProgramsOwn) {
   const auto frames =
-      blame::python_frames({0, {{"/tmp/torchinductor_me/2g/c2g.py", 101, "call"}, {"train.py", 12, "scale"}}});
+      blame::python_frames({{"/tmp/torchinductor_me/2g/c2g.py", 101, "call"}, {"train.py", 12, "scale"}});
   ASSERT_THAT(frames, SizeIs(2));
   EXPECT_FALSE(frames[0].own);
   EXPECT_TRUE(frames[1].own);

@@ -75,6 +75,21 @@ std::string stopped_by(const std::function<void()>& work) {
   return "";
 }
 
+TEST(Catalogue, CaseSourceAndTest_AreFoundByName) {
+  Catalogue catalogue(2);
+  catalogue[0].id = "a";
+  catalogue[1].id = "b";
+  EXPECT_EQ(find_case(catalogue, "b"), &catalogue[1]);
+  EXPECT_EQ(find_case(catalogue, "c"), nullptr);
+  const std::vector<CitedSource> sources = {{"pytorch#1", "t", "u"}};
+  EXPECT_EQ(find_source(sources, "pytorch#1"), sources.data());
+  EXPECT_EQ(find_source(sources, "pytorch#11"), nullptr);
+  const std::string source = "TEST(A, Reproduces) {\n  x();\n}\n\nTEST(A, FixIt) {\n  y();\n}\n";
+  EXPECT_EQ(test_in(source, "FixIt"), "TEST(A, FixIt) {\n  y();\n}\n");
+  EXPECT_EQ(test_in(source, "Fix"), "");
+  EXPECT_EQ(test_in("TEST(A, FixIt) {\n  y();\n", "FixIt"), "") << "without an end";
+}
+
 class Folder : public ::testing::Test {
  protected:
   void SetUp() override {

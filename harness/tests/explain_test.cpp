@@ -25,6 +25,7 @@
 namespace recapture {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -753,10 +754,34 @@ TEST(Terms, Table_IsReadAsItIsWritten) {
       ADD_FAILURE() << wrong;
     } catch (const ExitError& stop) {
       EXPECT_EQ(stop.code, Exit::Usage);
-      EXPECT_THAT(stop.what(), HasSubstr("terms.tsv:1: 'replay"));
+      EXPECT_THAT(stop.what(),
+                  AllOf(HasSubstr("terms.tsv:1: 'replay"), HasSubstr("' is not a term with a weight such as")));
     }
   }
   std::filesystem::remove_all(root);
+}
+
+TEST(Terms, ExampleWithoutItsTexts_IsRefusedWithItsLine) {
+  const std::string path = ::testing::TempDir() + "recapture-examples-" + std::to_string(getpid());
+  const std::string good = R"({"cause":"a","text":"It fails.","url":"u"})";
+  for (const char* wrong : {"{", "[]", R"({"cause":"a"})", R"({"cause":1,"text":"b"})", R"({"cause":"a","text":2})",
+                            R"({"cause":"a","cause":"b","text":"c"})"}) {
+    std::ofstream(path) << good << "\n" << wrong << "\n";
+    try {
+      explain::read_examples(path);
+      ADD_FAILURE() << wrong;
+    } catch (const ExitError& stop) {
+      EXPECT_EQ(stop.code, Exit::Usage);
+      EXPECT_THAT(stop.what(), HasSubstr(":2: no object with a cause and a text"));
+    }
+  }
+  std::ofstream(path) << good << "\n"
+                      << R"({"cause":"","text":"Of no cause."})"
+                      << "\n";
+  const auto examples = explain::read_examples(path);
+  ASSERT_EQ(examples.size(), 1U);
+  EXPECT_EQ(examples[0].text, "It fails.");
+  std::filesystem::remove(path);
 }
 
 // `recapture dev tables terms` makes it of the threads.

@@ -8,6 +8,7 @@
 #include <pugixml.hpp>
 #include <sstream>
 
+#include "harness/base/text.h"
 #include "harness/report/case_view.h"
 #include "harness/report/extent.h"
 #include "harness/report/json.h"
@@ -25,6 +26,22 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+TEST(Text, Wrap_BreaksAtBlanksAndNeverInAWord) {
+  const std::string word(60, 'x'), longer(120, 'y');
+  EXPECT_EQ(wrap("  ", word + " " + word + " z " + longer, "    "),
+            "  " + word + "\n    " + word + " z\n    " + longer + "\n");
+  EXPECT_EQ(wrap("- ", "", "  "), "- \n");
+}
+
+TEST(Text, AddOnce_KeepsWhatIsThere) {
+  std::vector<std::string> all = {"a"};
+  add_once(all, "a");
+  add_once(all, "b");
+  EXPECT_THAT(all, ElementsAre("a", "b"));
+  EXPECT_TRUE(contains(all, "b"));
+  EXPECT_FALSE(contains(all, "c"));
+}
 
 Record two_tests() {
   Record r;

@@ -26,15 +26,13 @@ std::vector<size_t> Timeline::known() const {
 }
 
 std::vector<compare::Side> with_gaps(std::vector<compare::Side> releases, const std::vector<std::string>& matrix) {
-  releases.erase(std::remove_if(releases.begin(), releases.end(),
-                                [](const compare::Side& side) { return !is_version(side.name); }),
-                 releases.end());
+  std::erase_if(releases, [](const compare::Side& side) { return !is_version(side.name); });
   for (const std::string& release : matrix) {
     const auto is_it = [&](const compare::Side& side) { return side.name == release; };
-    if (std::none_of(releases.begin(), releases.end(), is_it)) releases.push_back({release, {}});
+    if (std::ranges::none_of(releases, is_it)) releases.push_back({release, {}});
   }
-  std::stable_sort(releases.begin(), releases.end(),
-                   [](const compare::Side& a, const compare::Side& b) { return older(a.name, b.name); });
+  std::ranges::stable_sort(releases,
+                           [](const compare::Side& a, const compare::Side& b) { return older(a.name, b.name); });
   return releases;
 }
 
@@ -76,11 +74,11 @@ ReleaseResult TimelineBuilder::stand(size_t side, const std::string& test) const
   const auto is = [](Result result) {
     return [result](const compare::Seen& one) { return one.row->result == result; };
   };
-  const auto occurred = std::find_if(seen.begin(), seen.end(), is(Result::Reproduced));
+  const auto occurred = std::ranges::find_if(seen, is(Result::Reproduced));
   const bool stays_seen = is(Result::Unseen)(seen.front()) && occurred != seen.end();
   const compare::Seen& its = stays_seen ? *occurred : seen.front();
   const TestVerdict& row = *its.row;
-  const auto unseen = static_cast<size_t>(std::count_if(seen.begin(), seen.end(), is(Result::Unseen)));
+  const auto unseen = static_cast<size_t>(std::ranges::count_if(seen, is(Result::Unseen)));
   stand.record = its.run->record.path;
   stand.seen = truncated(render_observed(row));
   if (is_ours(background_.changes, test, its.run->record)) {
@@ -158,8 +156,7 @@ std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool
   if (left.back() > known.back()) return left.back();
   for (const Transition& border : course.borders) {
     std::vector<size_t> inside;
-    std::copy_if(left.begin(), left.end(), std::back_inserter(inside),
-                 [&](size_t i) { return i > border.from && i < border.to; });
+    std::ranges::copy_if(left, std::back_inserter(inside), [&](size_t i) { return i > border.from && i < border.to; });
     if (!inside.empty()) return inside[inside.size() / 2];
   }
   return std::nullopt;
@@ -167,9 +164,9 @@ std::optional<size_t> next_to_run(const Timeline& course, const std::vector<bool
 
 bool subsumes(const TimelineView& one, const TimelineView& other) {
   const auto known = other.course->known();
-  return std::all_of(known.begin(), known.end(), [&](size_t its) {
-    const auto same = std::find_if(one.sides->begin(), one.sides->end(),
-                                   [&](const compare::Side& side) { return side.name == (*other.sides)[its].name; });
+  return std::ranges::all_of(known, [&](size_t its) {
+    const auto same = std::ranges::find_if(
+        *one.sides, [&](const compare::Side& side) { return side.name == (*other.sides)[its].name; });
     if (same == one.sides->end()) return false;
     const ReleaseResult& a = one.course->stands[static_cast<size_t>(same - one.sides->begin())];
     const ReleaseResult& b = other.course->stands[its];
@@ -180,12 +177,12 @@ bool subsumes(const TimelineView& one, const TimelineView& other) {
 std::vector<std::vector<size_t>> grouped(const std::vector<TimelineView>& all) {
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return all[a].course->known().size() > all[b].course->known().size(); });
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return all[a].course->known().size() > all[b].course->known().size(); });
   std::vector<std::vector<size_t>> groups;
   for (const size_t i : order) {
-    const auto more = std::find_if(groups.begin(), groups.end(),
-                                   [&](const auto& group) { return subsumes(all[group.front()], all[i]); });
+    const auto more =
+        std::ranges::find_if(groups, [&](const auto& group) { return subsumes(all[group.front()], all[i]); });
     (more == groups.end() ? groups.emplace_back() : *more).push_back(i);
   }
   return groups;
@@ -211,8 +208,7 @@ Exit exit_for(const std::vector<MachineTimeline>& all) {
   bool any = false, open = false;
   for (const MachineTimeline& one : all) {
     any = any || one.course.known().size() > 1;
-    open = open || std::any_of(one.course.borders.begin(), one.course.borders.end(),
-                               [](const Transition& border) { return !border.is_tight(); });
+    open = open || std::ranges::any_of(one.course.borders, [](const Transition& border) { return !border.is_tight(); });
   }
   return any && !open ? Exit::AsExpected : Exit::Inconclusive;
 }

@@ -83,8 +83,7 @@ struct Newest {
 
 void add_course(FixCourse& fix, const std::string& column, const std::map<std::string, Newest>& by_machine) {
   const auto is = [&](Result result) {
-    return std::any_of(by_machine.begin(), by_machine.end(),
-                       [&](const auto& one) { return one.second.row->result == result; });
+    return std::ranges::any_of(by_machine, [&](const auto& one) { return one.second.row->result == result; });
   };
   if (is(Result::Broken)) {  // On one machine is enough.
     fix.broken.push_back(column);
@@ -131,14 +130,14 @@ std::string_view to_string(FailureOutcome outcome) { return kTexts.at(static_cas
 std::string_view meaning(FailureOutcome outcome) { return kTexts.at(static_cast<size_t>(outcome)).second; }
 
 bool FailureRow::has_known() const {
-  return std::any_of(releases.begin(), releases.end(), [](const FailureOnRelease& on) { return is_known(on.worst); });
+  return std::ranges::any_of(releases, [](const FailureOnRelease& on) { return is_known(on.worst); });
 }
 
 const CatalogueTest* FailureRow::instead() const {
   for (const FailureOnRelease& on : releases) {
     for (const FixCourse& fix : fixes) {
       const auto& holds = fix.holds;
-      if (std::find(holds.begin(), holds.end(), on.column.release) != holds.end()) return fix.what;
+      if (contains(holds, on.column.release)) return fix.what;
     }
   }
   return nullptr;

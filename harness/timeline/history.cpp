@@ -74,9 +74,8 @@ bool comes_before(const TestHistory& a, const TestHistory& b) {
 // Outcomes, turns and rates, from the runs.
 void sum_up(TestHistory& series) {
   for (auto run = series.runs.rbegin(); run != series.runs.rend(); ++run) {
-    const auto known = std::find_if(series.outcomes.begin(), series.outcomes.end(), [&](const Outcome& outcome) {
-      return same_outcome(*outcome.newest.what, *run->what);
-    });
+    const auto known = std::ranges::find_if(
+        series.outcomes, [&](const Outcome& outcome) { return same_outcome(*outcome.newest.what, *run->what); });
     Outcome& outcome =
         known == series.outcomes.end() ? series.outcomes.emplace_back(Outcome{*run, nullptr, 0}) : *known;
     outcome.first = run->run;
@@ -132,7 +131,7 @@ HistoryQuery::HistoryQuery(const std::vector<Run>& runs, const Rules& rules, con
   for (const Run& run : runs) {
     if (is_wanted(run, wanted)) runs_.push_back(judged(run, rules));
   }
-  std::sort(runs_.begin(), runs_.end(), [](const JudgedRun& a, const JudgedRun& b) {
+  std::ranges::sort(runs_, [](const JudgedRun& a, const JudgedRun& b) {
     return std::tie(a.run->started, a.run->path) < std::tie(b.run->started, b.run->path);
   });
 }
@@ -169,9 +168,9 @@ std::vector<const HistoryQuery::JudgedRun*> HistoryQuery::without_copies(const s
     }
   }
   std::vector<const JudgedRun*> kept;
-  std::copy_if(runs.begin(), runs.end(), std::back_inserter(kept), [&](const JudgedRun* run) {
+  std::ranges::copy_if(runs, std::back_inserter(kept), [&](const JudgedRun* run) {
     const auto owns = [&](const std::string& id) { return owners.at({run->kind, id}) == run; };
-    return std::all_of(run->run->ids.begin(), run->run->ids.end(), owns);
+    return std::ranges::all_of(run->run->ids, owns);
   });
   return kept;
 }
@@ -204,7 +203,7 @@ std::vector<TestHistory> HistoryQuery::of_case(const std::string& case_id,
     }
   }
   join(all);
-  std::sort(all.begin(), all.end(), comes_before);
+  std::ranges::sort(all, comes_before);
   return all;
 }
 

@@ -44,7 +44,7 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
   std::vector<std::string> paths;
   Runs all;
   find_records(folder, "", paths, all.bad);
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   for (const std::string& path : paths) {
     const std::string whole = folder + "/" + path;
     try {
@@ -54,7 +54,7 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
       for (const char* changing : {"volatile", "revision"}) lasting.erase(changing);
       record.environment = std::move(lasting);
       const auto is_other = [&](const std::string& test) { return !cases.empty() && cases.count(case_of(test)) == 0; };
-      record.plan.erase(std::remove_if(record.plan.begin(), record.plan.end(), is_other), record.plan.end());
+      std::erase_if(record.plan, is_other);
       run.record = std::move(record);
       all.runs.push_back(std::move(run));
     } catch (const ExitError& stop) {

@@ -46,7 +46,7 @@ OperatorFailure failure_in(const Json& json) {
 }
 
 bool lacks_cudnn_part(const OperatorResult& result) {
-  return std::any_of(result.failures.begin(), result.failures.end(), [](const OperatorFailure& failure) {
+  return std::ranges::any_of(result.failures, [](const OperatorFailure& failure) {
     return failure.how == "unavailable" && failure.text.find(kNoCudnnPart) != std::string::npos;
   });
 }
@@ -77,7 +77,7 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
     counts.erase("crashed");
     auto& failures = result.failures;
     const auto crashed = [](const OperatorFailure& failure) { return failure.how == "crashed"; };
-    failures.erase(std::remove_if(failures.begin(), failures.end(), crashed), failures.end());
+    std::erase_if(failures, crashed);
   }
   result.verdict = verdict_of(counts);
   result.captured = count_at(counts, "right") + count_at(counts, "undefined");
@@ -106,13 +106,12 @@ std::optional<Effect> effect_of(OperatorVerdict verdict) {
   }
 }
 
-// The more it takes to notice, the worse: in the order of the verdicts.
 bool counts_for_operator(OperatorForm form) { return form != OperatorForm::Cold && form != OperatorForm::Instead; }
 
 }  // namespace
 
 const OperatorFailure* OperatorResult::failure(std::string_view how) const {
-  const auto found = std::find_if(failures.begin(), failures.end(), [&](const auto& one) { return one.how == how; });
+  const auto found = std::ranges::find_if(failures, [&](const auto& one) { return one.how == how; });
   return found == failures.end() ? nullptr : &*found;
 }
 
@@ -120,7 +119,7 @@ std::vector<OperatorResult> operator_results(const TestRecord& test) {
   std::vector<OperatorResult> results;
   if (!test.has("facts") || !test.line.at("facts").is_object()) return results;
   for (size_t i = 0; i < kOperatorForms.size(); ++i) {
-    const std::string text = text_at(test.line.at("facts"), std::string(kOperatorForms.at(i)).c_str());
+    const std::string text = text_at(test.line.at("facts"), kOperatorForms.at(i));
     if (text.empty()) continue;
     const Json json = try_parse_json(text).value_or(Json());
     if (auto result = result_in(static_cast<OperatorForm>(i), json)) results.push_back(std::move(*result));
@@ -128,6 +127,7 @@ std::vector<OperatorResult> operator_results(const TestRecord& test) {
   return results;
 }
 
+// The worst verdict counts; their order is the enum's.
 std::optional<OperatorVerdict> worst_of(const std::vector<OperatorResult>& results) {
   std::optional<OperatorVerdict> worst;
   bool lacks_library = false;

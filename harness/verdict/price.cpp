@@ -7,6 +7,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "harness/base/text.h"
 #include "harness/model/release.h"
 #include "harness/verdict/rate.h"
 #include "harness/verdict/select.h"
@@ -15,7 +16,7 @@ namespace recapture {
 namespace {
 
 double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   const size_t half = times.size() / 2;
   return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
 }
@@ -56,7 +57,7 @@ MachineId measured_on(const Prices& prices) {
 // Of the same work; what only the older run could measure, or tried, is kept as well.
 void add_pairs(std::vector<PriceLine> older_run, std::vector<PriceLine>& lines) {
   for (PriceLine& old : older_run) {
-    const auto same = std::find_if(lines.begin(), lines.end(), [&](const PriceLine& line) {
+    const auto same = std::ranges::find_if(lines, [&](const PriceLine& line) {
       return line.what == old.what && line.fixes == old.fixes && line.clock == old.clock;
     });
     if (same == lines.end()) {
@@ -131,7 +132,7 @@ bool changed(const PriceLine& before, const PriceLine& now) {
 }
 
 std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
-  std::sort(all.begin(), all.end(), [](const Prices& a, const Prices& b) {
+  std::ranges::sort(all, [](const Prices& a, const Prices& b) {
     const std::string one = a.env("release"), other = b.env("release");
     if (one != other) return is_version(one) && is_version(other) ? older(one, other) : one < other;
     return std::tuple(measured_on(a), b.environment.started, b.path) <
@@ -152,7 +153,7 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
   }
   // They were measured in a random order. By numbers, 100 comes after 2.
   for (Prices& machine : machines) {
-    std::sort(machine.lines.begin(), machine.lines.end(), [](const PriceLine& a, const PriceLine& b) {
+    std::ranges::sort(machine.lines, [](const PriceLine& a, const PriceLine& b) {
       const int order = strverscmp(a.what.c_str(), b.what.c_str());
       return order != 0 ? order < 0 : a.fixes < b.fixes;
     });
@@ -163,7 +164,7 @@ std::vector<Prices> prices_by_machine(std::vector<Prices> all) {
 std::vector<const PriceLine*> prices_of(const Prices& prices, const std::string& test) {
   std::vector<const PriceLine*> lines;
   for (const PriceLine& line : prices.lines) {
-    const bool is_its = std::find(line.fixes.begin(), line.fixes.end(), test) != line.fixes.end();
+    const bool is_its = contains(line.fixes, test);
     if (is_its && (is_published(line) || !line.why_not.empty())) lines.push_back(&line);
   }
   return lines;

@@ -52,7 +52,7 @@ double share_of(double value, Stopping stopping) {
 }
 
 bool of_one_design(const std::vector<RateRun>& runs) {
-  return std::all_of(runs.begin(), runs.end(), [&](const RateRun& run) {
+  return std::ranges::all_of(runs, [&](const RateRun& run) {
     const bool has_summary = run.stopping != Stopping::Unknown && (run.stopping != Stopping::Hits || run.hits > 0);
     return has_summary && run.stopping == runs.front().stopping;
   });
@@ -111,8 +111,8 @@ constexpr std::array<StoppingRule, 7> kStoppingRules = {{
 }  // namespace
 
 Stopping stopping_of(std::string_view rule, int hits) {
-  const auto* found = std::find_if(kStoppingRules.begin(), kStoppingRules.end(),
-                                   [&](const StoppingRule& known) { return known.name == rule; });
+  const auto* found =
+      std::ranges::find_if(kStoppingRules, [&](const StoppingRule& known) { return known.name == rule; });
   if (found == kStoppingRules.end()) return Stopping::Unknown;
   return hits < 2 ? found->after_one_hit : found->stopping;
 }
@@ -160,7 +160,7 @@ std::optional<bool> changed(const std::vector<RateRun>& all_before, const std::v
 }
 
 std::string describe(const std::vector<RateRun>& runs) {
-  const auto seen = std::count_if(runs.begin(), runs.end(), [](const RateRun& run) { return run.hits > 0; });
+  const auto seen = std::ranges::count_if(runs, [](const RateRun& run) { return run.hits > 0; });
   std::string words = fmt::format("seen in {} of {}; ", seen, plural(runs.size(), "run"));
   if (const auto rate = rate_of(runs)) {
     return words +
@@ -209,12 +209,12 @@ std::vector<RatePool> rate_pools(const std::vector<Record>& records, const Rules
   std::vector<RatePool> pools;
   for (auto& [where, counted] : by_kind) {
     std::vector<Found>& found = counted.found;
-    std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.started < b.started; });
+    std::ranges::stable_sort(found, [](const Found& a, const Found& b) { return a.started < b.started; });
     RatePool pool{where.first, where.second.release, names.at(where.second), {}};
     for (const Found& one : found) pool.runs.push_back(one.run);
     pools.push_back(std::move(pool));
   }
-  std::stable_sort(pools.begin(), pools.end(), [](const RatePool& a, const RatePool& b) {
+  std::ranges::stable_sort(pools, [](const RatePool& a, const RatePool& b) {
     if (a.test != b.test) return a.test < b.test;
     const bool a_is = is_version(a.release), b_is = is_version(b.release);
     return a_is && b_is ? older(a.release, b.release) : a_is && !b_is;

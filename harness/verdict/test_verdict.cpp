@@ -73,7 +73,7 @@ std::string observation_of(const Reading& reading, const TestRecord& test) {
 // "RuntimeError: …", as the cases in Python say it.
 bool begins_with_exception(const std::string& seen) {
   const auto is_of_a_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
-  const auto end = std::find_if_not(seen.begin(), seen.end(), is_of_a_name);
+  const auto end = std::ranges::find_if_not(seen, is_of_a_name);
   const auto length = static_cast<size_t>(end - seen.begin());
   return length > 1 && std::isupper(static_cast<unsigned char>(seen.front())) != 0 &&
          seen.compare(length, 2, ": ") == 0;
@@ -111,7 +111,7 @@ std::optional<Effect> effect_in(const Record& record, const TestVerdict& row, co
   if (declared != rules.effects.end()) return declared->second;
   const CaseInfo& info = record.cases.at(row.case_id);
   if (!info.effect.empty()) {
-    const std::string declared_of_test = text_at(info.effects, row.name.c_str());
+    const std::string declared_of_test = text_at(info.effects, row.name);
     return effect_of(declared_of_test.empty() ? info.effect : declared_of_test);
   }
   return raised(test) ? Effect::Raises : Effect::SilentlyWrong;
@@ -137,7 +137,7 @@ bool confirmed(const Record& record, Kind kind, const TestRecord& test, Result r
     return expected != nullptr && expected->result == result && !expected->seen.empty() &&
            matches(expected->seen, shown(result, one));
   };
-  return std::all_of(found->second.begin(), found->second.end(), [&](const TestRecord& again) {
+  return std::ranges::all_of(found->second, [&](const TestRecord& again) {
     const bool same = test.has(key::tries) || seen_by_any_rank(again) == seen_by_any_rank(test);
     return classify(kind, again) == result && (same || (as_expected(test) && as_expected(again)));
   });

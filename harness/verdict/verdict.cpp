@@ -112,7 +112,7 @@ SelfReport judged_by_itself(const TestRecord& test) {
 bool lost_in_probe(const TestRecord& test) {
   if (!test.has(key::probing) || !test.has("probes") || test.has(key::ended)) return false;
   const Json& probes = test.line.at("probes");
-  return probes.is_object() && std::any_of(probes.begin(), probes.end(), [](const Json& outcome) {
+  return probes.is_object() && std::ranges::any_of(probes, [](const Json& outcome) {
            return outcome.is_string() && read_probe("", outcome.get_ref<const std::string&>()) == ProbeOutcome::Lost;
          });
 }
@@ -281,7 +281,7 @@ Verdict judge_broken(Break broken, Kind kind, const Reading& reading, const Test
 Exit exit_for(const std::vector<Verdict>& verdicts) {
   for (const Exit exit : kExits) {
     const auto is_this = [&](Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)).exit == exit; };
-    if (std::any_of(verdicts.begin(), verdicts.end(), is_this)) return exit;
+    if (std::ranges::any_of(verdicts, is_this)) return exit;
   }
   return Exit::NothingRan;
 }
