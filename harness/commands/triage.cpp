@@ -17,6 +17,7 @@
 #include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/output.h"
+#include "harness/blame/report.h"
 #include "harness/case/events.h"
 #include "harness/commands/commands.h"
 #include "harness/model/release.h"
@@ -34,7 +35,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostBytes = 100'000;
-constexpr double kBuildSeconds = 600;
+constexpr double kBuildSeconds = 600, kBlameSeconds = 60;
 constexpr size_t kMostLines = 60;  // Of what a program printed.
 
 struct Options {
@@ -45,9 +46,8 @@ struct Options {
 std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, const std::string& word_given) {
   const std::vector<std::string> words = named(word_given, names_in(catalogue));
   const std::string& word_found = words.front();
-  const auto one = std::find_if(catalogue.begin(), catalogue.end(),
-                                [&](const CatalogueCase& each) { return each.id == case_of(word_found); });
-  if (words.size() > 1 || one == catalogue.end()) {
+  const CatalogueCase* one = find_case(catalogue, case_of(word_found));
+  if (words.size() > 1 || one == nullptr) {
     throw ExitError(Exit::Usage, fmt::format("triage takes one test or case, not '{}'", word_given));
   }
   const bool names_test = word_found.find('.') != std::string::npos;
@@ -58,7 +58,7 @@ std::pair<const CatalogueCase*, std::string> chosen(const Catalogue& catalogue, 
                       fmt::format("{} is a {}; a bundle shows a failure, so it takes a Reproduces test of {}",
                                   word_found, to_string(test.kind), one->id));
     }
-    return {&*one, test.name};
+    return {one, test.name};
   }
   throw ExitError(Exit::Usage, one->id + " has no Reproduces test");
 }
@@ -252,17 +252,25 @@ std::string public_lines(const std::string& text, const report::TriageInput& sto
   return kept;
 }
 
-// What `blame` says of the call that fails, with stack and the driver's words. "" where there is no recorder.
+// What `blame` says of the call that fails, with stack and the driver's words. "" where there is no recorder, or where
+// no capture failed.
 std::string blamed(const run::Layout& places, const Stranger& stranger, const std::string& folder, double deadline_s) {
   std::error_code error;
   const std::string self = fs::read_symlink("/proc/self/exe", error).string();
   if (error || !fs::exists(places.recorder(), error)) return "";
-  const std::string log = folder + "/blame.txt";
-  stranger.run(folder, {self, "--root", places.root, "blame", "--log", log, "--", "sh", "run.sh"}, deadline_s);
+  const std::string events = folder + "/events.jsonl", log = folder + "/blame.txt";
+  write_file(events, "");  // The recorder adds to what is there.
+  stranger.run(folder,
+               {"CUDA_INJECTION64_PATH=" + fs::absolute(places.recorder()).string(), "RECAPTURE_BLAME=" + events, "sh",
+                "run.sh"},
+               deadline_s);
+  const std::vector<blame::Process> processes = blame::read_report(contents_of(events));
+  const auto has_failed = [](const blame::Process& process) { return !process.failures.empty(); };
+  if (std::ranges::none_of(processes, has_failed)) return "";  // Nothing that a vendor could use.
+  run::ask({self, {"--root", places.root, "blame", "--read", events, "--log", log}, {}}, kBlameSeconds);
   std::ifstream file(log);
   std::string text, line;
   for (size_t i = 0; i < kMostLines && std::getline(file, line); ++i) text += line + "\n";
-  if (text.find("no capture has failed") != std::string::npos) return "";  // Nothing that a vendor could use.
   return triage::without_places(triage::without_places(text, folder), places.root);
 }
 
@@ -324,7 +332,7 @@ void require_nothing_private(const std::vector<triage::BundleFile>& files, const
   for (const triage::BundleFile& file : files) {
     const std::vector<std::string> found = triage::private_parts(file.text, versions, public_words);
     if (found.empty()) continue;
-    throw ExitError(Exit::Inconclusive, fmt::format("nothing was written: {} would tell '{}', which is private",
+    throw ExitError(Exit::Inconclusive, fmt::format("nothing was written: {} would reveal '{}', which is private",
                                                     file.name, escape_control(found.front())));
   }
 }
@@ -339,31 +347,11 @@ void require_place(const std::string& output) {
   }
 }
 
-// The case in Python that shows the same failure: of those with the same sources, or of which one names the other, the
-// one that is called most like it.
-const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueCase& one) {
-  constexpr size_t kAlike = 5;  // Letters that the names begin with.
-  const CatalogueCase* best = nullptr;
-  size_t most = 0;
-  for (const CatalogueCase& other : catalogue) {
-    const auto needs = [&](const char* what) { return other.needs.find(what) != std::string::npos; };
-    if (!needs("python") || needs("nemo") || needs("transformer_engine") || other.id == kOperatorsCase) continue;
-    if (other.effect != one.effect || other.nature != one.nature) continue;
-    const size_t alike = static_cast<size_t>(
-        std::mismatch(one.id.begin(), one.id.end(), other.id.begin(), other.id.end()).first - one.id.begin());
-    const bool is_named = one.why.find(other.id) != std::string::npos || other.why.find(one.id) != std::string::npos;
-    if (alike < kAlike || (!is_named && other.sources != one.sources)) continue;
-    if (best == nullptr || alike > most) best = &other;
-    most = std::max(most, alike);
-  }
-  return best;
-}
-
 // Its first test that a record shows, and the program of it; both empty where there is none.
 std::pair<std::string, std::string> in_python(const run::Layout& places, const Catalogue& catalogue,
                                               const CatalogueCase& one,
                                               const std::vector<report::OnMachine>& machines) {
-  const CatalogueCase* const sibling = python_sibling(catalogue, one);
+  const CatalogueCase* const sibling = triage::python_sibling(catalogue, one);
   if (sibling == nullptr) return {};
   try {
     for (const CatalogueTest& test : sibling->tests) {

@@ -26,6 +26,7 @@ namespace recapture {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -302,6 +303,26 @@ TEST_F(Triage, UnverifiedBundle_IsMarkedInItsFirstLine) {
   EXPECT_EQ(triage(kPython + " --release 2.11.0 " + with_python, once).code, 0);
   EXPECT_THAT(unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md"),
               StartsWith("**Not verified**: "));
+}
+
+// The program's CUDA is a stand-in for the driver, as in blame_test.
+TEST_F(Triage, BlameOfTheFailure_StandsInTheReportWhereACaptureFailed) {
+  const std::string once = compile_once();
+  fs::create_directories(folder + "/lib");
+  fs::copy(RECAPTURE_BUILD "/harness/tests/libfake_driver.so", folder + "/lib/libcuda.so.1");
+  const auto report_of = [&](const std::string& what) {
+    python("case \"$2\" in Reproduces*) '" RECAPTURE_BUILD "/harness/tests/breaker' " + what +
+           " >/dev/null 2>&1; echo 'REPRODUCED: it'; exit 1 ;; *) echo 'NOT REPRODUCED: holds' ;; esac");
+    const ShellResult said =
+        triage(kPython + " --release 2.11.0 " + with_python, "LD_LIBRARY_PATH='" + folder + "/lib' " + once);
+    EXPECT_EQ(said.code, 0) << said.out;
+    return unpacked(folder + "/" + kPython + ".tar.gz").at(kPython + "/REPORT.md");
+  };
+  const std::string kHeading = "The call, its stack and the driver's log, of a run of the attached program:";
+  EXPECT_THAT(report_of("sync"),
+              AllOf(StartsWith("**Verified**: "), HasSubstr(kHeading), HasSubstr("cuStreamSynchronize")));
+  EXPECT_THAT(report_of("fine"), AllOf(StartsWith("**Verified**: "), Not(HasSubstr(kHeading))))
+      << "CUDA, and no failure";
 }
 
 TEST_F(Triage, SameRecords_GiveTheSameBytes) {

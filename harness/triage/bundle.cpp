@@ -65,7 +65,7 @@ std::vector<BundleFile> fixtures_of(const std::string& root, const std::string& 
     for (const std::string& next : fixtures_in(files.back().text)) left.push_back(next);
     if (fs::path(name).extension() == ".h") left.push_back(fs::path(name).replace_extension(".cpp").string());
   }
-  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::ranges::sort(files, [](const auto& a, const auto& b) { return a.name < b.name; });
   return files;
 }
 
@@ -131,8 +131,6 @@ void add_script(Bundle& bundle, const CatalogueCase& one) {
   bundle.files.insert(bundle.files.begin(), {"run.sh", script});
 }
 
-size_t lines_of(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
-
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 // The control and the failure must be programs; a fix that is none is left out.
@@ -159,7 +157,7 @@ bool add_python(Bundle& bundle, const CatalogueCase& one, const std::map<std::st
 }  // namespace
 
 const BundleFile& Bundle::file(const std::string& name) const {
-  return *std::find_if(files.begin(), files.end(), [&](const BundleFile& one) { return one.name == name; });
+  return *std::ranges::find_if(files, [&](const BundleFile& one) { return one.name == name; });
 }
 
 std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& one) {
@@ -208,9 +206,9 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   }
   if (is_file(path + ".cu")) {
     const std::string source = contents_of(path + ".cu");
-    if (lines_of(source) > kMostLines) {
+    if (count_lines(source) > kMostLines) {
       throw ExitError(Exit::Usage, fmt::format("{}.cu has {} lines; a bundle takes {} at most", path_of(one),
-                                               lines_of(source), kMostLines));
+                                               count_lines(source), kMostLines));
     }
     bundle.shape = Shape::Cuda;
     bundle.main = one.id + ".cu";
@@ -220,11 +218,10 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
   }
   const std::string source = contents_of(path + ".cpp");
   const std::vector<std::string> used = fixtures_in(source);
-  const bool runtime = !used.empty() &&
-                       std::all_of(used.begin(), used.end(),
-                                   [](const std::string& name) { return name.rfind("fixtures/cuda/", 0) == 0; }) &&
-                       !has(source, "\n#include <ATen/") && !has(source, "\n#include <torch/") &&
-                       !has(source, "\n#include <c10/");
+  const bool runtime =
+      !used.empty() &&
+      std::ranges::all_of(used, [](const std::string& name) { return name.rfind("fixtures/cuda/", 0) == 0; }) &&
+      !has(source, "\n#include <ATen/") && !has(source, "\n#include <torch/") && !has(source, "\n#include <c10/");
   bundle.shape = runtime ? Shape::Runtime : Shape::Case;
   bundle.main = one.id + ".cpp";
   bundle.files = {{bundle.main, source}};
@@ -240,7 +237,7 @@ Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::s
 
 std::string record_lines(const Record& record, const std::string& case_id) {
   std::string text;
-  const auto add = [&](const Json& line) { text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; };
+  const auto add = [&](const Json& line) { text += to_text(line) + "\n"; };
   Json environment = record.environment.json();
   for (const char* key : {"host", "gpu_id", "image", "variables", "volatile"}) environment.erase(key);
   add(environment);
@@ -253,6 +250,24 @@ std::string record_lines(const Record& record, const std::string& case_id) {
     add(line);
   }
   return text;
+}
+
+const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueCase& one) {
+  constexpr size_t kAlike = 5;  // Letters that the names begin with.
+  const CatalogueCase* best = nullptr;
+  size_t most = 0;
+  for (const CatalogueCase& other : catalogue) {
+    const auto needs = [&](const char* what) { return other.needs.find(what) != std::string::npos; };
+    if (!needs("python") || needs("nemo") || needs("transformer_engine") || other.id == kOperatorsCase) continue;
+    if (other.effect != one.effect || other.nature != one.nature) continue;
+    const size_t alike = static_cast<size_t>(
+        std::mismatch(one.id.begin(), one.id.end(), other.id.begin(), other.id.end()).first - one.id.begin());
+    const bool is_named = one.why.find(other.id) != std::string::npos || other.why.find(one.id) != std::string::npos;
+    if (alike < kAlike || (!is_named && other.sources != one.sources)) continue;
+    if (best == nullptr || alike > most) best = &other;
+    most = std::max(most, alike);
+  }
+  return best;
 }
 
 }  // namespace recapture::triage

@@ -41,6 +41,10 @@ std::vector<BundleFile> writer_of(const std::string& root, const CatalogueCase& 
 Bundle bundle_of(const std::string& root, const CatalogueCase& one, const std::string& reproduces,
                  const std::map<std::string, Written>& written);
 
+// The case in Python that shows the same failure: of those with the same sources, or of which one names the other, the
+// one that is called most like it. nullptr where there is none.
+const CatalogueCase* python_sibling(const Catalogue& catalogue, const CatalogueCase& one);
+
 // How the bundle did where it was made.
 struct Verification {
   bool done = false;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "harness/base/regex.h"
+#include "harness/base/text.h"
 
 namespace recapture::triage {
 namespace {
@@ -26,7 +27,7 @@ std::vector<std::string> own_words() {
   const auto says_nothing = [](const std::string& word) {
     return word.size() < 3 || word == "root" || word == "localhost" || word == "user";
   };
-  words.erase(std::remove_if(words.begin(), words.end(), says_nothing), words.end());
+  std::erase_if(words, says_nothing);
   return words;
 }
 
@@ -69,7 +70,7 @@ std::vector<std::string> private_parts(const std::string& text, const std::vecto
       if (ends_a_word && end < text.size() && (is_word_character(text[end]) || text[end] == '.')) continue;
       std::string part(match[0]);
       while (!part.empty() && !is_word_character(part.front()) && part.front() != '/') part.erase(0, 1);
-      if (std::find(known.begin(), known.end(), part) == known.end()) found.push_back(part);
+      if (!contains(known, part)) found.push_back(part);
     }
   }
   for (const std::string& word : own_words()) {
