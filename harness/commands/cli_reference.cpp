@@ -10,35 +10,47 @@
 namespace recapture::commands {
 namespace {
 
-std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
+struct Argument {
+  std::string name, values, meaning;
+};
+
+// The positionals and then the options, without the --help that every verb has.
+std::vector<Argument> arguments_of(const CLI::App& app) {
+  const CLI::Formatter formatter;
+  std::vector<Argument> all;
+  for (const bool positional : {true, false}) {
+    for (const CLI::Option* option : app.get_options()) {
+      const bool is_help = option == app.get_help_ptr() && app.get_parent() != nullptr;
+      if (option->get_positional() != positional || is_help) continue;
+      all.push_back({formatter.make_option_name(option, positional), formatter.make_option_opts(option),
+                     option->get_description()});
+    }
+  }
+  return all;
+}
+
+// The verb itself, or those of a group.
+std::vector<const CLI::App*> single_verbs(const CLI::App& verb) {
+  const auto below = verbs_of(verb);
+  return below.empty() ? std::vector<const CLI::App*>{&verb} : below;
+}
+
+// Without the exit codes that it inherits.
+std::string own_footer(const CLI::App& verb) {
+  return verb.get_footer() == verb.get_parent()->get_footer() ? "" : verb.get_footer();
 }
 
 void add_options(const CLI::App& app, std::string& text) {
-  const CLI::Formatter formatter;
-  std::string rows;
-  for (const bool positional : {true, false}) {
-    for (const CLI::Option* option : app.get_options()) {
-      const bool is_help = option == app.get_help_ptr() && app.get_parent() != nullptr;  // Every verb has it.
-      if (option->get_positional() != positional || is_help) continue;
-      rows += fmt::format("| `{}{}` | {} |\n", formatter.make_option_name(option, positional),
-                          formatter.make_option_opts(option), option->get_description());
-    }
-  }
-  if (!rows.empty()) text += "\n| argument | meaning |\n| --- | --- |\n" + rows;
+  const auto arguments = arguments_of(app);
+  if (!arguments.empty()) text += "\n| argument | meaning |\n| --- | --- |\n";
+  for (const auto& [name, values, meaning] : arguments) text += fmt::format("| `{}{}` | {} |\n", name, values, meaning);
 }
 
 void add_verb(const CLI::App& verb, std::string& text) {
-  if (const auto below = verbs_of(verb); !below.empty()) {
-    for (const CLI::App* each : below) add_verb(*each, text);
-    return;
-  }
-  const std::string name = full_name(verb);
+  const std::string name = full_name(verb), footer = own_footer(verb);
   text += fmt::format("\n### {}\n\n{}.\n", name.substr(name.find(' ') + 1), verb.get_description());
   add_options(verb, text);
-  const std::string footer = verb.get_footer();
-  const bool is_inherited = footer == verb.get_parent()->get_footer();  // The exit codes.
-  if (!is_inherited) text += "\n" + footer + "\n";
+  if (!footer.empty()) text += "\n" + footer + "\n";
 }
 
 // Text as man shows it: no line of it is a command, and no hyphen of an option a dash.
@@ -55,26 +67,15 @@ std::string roff(const std::string& text) {
 }
 
 void add_options_as_roff(const CLI::App& app, std::string& text) {
-  const CLI::Formatter formatter;
-  for (const bool positional : {true, false}) {
-    for (const CLI::Option* option : app.get_options()) {
-      const bool is_help = option == app.get_help_ptr() && app.get_parent() != nullptr;
-      if (option->get_positional() != positional || is_help) continue;
-      text += fmt::format(".TP\n\\fB{}\\fR{}\n{}\n", roff(formatter.make_option_name(option, positional)),
-                          roff(formatter.make_option_opts(option)), roff(option->get_description()));
-    }
+  for (const auto& [name, values, meaning] : arguments_of(app)) {
+    text += fmt::format(".TP\n\\fB{}\\fR{}\n{}\n", roff(name), roff(values), roff(meaning));
   }
 }
 
 void add_verb_as_roff(const CLI::App& verb, std::string& text) {
-  if (const auto below = verbs_of(verb); !below.empty()) {
-    for (const CLI::App* each : below) add_verb_as_roff(*each, text);
-    return;
-  }
   text += fmt::format(".SS {}\n{}.\n", roff(full_name(verb)), roff(verb.get_description()));
   add_options_as_roff(verb, text);
-  const std::string footer = verb.get_footer();
-  if (footer != verb.get_parent()->get_footer()) text += ".PP\n" + roff(footer) + "\n";
+  if (const std::string footer = own_footer(verb); !footer.empty()) text += ".PP\n" + roff(footer) + "\n";
 }
 
 }  // namespace
@@ -92,10 +93,10 @@ std::string render_man(const CLI::App& app) {
     if (verb->get_group() != group) {
       group = verb->get_group();
       std::string title = group;
-      std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
+      std::ranges::transform(title, title.begin(), [](unsigned char c) { return std::toupper(c); });
       text += ".SH " + title + "\n";
     }
-    add_verb_as_roff(*verb, text);
+    for (const CLI::App* single : single_verbs(*verb)) add_verb_as_roff(*single, text);
   }
   text += ".SH EXIT STATUS\n";
   for (const ExitMeaning& row : kExitMeanings) {
@@ -113,7 +114,7 @@ std::string render_cli(const CLI::App& app) {
   std::string group;
   for (const CLI::App* verb : verbs_of(app)) {
     if (verb->get_group() != group) text += "\n## " + (group = verb->get_group()) + "\n";
-    add_verb(*verb, text);
+    for (const CLI::App* single : single_verbs(*verb)) add_verb(*single, text);
   }
   return text;
 }

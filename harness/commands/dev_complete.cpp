@@ -1,7 +1,7 @@
 // recapture dev complete: what may stand in place of the last word of a command line, for the shells' completion.
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -10,20 +10,16 @@
 #include "harness/commands/names.h"
 #include "harness/model/catalogue.h"
 #include "harness/model/release.h"
+#include "harness/model/suggest.h"
 #include "harness/run/layout.h"
 
 namespace recapture::commands {
-namespace fs = std::filesystem;
 namespace {
 
 struct Candidate {
   std::string word, meaning;
 };
 using Candidates = std::vector<Candidate>;
-
-std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
 
 // The option of the verb, or of what it stands below, that this word names and that takes a value.
 const CLI::Option* option_with_value(const CLI::App& verb, const std::string& word) {
@@ -38,7 +34,7 @@ const CLI::Option* option_with_value(const CLI::App& verb, const std::string& wo
 void add_options(const CLI::App& verb, Candidates& all) {
   for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent()) {
     for (const CLI::Option* option : app->get_options()) {
-      const bool is_known = std::any_of(all.begin(), all.end(), [&](const Candidate& known) {
+      const bool is_known = std::ranges::any_of(all, [&](const Candidate& known) {
         return !option->get_lnames().empty() && known.word == "--" + option->get_lnames().front();
       });
       if (!option->get_lnames().empty() && !is_known) {
@@ -49,13 +45,9 @@ void add_options(const CLI::App& verb, Candidates& all) {
 }
 
 void add_releases(const std::string& root, Candidates& all) {
-  std::error_code error;
-  std::vector<std::string> releases;
-  for (const auto& entry : fs::directory_iterator(run::Layout::find(root).reports(), error)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_directory(error) && is_version(name)) releases.push_back(name);
-  }
-  std::sort(releases.begin(), releases.end(), [](const auto& a, const auto& b) { return older(b, a); });
+  std::vector<std::string> releases = known_releases(run::Layout::find(root).root);
+  std::erase_if(releases, is_without_libtorch);
+  std::ranges::sort(releases, [](const auto& a, const auto& b) { return older(b, a); });
   for (const std::string& release : releases) all.push_back({release, "LibTorch release"});
 }
 
@@ -71,24 +63,21 @@ void add_cases(const std::string& root, const std::string& word, Candidates& all
   }
 }
 
-// By what the verbs take: the words of an option or a positional say no more than their name.
+// By name: CLI11 does not know which options and verbs take releases or cases.
 void add_values(const std::string& root, const CLI::App& verb, const CLI::Option* option, const std::string& word,
                 Candidates& all) {
-  const std::string name = verb.get_name();
-  if (option != nullptr) {
-    if (option->check_name("--release")) add_releases(root, all);
-    return;  // Otherwise a file, a number or a text.
-  }
-  if (name == "compare" || name == "gate") add_releases(root, all);
-  if (name == "show") add_releases(root, all);
-  const std::set<std::string> take_cases = {"list", "show", "run", "bisect", "history", "triage"};
-  if (take_cases.count(name) != 0) add_cases(root, word, all);
+  const std::set<std::string> take_releases = {"compare", "gate", "show"},
+                              take_cases = {"list", "show", "run", "bisect", "history", "triage"};
+  const bool is_release =
+      option == nullptr ? take_releases.count(verb.get_name()) != 0 : option->check_name("--release");
+  if (is_release) add_releases(root, all);
+  if (option == nullptr && take_cases.count(verb.get_name()) != 0) add_cases(root, word, all);
 }
 
 Candidates candidates(const std::string& root, CLI::App& app, std::vector<std::string> words) {
   const std::string word = words.empty() ? "" : words.back();
   if (!words.empty()) words.pop_back();
-  const CLI::App* verb = &app;
+  const CLI::App* verb = &app;           // Or the group; after "help" all over again.
   const CLI::Option* pending = nullptr;  // Its value is the next word.
   bool is_help = false;
   for (const std::string& each : words) {
@@ -97,25 +86,24 @@ Candidates candidates(const std::string& root, CLI::App& app, std::vector<std::s
       pending = nullptr;
     } else if (!each.empty() && each.front() == '-') {
       pending = each.find('=') == std::string::npos ? option_with_value(*verb, each) : nullptr;
-    } else if (is_help || !verbs_of(*verb).empty()) {
-      const CLI::App* at = is_help && verb->get_name() == "help" ? &app : verb;
-      const auto below = at->get_subcommands([&](const CLI::App* one) { return one->get_name() == each; });
-      if (below.empty()) return {};
-      verb = below.front();
-      is_help = is_help || verb->get_name() == "help";
+    } else if (const auto below = verbs_of(*verb); !below.empty()) {
+      const auto named = std::ranges::find_if(below, [&](const CLI::App* one) { return one->get_name() == each; });
+      if (named == below.end()) return {};
+      is_help = is_help || each == "help";
+      verb = each == "help" ? &app : *named;
     }
   }
   Candidates all;
-  if (pending == nullptr && !word.empty() && word.front() == '-') {
-    add_options(*verb, all);
-  } else if (const CLI::App& group = is_help && verb->get_name() == "help" ? app : *verb;
-             !verbs_of(group).empty() && pending == nullptr) {
-    for (const CLI::App* each : verbs_of(group)) all.push_back({each->get_name(), each->get_description()});
-  } else if (!is_help) {
+  if (pending != nullptr) {
     add_values(root, *verb, pending, word, all);
+  } else if (!word.empty() && word.front() == '-') {
+    add_options(*verb, all);
+  } else if (const auto below = verbs_of(*verb); !below.empty()) {
+    for (const CLI::App* each : below) all.push_back({each->get_name(), each->get_description()});
+  } else if (!is_help) {
+    add_values(root, *verb, nullptr, word, all);
   }
-  all.erase(std::remove_if(all.begin(), all.end(), [&](const Candidate& one) { return one.word.rfind(word, 0) != 0; }),
-            all.end());
+  std::erase_if(all, [&](const Candidate& one) { return one.word.rfind(word, 0) != 0; });
   return all;
 }
 
@@ -124,7 +112,8 @@ Candidates candidates(const std::string& root, CLI::App& app, std::vector<std::s
 Verb dev_complete_verb(CLI::App& dev, const std::string& root) {
   const auto words = std::make_shared<std::vector<std::string>>();
   auto* command = dev.add_subcommand("complete", "Print what may complete the last word, for the shells' completion");
-  command->add_option("words", *words, "After --: the words of a command line behind recapture");
+  command->add_option("words", *words,
+                      "After --: what follows recapture on the command line; the last word is completed");
   return {command, [words, &root, &dev] {
             for (const auto& [word, meaning] : candidates(root, *dev.get_parent(), *words)) {
               print("{}\t{}\n", word, meaning.substr(0, meaning.find('\n')));

@@ -5,14 +5,11 @@
 #include <algorithm>
 
 #include "harness/base/exit.h"
+#include "harness/base/text.h"
 #include "harness/model/suggest.h"
 
 namespace recapture::commands {
 namespace {
-
-std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
 
 // Also those below groups, by both words.
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
@@ -40,6 +37,10 @@ std::string hint_for(const CLI::App& app) {
 }
 
 }  // namespace
+
+std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
 
 std::vector<size_t> plain_words(const std::vector<std::string>& words) {
   std::vector<size_t> plain;
@@ -84,7 +85,7 @@ void require_options(const CLI::App& verb, const std::vector<std::string>& words
   for (const std::string& word : words) {
     const std::string name = word.substr(0, word.find('='));
     if (name.size() < 2 || name.front() != '-' || name == "--") continue;
-    if (std::find(options.begin(), options.end(), name) != options.end()) continue;
+    if (contains(options, name)) continue;
     throw ExitError(Exit::Usage,
                     unknown_name("option", name, options, fmt::format("`{} --help` lists them", full_name(verb))));
   }

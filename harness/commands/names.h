@@ -6,6 +6,9 @@
 
 namespace recapture::commands {
 
+// The verbs of the application or of a group; none of a verb.
+std::vector<const CLI::App*> verbs_of(const CLI::App& app);
+
 // Where the words stand that are neither options nor the value of --root. The first name the verb.
 std::vector<size_t> plain_words(const std::vector<std::string>& words);
 

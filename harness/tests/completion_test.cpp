@@ -48,7 +48,11 @@ TEST(Completion, LastWord_IsAVerbAnOptionACaseOrARelease) {
   EXPECT_THAT(completions("show item_in_capture.R"),
               ElementsAre("item_in_capture.Reproduces", "item_in_capture.ReproducesCold"));
   EXPECT_THAT(completions("list syn"), Contains("sync"));
+  EXPECT_THAT(completions("show 2.6"), ElementsAre("2.6.0"));
+  EXPECT_THAT(completions("run --release cuda"), IsEmpty()) << "no version";
   EXPECT_THAT(completions("help nightly d"), ElementsAre("diff"));
+  EXPECT_THAT(completions("help no_verb ''"), IsEmpty());
+  EXPECT_THAT(completions("help gate ''"), IsEmpty());
   EXPECT_THAT(completions("blame -- python tr"), IsEmpty()) << "another program's words";
   EXPECT_THAT(completions("no_verb ''"), IsEmpty());
   EXPECT_THAT(completions("--root /nowhere show item_in_capture --al"), ElementsAre("--all"));
