@@ -42,7 +42,7 @@ CLI::App* add_comparison(CLI::App& app, const char* name, const char* what, Comp
 void print_report(const report::ComparisonReport& report, const CompareOptions& options) {
   if (!options.junit.empty()) write_file(options.junit, report::render_junit(report));
   if (options.json) {
-    print("{}\n", render_json(report).dump(1, ' ', false, Json::error_handler_t::replace));
+    print("{}\n", to_text(render_json(report), 1));
   } else {
     const bool is_short = report.decision != nullptr && !options.verbose;
     print("{}", options.markdown ? render_markdown(report)
@@ -75,7 +75,7 @@ compare::Comparison comparison_of(const run::Layout& places, const CompareOption
 Verb compare_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command = add_comparison(app, "compare", "Compare two releases or runs", *options);
-  command->add_flag("--verbose", options->verbose, "Name every case of a change that hits many, and of the unknown");
+  command->add_flag("--verbose", options->verbose, "Name all cases of each change, and of what is unknown");
   command->footer(
       "Exit codes: 0 no change, 1 new damage, new errors, broken handlers, something stopped holding or an operator "
       "is\n"

@@ -1,10 +1,12 @@
 // recapture dev tables: pages and tables that are generated, as Markdown.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 
 #include "harness/base/escape.h"
 #include "harness/base/output.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/explain/causes.h"
 #include "harness/lint/documents.h"
@@ -23,19 +25,18 @@ struct Options {
 };
 
 Exit tables(const run::Layout& places, const Options& options, const CLI::App& app) {
+  constexpr std::array<std::string_view, 4> kWithoutRecords = {"rules", "cli", "man", "terms"};
+  const bool takes_records = !contains(kWithoutRecords, options.which);
+  if (!takes_records && !options.records.empty()) {
+    throw ExitError(Exit::Usage, "--records does not go with " + options.which + ", which has nothing of records");
+  }
   if (options.which == "rules" || options.which == "cli" || options.which == "man") {
-    if (!options.records.empty()) {
-      throw ExitError(Exit::Usage, "--records does not go with " + options.which + ", which has nothing of records");
-    }
     print("{}", options.which == "cli"   ? render_cli(app)
                 : options.which == "man" ? render_man(app)
                                          : report::render_rules());
     return Exit::AsExpected;
   }
   if (options.which == "terms") {
-    if (!options.records.empty()) {
-      throw ExitError(Exit::Usage, "--records does not go with terms, which has nothing of records");
-    }
     const Catalogue catalogue = read_catalogue(places.root);
     print("{}", explain::render_terms(
                     explain::weigh_terms(explain::read_causes(places.root, catalogue), catalogue,
@@ -63,7 +64,7 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
                            {},
                            folder};
   const auto is_broken = [](const Record& record) { return record.broken() != Break::Nothing; };
-  input.records.erase(std::remove_if(input.records.begin(), input.records.end(), is_broken), input.records.end());
+  std::erase_if(input.records, is_broken);
   if (input.records.empty()) throw ExitError(Exit::NothingRan, "no records below " + escape_control(folder));
   if (options.which == "documents") input.documents = lint::read_documents(places.root);
   const auto make = options.which == "failures" ? report::render_failures

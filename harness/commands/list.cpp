@@ -43,16 +43,14 @@ void print_lines(const Catalogue& cases, const Options& options) {
 void print_features(const Catalogue& cases) {
   for (const auto& [tag, count] : tags_with_counts(cases)) {
     std::vector<std::string_view> aliases(tag->aliases.begin(), tag->aliases.end());
-    aliases.erase(std::remove(aliases.begin(), aliases.end(), ""), aliases.end());
+    std::erase(aliases, "");
     print("{:<20} {:>3}  {}{}\n", tag->name, count, tag->meaning, aliases.empty() ? "" : "; also " + join(aliases));
   }
 }
 
 // The feature that a word names and nothing else does; nullptr if none.
 const Tag* feature_of(const std::string& word, const Names& names) {
-  const auto is_one_of = [&](const std::vector<std::string>& known) {
-    return std::find(known.begin(), known.end(), word) != known.end();
-  };
+  const auto is_one_of = [&](const std::vector<std::string>& known) { return contains(known, word); };
   return is_one_of(names.families) || is_one_of(names.cases) ? nullptr : tag_of(word);
 }
 
@@ -60,7 +58,7 @@ const Tag* feature_of(const std::string& word, const Names& names) {
 void print_scope(const Catalogue& all, const Catalogue& listed, const std::vector<std::string>& words) {
   const Names names = names_in(all);
   const auto is_feature = [&](const std::string& word) { return feature_of(word, names) != nullptr; };
-  if (words.empty() || !std::all_of(words.begin(), words.end(), is_feature)) return;
+  if (words.empty() || !std::ranges::all_of(words, is_feature)) return;
   const size_t in_scope = cases_in_scope(words, all).size();
   if (in_scope == listed.size()) return;
   print("a gate with this scope has {} more, which any program can meet: recapture list '{}'\n",
@@ -122,7 +120,7 @@ Verb list_verb(CLI::App& app, const std::string& root) {
   auto* json = command->add_flag("--json", options->json, "Print a JSON array");
   command
       ->add_flag("--features,--tags", options->features,
-                 "List the features instead that a scope or the page's search takes, with the number of their cases")
+                 "List the features that a scope or the page's search takes, each with the number of its cases")
       ->excludes(names)
       ->excludes(tests)
       ->excludes(json);
