@@ -176,8 +176,7 @@ std::vector<Example> read_examples(const std::string& path) {
     }
     const std::string cause = text_at(one, "cause");
     if (cause.empty()) continue;
-    examples.push_back(
-        {cause, text_at(one, "text"), text_at(one, "url"), one.value("or", std::vector<std::string>())});
+    examples.push_back({cause, text_at(one, "text"), text_at(one, "url"), one.value("or", std::vector<std::string>())});
   }
   return examples;
 }

@@ -343,9 +343,8 @@ std::string scope_words(const ComparisonReport& report) {
   if (report.features == nullptr) return escape_control(join(report.policy.scope));
   const std::string& program = report.features->program;
   const auto count = [&](compare::Use use) { return report.features->of(use).size(); };
-  return fmt::format("what {} uses: {} features, and {} that are assumed",
-                     program.empty() ? "the program" : escape_control(program), count(compare::Use::Used),
-                     count(compare::Use::Assumed));
+  return fmt::format("what {} uses: {}, and {} assumed", program.empty() ? "the program" : escape_control(program),
+                     plural(count(compare::Use::Used), "feature"), count(compare::Use::Assumed));
 }
 
 }  // namespace

@@ -1666,7 +1666,7 @@ TEST_F(Blame, ProgramOfAGate_SetsItsScope) {
                                  "'" RECAPTURE_BUILD "/recapture' gate --json 2.6.0 2.15.0 -- python3 -B " + script +
                                  " 2>'" + folder + "/err'");
   const Json answer = Json::parse(said.out);  // What the program prints is elsewhere.
-  EXPECT_EQ(answer.at("schema"), 1);
+  EXPECT_EQ(answer.at("schema"), 2);
   EXPECT_EQ(answer.at("features").at("captures"), 1);
   EXPECT_EQ(answer.at("features").at("program"), "python3 -B " + script);
   EXPECT_THAT(text_of(folder + "/err"), HasSubstr("out\n"));

@@ -81,7 +81,7 @@ def documented(page):
 def test_gate_prints_what_its_page_has():
     done = subprocess.run([_places.program(), "gate", "--json", "2.10", "2.11"], stdout=subprocess.PIPE)
     answer = json.loads(done.stdout.decode())
-    assert answer["schema"] == 1
+    assert answer["schema"] == 2
     assert answer["exit"] == done.returncode
     names = documented("gate-json.md")
     assert set(answer) <= names
