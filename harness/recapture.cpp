@@ -1,14 +1,20 @@
 // The program: reads the command line, lets the verb act, and always ends with one line and an exit code.
+#include <cxxabi.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <iterator>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <typeinfo>
 #include <vector>
 
 #include "harness/base/output.h"
@@ -144,11 +150,25 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   throw ExitError(Exit::Usage, "no verb; --help says what there is");
 }
 
+// The library takes JSON values apart on the heap, in a destructor that must not throw. Where that finds no memory, the
+// program ends as where anything else finds none.
+[[noreturn]] void end_at_terminate() {
+  const std::type_info* thrown = abi::__cxa_current_exception_type();
+  if (thrown != nullptr && *thrown == typeid(std::bad_alloc)) {
+    constexpr std::string_view kLine = "recapture: out of memory\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
+    _exit(static_cast<int>(Exit::Infrastructure));
+  }
+  __gnu_cxx::__verbose_terminate_handler();
+  std::abort();
+}
+
 }  // namespace
 }  // namespace recapture
 
 int main(int argc, char** argv) {
   using recapture::Exit;
+  std::set_terminate(recapture::end_at_terminate);
   recapture::open_standard_streams();
   recapture::OutputSignals signals;
   Exit code = Exit::Infrastructure;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -95,11 +96,24 @@ bool is_ascii(std::string_view text) {
   return (all & 0x8080808080808080u) == 0;
 }
 
+// The library does not check what its own allocator returns.
+struct CheckedAllocator : rapidjson::CrtAllocator {
+  void* Malloc(size_t size) { return checked(CrtAllocator::Malloc(size), size); }
+  void* Realloc(void* old, size_t old_size, size_t size) {
+    return checked(CrtAllocator::Realloc(old, old_size, size), size);
+  }
+
+ private:
+  static void* checked(void* memory, size_t size) {
+    return memory == nullptr && size != 0 ? throw std::bad_alloc() : memory;
+  }
+};
+
 }  // namespace
 
 Json parse_json(std::string_view text) {
   Builder builder;
-  rapidjson::Reader reader;
+  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedAllocator> reader;
   // Strings are unescaped where they stand. The reader loads up to sixteen bytes from the zero byte at the end on.
   constexpr size_t kLoaded = 16;
   std::string copy;
