@@ -1,9 +1,9 @@
 // A function compiled with mode="reduce-overhead" cannot read the output of another such function.
 //
 // Each call of a compiled function begins a new generation of CUDAGraph Trees, which frees the outputs of the last one.
-// In g(f(x)), the call of g frees the output of f before g reads it. Blocks of a model that are compiled one by one
-// fail like this in their first step. With torch.compiler.cudagraph_mark_step_begin() before each step, all calls of
-// the step belong to one generation.
+// So g(f(x)) fails: calling g frees the output of f, which g then reads. A model whose blocks are compiled one by one
+// fails in its first step. With torch.compiler.cudagraph_mark_step_begin() before each step, all calls of the step
+// belong to one generation.
 //
 // Alone:  g++ cases/compile/two_compiled_functions_in_a_row.cpp $(tools/libtorch --flags) -o two_compiled_functions_in_a_row
 

@@ -1,7 +1,7 @@
 // TransformerEngine's graphed callables keep the alias of a parameter whose weight gradient is delayed, fixed or not.
 //
-// TransformerEngine 2.19 and newer do not clone the gradient of a parameter that is marked skip_backward_post_hook: a
-// later call, backward_dw(), computes the real one and adds it to main_grad, which belongs to the parameter. The same
+// Since 2.19, TransformerEngine clones gradients, but not those of parameters marked skip_backward_post_hook. For these
+// a later call, backward_dw(), computes the real gradient and adds it to the parameter's own main_grad. The same
 // holds for all parameters if the caller turns clone_param_grads_on_return off. A program that accumulates such a
 // parameter's .grad loses a micro-batch; main_grad is right.
 //

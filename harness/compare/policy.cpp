@@ -114,7 +114,7 @@ std::string why_too_much_is_unknown(const Comparison& ours, const Limits& limits
                      not_measured == 0 ? "" : " measured", limits.unknown);
 }
 
-// The words of a scope that name cases of which not one test is judged: what else is in scope must not answer for them.
+// The words of a scope whose cases have no judged test. Results of other cases in the scope cannot stand in for them.
 std::vector<std::string> words_without_a_result(const Policy& policy, const Comparison& all,
                                                 const Catalogue& catalogue) {
   std::set<std::string> judged;

@@ -81,14 +81,14 @@ const RE2& wrongness() {
   return kWrong;
 }
 
-// Whether the line, with two on either side, says of a capture that it fails, or that it forbids something.
+// Whether the line, or one of the two lines before or after it, says that a capture fails or forbids something.
 bool is_denied(const ErrorText& text, size_t line) {
   static const RE2 kCapture("captur|graph", RE2::Latin1);
   const std::string_view near = around(text, line);
   return RE2::PartialMatch(near, denial()) && RE2::PartialMatch(near, kCapture);
 }
 
-// Whether the line, with two on either side, says that what a graph does is wrong.
+// Whether the line, or one of the two lines before or after it, says that a graph computes wrong results.
 bool is_wrong(const ErrorText& text, size_t line) {
   static const RE2 kGraph("replay|graph|captur", RE2::Latin1);
   const std::string_view near = around(text, line);

@@ -39,7 +39,7 @@ struct Found {
   bool has_case = false;
   std::string why = {}, link = {};     // In a sentence, and where more stands.
   std::vector<std::string> also = {};  // Cases whose texts read the same.
-  bool likely = false;                 // The text says it, be it in words alone.
+  bool likely = false;                 // The text names it, if only in words.
 };
 
 struct FixAdvice {

@@ -30,7 +30,7 @@ using Terms = std::map<std::string, std::map<std::string, int>>;
 // beside its own. A term that stands in one text alone is left out.
 Terms weigh_terms(const std::vector<Cause>& causes, const Catalogue& catalogue, const std::vector<Example>& examples);
 
-// The table's text, and the table. Throws ExitError(Usage) with the place of a line that is none; a missing file is an
+// Write and read the table. Reading throws ExitError(Usage) with the place of a malformed line; a missing file is an
 // empty table.
 std::string render_terms(const Terms& terms);
 Terms read_terms(const std::string& root);

@@ -194,7 +194,7 @@ std::string by_exception(const blame::Failure& failure) {
     words = "an exception ended the program, and a capture never ended";
   const bool is_uncaught = given_up.at == "terminate" || (given_up.at == "abort" && blame::is_thrown(given_up.stack));
   if (given_up.at == "abort") words = "abort() ended the program while a capture was open";
-  if (is_uncaught) words = "an exception that nobody caught ended the program while a capture was open";
+  if (is_uncaught) words = "an uncaught exception ended the program while a capture was open";
   if (failure.end && failure.end->part == Part::Ended) {
     words = "a capture was broken by a call that was not recorded, and raised an exception";
   }

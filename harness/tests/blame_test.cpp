@@ -1257,7 +1257,7 @@ TEST_F(Blame, ExceptionThatEndsACppProgram_IsReportedIfACaptureIsOpen) {
   EXPECT_EQ(said.code, 128 + SIGABRT);
   EXPECT_THAT(
       said.out,
-      AllOf(HasSubstr("an exception that nobody caught ended the program while a capture was open"),
+      AllOf(HasSubstr("an uncaught exception ended the program while a capture was open"),
             HasSubstr("  raised   std::runtime_error: shape is not static\n"),
             ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*refuse", line_with(source, "here refuse throws")))));
   EXPECT_THAT(run("throw-number").out, HasSubstr("  raised   int\n"));
@@ -1272,7 +1272,7 @@ TEST_F(Blame, EndOfACppProgramWithItsOwnLibrary_IsReportedByItsAbort) {
   EXPECT_EQ(said.code, 128 + SIGABRT);
   EXPECT_THAT(
       said.out,
-      AllOf(HasSubstr("an exception that nobody caught ended the program while a capture was open"),
+      AllOf(HasSubstr("an uncaught exception ended the program while a capture was open"),
             HasSubstr("(exception_in_capture)"), Not(HasSubstr("  raised")),
             ContainsRegex(fmt::format("breaker.cpp:{} in [^\n]*refuse", line_with(source, "here refuse throws")))));
   EXPECT_THAT(run("abort-in-capture").out, AllOf(HasSubstr("abort() ended the program while a capture was open"),

@@ -438,7 +438,7 @@ TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   EXPECT_TRUE(too_much_unknown(compared({FakeRun()}, {FakeRun().saw("D").saw("D", "ReproducesTwo")})));
 }
 
-// Of four tests that were measured one is unknown, whatever else is not measured.
+// One of four measured tests is unknown. Tests that are not measured do not count.
 TEST(Compare, WhatIsUnknown_IsHeldAgainstWhatWasMeasured) {
   const auto side = [](FakeRun run) { return run.saw("D").saw("D", "ReproducesTwo"); };
   const Comparison comparison = compared({side(FakeRun()).not_there("FixIt", "skipped")},
