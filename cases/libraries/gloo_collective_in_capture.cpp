@@ -1,9 +1,11 @@
 // A gloo collective is not GPU work: it breaks a capture, or is missing from every replay.
 //
-// gloo reduces on the host. For a CUDA tensor, a thread of gloo waits for the copy to the host, on a stream that has
+// gloo works on the host. For a CUDA tensor, a thread of gloo waits for the copy to the host, on a stream that has
 // joined the capture, and the wait is refused. A program that itself copies to the host and back is not refused. Its
-// copies are captured, but the reduction between them is not: it ran once, during the capture, on the old contents of
-// the host buffer. Every replay returns the rank's own values.
+// copies are captured, but the collective between them is not: it ran once, during the capture, on the old contents of
+// the host buffer. Every replay returns those.
+//
+// An all-gather of one rank copies its input to its output, so a missing one shows in the output.
 //
 // Alone:  g++ cases/libraries/gloo_collective_in_capture.cpp $(tools/libtorch --flags) -o gloo_collective_in_capture
 
@@ -16,7 +18,7 @@ RECAPTURE_CASE = {
     .title =
         "In Python, a gloo collective invalidates the capture that it is called in, or is missing from its replays",
     .sources = {{"CUDA semantics: graphs", "Constraints"},
-                {"PyTorch source", "torch/csrc/distributed/c10d/ProcessGroupGlooCuda.cpp: AsyncAllreduceCUDAWork"}},
+                {"PyTorch source", "torch/csrc/distributed/c10d/ProcessGroupGloo.cpp: AsyncAllgatherCUDAWork"}},
     .documented = "Ops that synchronize the CPU with the GPU are prohibited; CPU work will be elided during replay.",
     .nature = Nature::Constraint,
     .fidelity = Fidelity::Modelled,
@@ -24,53 +26,24 @@ RECAPTURE_CASE = {
     .needs = "gpu python",
     .deadline_s = 120,
     .effects = {{"ReproducesHostTensor", Effect::SilentlyWrong}},
-    .fixes = {{"FixReduceAfterReplay", "Call the collective after graph.replay(), outside the capture."},
+    .fixes = {{"FixCallAfterReplay", "Call the collective after graph.replay(), outside the capture."},
               {"FixNccl", "Use the NCCL backend for what is captured."}},
 };
 
 class GlooCollectiveInCapture : public PythonProgramTest {
  protected:
-  // How the capture ended, or what two replays left in y: twice the input, plus ten from the other rank if there is
-  // one.
-  std::string replays(const std::string& ranks, const std::string& inside, const std::string& outside,
-                      const std::string& backend = "gloo") {
+  // How the capture ended, or what two replays left in z: twice the input if it was gathered from y.
+  std::string replays(const std::string& inside, const std::string& outside, const std::string& backend = "gloo") {
     return run(R"py(
-import datetime, threading
 import torch
 import torch.distributed as dist
-
-# Both ranks are in this process, each with a group of its own.
-store, groups = dist.HashStore(), {}
-
-def join(rank):
-    groups[rank] = dist.ProcessGroupGloo(store, rank, {ranks}, datetime.timedelta(seconds=30))
-
-def in_threads(*calls):
-    threads = [threading.Thread(target=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-if "{backend}" == "gloo":
-    in_threads(*[lambda rank=rank: join(rank) for rank in range({ranks})])
-else:
-    dist.init_process_group(backend="nccl", store=store, rank=0, world_size={ranks})
-    groups[0] = dist.group.WORLD
-
-def all_reduce(tensor):
-    other = [threading.Thread(target=lambda: groups[1].allreduce([torch.full((4,), 10.0)]).wait())] * ({ranks} - 1)
-    for thread in other:
-        thread.start()
-    groups[0].allreduce([tensor]).wait()
-    for thread in other:
-        thread.join()
-
-x, y = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda")
-host = torch.zeros(4).pin_memory()
-all_reduce(y)
-y.zero_()
+dist.init_process_group(backend="{backend}", store=dist.HashStore(), rank=0, world_size=1)
+x, y, z = (torch.ones(4, device="cuda") for _ in range(3))
+host, gathered = (torch.full((4,), -1.0).pin_memory() for _ in range(2))
+dist.all_gather_into_tensor(z, y)
+z.zero_()
 torch.cuda.synchronize()
+torch.zeros(4096).pin_memory()  # Takes gloo's own pinned buffers back into the cache.
 graph = torch.cuda.CUDAGraph()
 with Outcome() as seen:
     with torch.cuda.graph(graph):
@@ -82,40 +55,42 @@ if str(seen) == "ok > ok":
         x.fill_(value)
         graph.replay()
         {outside}
-        seen.append(y.tolist()[0])
+        seen.append(z.tolist()[0])
 )py",
-               {{"ranks", ranks}, {"inside", inside}, {"outside", outside}, {"backend", backend}});
+               {{"inside", inside}, {"outside", outside}, {"backend", backend}});
   }
 
-  const std::string kReduce = "all_reduce(y)";
+  const std::string kGather = "dist.all_gather_into_tensor(z, y)";
   const std::string kThroughTheHost =
-      "host.copy_(y, non_blocking=True); all_reduce(host); y.copy_(host, non_blocking=True)";
+      "host.copy_(y, non_blocking=True); dist.all_gather_into_tensor(gathered, host); "
+      "z.copy_(gathered, non_blocking=True)";
 };
 
-constexpr char kAlone[] = "[6.0, 10.0]", kOfTwo[] = "[16.0, 20.0]";
+constexpr char kGathered[] = "[6.0, 10.0]", kOfTheCapture[] = "[-1.0, -1.0]";
 
-TEST_F(GlooCollectiveInCapture, Control) { EXPECT_EQ(replays("2", "pass", kReduce), kOfTwo); }
+TEST_F(GlooCollectiveInCapture, Control) { EXPECT_EQ(replays("pass", kGather), kGathered); }
 
 TEST_F(GlooCollectiveInCapture, Reproduces) {
-  std::string inside = "pass", outside = kReduce;
-  TRIGGER(inside = kReduce; outside = "pass");
-  REPRODUCES(replays("1", inside, outside), "900 > 901", kAlone);
+  std::string inside = "pass", outside = kGather;
+  TRIGGER(inside = kGather; outside = "pass");
+  RAISED_BY("cuStreamSynchronize");
+  REPRODUCES(replays(inside, outside), "900 > 901", kGathered);
 }
 
 TEST_F(GlooCollectiveInCapture, ReproducesHostTensor) {
-  std::string inside = "pass", outside = kReduce;
+  std::string inside = "pass", outside = kGather;
   TRIGGER(inside = kThroughTheHost; outside = "pass");
-  REPRODUCES(replays("2", inside, outside), kAlone, kOfTwo);
+  REPRODUCES(replays(inside, outside), kOfTheCapture, kGathered);
 }
 
-TEST_F(GlooCollectiveInCapture, FixReduceAfterReplay) {
+TEST_F(GlooCollectiveInCapture, FixCallAfterReplay) {
   std::string inside = kThroughTheHost, outside = "pass";
-  REMEDY(inside = "pass"; outside = kReduce);
-  EXPECT_EQ(replays("2", inside, outside), kOfTwo);
+  REMEDY(inside = "pass"; outside = kGather);
+  EXPECT_EQ(replays(inside, outside), kGathered);
 }
 
 TEST_F(GlooCollectiveInCapture, FixNccl) {
   std::string backend = "gloo";
   REMEDY(backend = "nccl");
-  EXPECT_EQ(replays("1", kReduce, "pass", backend), kAlone);
+  EXPECT_EQ(replays(kGather, "pass", backend), kGathered);
 }
