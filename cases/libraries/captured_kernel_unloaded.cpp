@@ -8,15 +8,16 @@
 //
 // Alone:  g++ cases/libraries/captured_kernel_unloaded.cpp $(tools/libtorch --flags) -o captured_kernel_unloaded
 
-#include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
+#include <new>
 #include <string>
-#include <type_traits>
 
 #include "fixtures/cuda/capture.h"
+#include "fixtures/cuda/modules.h"
 #include "harness/case/case.h"
 
 using namespace recapture;
@@ -35,77 +36,65 @@ RECAPTURE_CASE = {
 
 namespace {
 
-constexpr char kCopy[] = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry copy(.param .u64 to, .param .u64 from) {
-  .reg .b64 %rd<3>;
-  .reg .b16 %rs<2>;
-  ld.param.u64 %rd1, [to];
-  ld.param.u64 %rd2, [from];
-  ld.global.u8 %rs1, [%rd2];
-  st.global.u8 [%rd1], %rs1;
-  ret;
-}
-)";
+// How far a forked process came, in memory that it shares with this one.
+struct Progress {
+  const char* step = "fork()";  // The last call that was begun. The text has the same address in both processes.
+  int error = 0;                // What that call returned.
+};
 
-constexpr int kAsItShouldBe = 0, kNoSetUp = 1, kRefused = 2, kWrongValue = 3;
+// Makes a call, and leaves the function if it fails.
+#define STEP(call)                              \
+  do {                                          \
+    progress.step = #call;                      \
+    if ((progress.error = (call)) != 0) return; \
+  } while (false)
 
 enum class Unload { InTheCapture, AfterTheReplays };
 
 // Captures `out = in` in relaxed mode, and replays it with three inputs.
-int run(Unload when) {
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  if (!driver) return kNoSetUp;
-  int (*load_data)(void**, const void*) = nullptr;
-  int (*get_function)(void**, void*, const char*) = nullptr;
-  int (*launch_kernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cudaStream_t,
-                       void**, void**) = nullptr;
-  int (*unload_module)(void*) = nullptr;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(driver, name));
-    return function != nullptr;
-  };
-  if (!find(load_data, "cuModuleLoadData") || !find(get_function, "cuModuleGetFunction") ||
-      !find(launch_kernel, "cuLaunchKernel") || !find(unload_module, "cuModuleUnload")) {
-    return kNoSetUp;
-  }
-  void *in = nullptr, *out = nullptr, *module = nullptr, *copy = nullptr;
+void run(Progress& progress, Unload when) {
+  void *in = nullptr, *out = nullptr;
+  CopyModule module;
   cudaStream_t stream = nullptr;
-  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) || cudaMalloc(&in, 1) || cudaMalloc(&out, 1) ||
-      load_data(&module, kCopy) || get_function(&copy, module, "copy") || cudaDeviceSynchronize()) {
-    return kNoSetUp;
-  }
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
-  void* arguments[] = {&out, &in};
-  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed)) return kNoSetUp;
-  if (launch_kernel(copy, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr)) return kRefused;
-  if (when == Unload::InTheCapture && unload_module(module)) return kRefused;
-  if (cudaStreamEndCapture(stream, &graph)) return kRefused;
-  if (cudaGraphInstantiateWithFlags(&exec, graph, 0)) return kRefused;
+  STEP(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  STEP(cudaMalloc(&in, 1));
+  STEP(cudaMalloc(&out, 1));
+  STEP(module.load());
+  STEP(cudaDeviceSynchronize());
+  STEP(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  STEP(module.launch(out, in, stream));
+  if (when == Unload::InTheCapture) STEP(module.unload());
+  STEP(cudaStreamEndCapture(stream, &graph));
+  STEP(cudaGraphInstantiateWithFlags(&exec, graph, 0));
   for (const unsigned char value : {5, 7, 9}) {
     unsigned char left = 0;
-    for (const cudaError_t error :
-         {cudaMemsetAsync(in, value, 1, stream), cudaGraphLaunch(exec, stream),
-          cudaMemcpyAsync(&left, out, 1, cudaMemcpyDeviceToHost, stream), cudaStreamSynchronize(stream)}) {
-      if (error != cudaSuccess) return kWrongValue;
-    }
-    if (left != value) return kWrongValue;
+    STEP(cudaMemsetAsync(in, value, 1, stream));
+    STEP(cudaGraphLaunch(exec, stream));
+    STEP(cudaMemcpyAsync(&left, out, 1, cudaMemcpyDeviceToHost, stream));
+    STEP(cudaStreamSynchronize(stream));
+    STEP(left != value);
   }
-  if (when == Unload::AfterTheReplays && unload_module(module)) return kRefused;
-  return kAsItShouldBe;
+  if (when == Unload::AfterTheReplays) STEP(module.unload());
 }
 
-// How a process ends that runs only `body`: "signal 11" or "exit 0".
-std::string ending_of(const std::function<int()>& body) {
+// How a process ends that runs only `body`: "ok", or its signal or error and the step that it came to.
+std::string ending_of(const std::function<void(Progress&)>& body) {
+  void* const shared = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return "no shared memory";
+  Progress& progress = *new (shared) Progress;
   const pid_t child = fork();
-  if (child == 0) _exit(body());
+  if (child == 0) {
+    body(progress);
+    _exit(progress.error == 0 ? 0 : 1);
+  }
   int ending = -1;
   EXPECT_EQ(waitpid(child, &ending, 0), child);
-  return WIFSIGNALED(ending) ? "signal " + std::to_string(WTERMSIG(ending))
-                             : "exit " + std::to_string(WEXITSTATUS(ending));
+  if (WIFEXITED(ending) && WEXITSTATUS(ending) == 0) return "ok";
+  const std::string how =
+      WIFSIGNALED(ending) ? "signal " + std::to_string(WTERMSIG(ending)) : "error " + std::to_string(progress.error);
+  return how + " in " + progress.step;
 }
 
 }  // namespace
@@ -114,27 +103,31 @@ class CapturedKernelUnloaded : public ::testing::Test {
  protected:
   // This process must not touch CUDA, or its forks could not use it.
   void SetUp() override {
-    const std::string ending = ending_of([] {
+    const std::string ending = ending_of([](Progress& progress) {
       int count = 0;
-      return cudaGetDeviceCount(&count) == cudaSuccess && count > 0 ? 0 : 1;
+      STEP(cudaGetDeviceCount(&count));
+      STEP(count == 0);
+      STEP(cudaFree(nullptr));  // Makes the context.
+      STEP(CopyModule().load());
     });
-    if (ending == "exit 1") GTEST_SKIP() << "no GPU";
-    ASSERT_EQ(ending, "exit 0");
+    if (ending != "ok") GTEST_SKIP() << "no GPU with a driver that compiles PTX: " << ending;
+  }
+
+  static std::string ending_with(Unload when) {
+    return ending_of([=](Progress& progress) { run(progress, when); });
   }
 };
 
-TEST_F(CapturedKernelUnloaded, Control) {
-  EXPECT_EQ(ending_of([] { return run(Unload::AfterTheReplays); }), "exit 0");
-}
+TEST_F(CapturedKernelUnloaded, Control) { EXPECT_EQ(ending_with(Unload::AfterTheReplays), "ok"); }
 
 TEST_F(CapturedKernelUnloaded, Reproduces) {
   Unload when = Unload::AfterTheReplays;
   TRIGGER(when = Unload::InTheCapture);
-  REPRODUCES(ending_of([&] { return run(when); }), "signal 11", "exit 0");
+  REPRODUCES(ending_with(when), "signal 11 in cudaGraph*", "ok");
 }
 
 TEST_F(CapturedKernelUnloaded, FixUnloadAfterTheReplays) {
   Unload when = Unload::InTheCapture;
   REMEDY(when = Unload::AfterTheReplays);
-  EXPECT_EQ(ending_of([&] { return run(when); }), "exit 0");
+  EXPECT_EQ(ending_with(when), "ok");
 }
