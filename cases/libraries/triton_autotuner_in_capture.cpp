@@ -81,12 +81,14 @@ TEST_F(TritonAutotunerInCapture, ControlFirstLaunch) { EXPECT_EQ(replays("pass",
 TEST_F(TritonAutotunerInCapture, Reproduces) {
   std::string warm_up = kSameKey;
   TRIGGER(warm_up = "pass");
+  RAISED_BY("cuCtxSynchronize*");
   REPRODUCES(replays(warm_up), "900 > 901", kDoubled);
 }
 
 TEST_F(TritonAutotunerInCapture, ReproducesOtherKey) {
   std::string warm_up = kSameKey;
   TRIGGER(warm_up = kOtherKey);
+  RAISED_BY("cuCtxSynchronize*");
   REPRODUCES(replays(warm_up), "900 > 901", kDoubled);
 }
 
