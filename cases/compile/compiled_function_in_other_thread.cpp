@@ -8,7 +8,7 @@
 //
 // Alone:  g++ cases/compile/compiled_function_in_other_thread.cpp $(tools/libtorch --flags) -o compiled_function_in_other_thread
 
-#include "fixtures/python/compiled_programs.h"
+#include "fixtures/python/compiled_settings.h"
 
 using namespace recapture;
 
@@ -27,12 +27,13 @@ RECAPTURE_CASE = {
                "'max-autotune-no-cudagraphs'."}},
 };
 
-class CompiledFunctionInOtherThread : public CompiledTest {
+class CompiledFunctionInOtherThread : public CompiledSettingsTest {
  protected:
-  // One call after another, each in its executor's thread; an executor has one thread.
-  std::string calls(const std::string& mode, const std::string& executors) {
+  // One call after another, each in its executor's thread; an executor has one thread. `function` and `size` are those
+  // of the call with `value`, 1 to 5.
+  std::string calls(const std::string& mode, const std::string& executors,
+                    const std::string& function = "double if value < 4 else triple", const std::string& size = "8") {
     return compiled(R"py(
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 @torch.compile(mode="{mode}")
@@ -44,33 +45,46 @@ def triple(x):
     return x * 3
 
 def call(value):
-    function = double if value < 4 else triple
+    function, size = {function}, {size}
     try:
-        return function(torch.full((8,), float(value), device="cuda")).tolist()[0]
-    except Exception as e:
-        traceback.print_exc()
-        return f"{type(e).__name__} in {traceback.extract_tb(e.__traceback__)[-1].name}"
+        return function(torch.full((size,), float(value), device="cuda")).tolist()[0]
+    except Exception as exception:
+        return raised_in(exception)
 
 a, b = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
 seen = [executor.submit(call, value).result() for value, executor in enumerate({executors}, 1)]
 seen = f"{seen}, {counts()}"
 )py",
-                    {{"mode", mode}, {"executors", executors}});
+                    {{"mode", mode}, {"executors", executors}, {"function", function}, {"size", size}});
   }
 
   const std::string kOne = "(a, a, a, a, a)", kTwo = "(a, a, a, b, b)";
 };
 
+constexpr char kAssertion[] =
+    "[2.0, 4.0, 6.0, 'AssertionError in get_obj', 'AssertionError in get_obj'], 1 graphs, 2 launches";
 constexpr char kValues[] = "[2.0, 4.0, 6.0, 12.0, 15.0], 2 graphs, 3 launches";
 
 TEST_F(CompiledFunctionInOtherThread, Control) { EXPECT_EQ(calls("reduce-overhead", kOne), kValues); }
 
+// The second thread replays what the first one has recorded, or records it for itself (2.15).
+TEST_F(CompiledFunctionInOtherThread, ControlRecordedFunction) {
+  EXPECT_THAT(calls("reduce-overhead", kTwo, "double"),
+              ::testing::AnyOf("[2.0, 4.0, 6.0, 8.0, 10.0], 1 graphs, 4 launches",
+                               "[2.0, 4.0, 6.0, 8.0, 10.0], 2 graphs, 3 launches"));
+}
+
 TEST_F(CompiledFunctionInOtherThread, Reproduces) {
   std::string executors = kOne;
   TRIGGER(executors = kTwo);
-  REPRODUCES(calls("reduce-overhead", executors),
-             "[2.0, 4.0, 6.0, 'AssertionError in get_obj', 'AssertionError in get_obj'], 1 graphs, 2 launches",
-             kValues);
+  REPRODUCES(calls("reduce-overhead", executors), kAssertion, kValues);
+}
+
+TEST_F(CompiledFunctionInOtherThread, ReproducesOtherSize) {
+  std::string executors = kOne;
+  TRIGGER(executors = kTwo);
+  REPRODUCES(calls("reduce-overhead", executors, "double", "8 if value < 4 else 16"), kAssertion,
+             "[2.0, 4.0, 6.0, 8.0, 10.0], 2 graphs, 3 launches");
 }
 
 TEST_F(CompiledFunctionInOtherThread, FixOneThread) {
