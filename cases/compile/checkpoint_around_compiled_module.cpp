@@ -6,7 +6,7 @@
 //
 // Alone:  g++ cases/compile/checkpoint_around_compiled_module.cpp $(tools/libtorch --flags) -o checkpoint_around_compiled_module
 
-#include "fixtures/python/compiled_programs.h"
+#include "fixtures/python/compiled_settings.h"
 
 using namespace recapture;
 
@@ -25,8 +25,9 @@ RECAPTURE_CASE = {
               {"FixNoCudaGraphs", "Compile the module without CUDA graphs: mode='default'."}},
 };
 
-class CheckpointAroundCompiledModule : public CompiledTest {
+class CheckpointAroundCompiledModule : public CompiledSettingsTest {
  protected:
+  // Whether six steps have right gradients, and what the last one recorded and launched.
   std::string six_steps(const std::string& forward, const std::string& mode = "reduce-overhead") {
     return compiled(R"py(
 from torch.utils.checkpoint import checkpoint
@@ -53,6 +54,7 @@ blocks = [Block().cuda() for i in range(2)]
 parameters = [p for block in blocks for p in block.parameters()]
 right = True
 for step in range(6):
+    marked = numbers()
     x = torch.randn(4, 16, device="cuda", requires_grad=True)
     y = blocks[1].plain(blocks[0].plain(x))
     expected = torch.autograd.grad(y.sum(), parameters)
@@ -64,7 +66,7 @@ for step in range(6):
         y = {forward}
     y.sum().backward()
     right &= all(torch.allclose(p.grad, e, atol=1e-4) for p, e in zip(parameters, expected))
-seen = "right" if right else "wrong"
+seen = f"{'right' if right else 'wrong'}, {counts_since(marked)}"
 )py",
                     {{"forward", forward}, {"mode", mode}});
   }
@@ -74,22 +76,26 @@ seen = "right" if right else "wrong"
   const std::string kReentrant = "checkpoint(block, y, use_reentrant=True)";
 };
 
-TEST_F(CheckpointAroundCompiledModule, Control) { EXPECT_EQ(six_steps(kEager), "right"); }
+// Forward and backward of two blocks.
+constexpr char kReplayed[] = "right, 0 graphs, 4 launches";
+
+TEST_F(CheckpointAroundCompiledModule, Control) { EXPECT_EQ(six_steps(kEager), kReplayed); }
 
 TEST_F(CheckpointAroundCompiledModule, Reproduces) {
   std::string forward = kEager;
   TRIGGER(forward = kCheckpointed);
-  REPRODUCES(six_steps(forward), "RuntimeError: TODO: graph recording observed an input tensor deallocate*", "right");
+  REPRODUCES(six_steps(forward), "RuntimeError: TODO: graph recording observed an input tensor deallocate*", kReplayed);
 }
 
+// For each block a forward without gradients, the forward that the backward repeats, and its backward.
 TEST_F(CheckpointAroundCompiledModule, FixReentrant) {
   std::string forward = kCheckpointed;
   REMEDY(forward = kReentrant);
-  EXPECT_EQ(six_steps(forward), "right");
+  EXPECT_EQ(six_steps(forward), "right, 0 graphs, 6 launches");
 }
 
 TEST_F(CheckpointAroundCompiledModule, FixNoCudaGraphs) {
   std::string mode = "reduce-overhead";
   REMEDY(mode = "default");
-  EXPECT_EQ(six_steps(kCheckpointed, mode), "right");
+  EXPECT_EQ(six_steps(kCheckpointed, mode), "right, 0 graphs, 0 launches");
 }
