@@ -31,7 +31,8 @@ RECAPTURE_CASE = {
 
 class GraphedCallableParametersReplaced : public PythonProgramTest {
  protected:
-  // Three steps with weight 5 in place of 2: output and gradient of each.
+  // Three steps with weight 5 in place of 2: output, gradient of the module's parameter, and gradient of the one that
+  // it had before. These are one parameter where none was replaced.
   std::string steps(const std::string& before, const std::string& after) {
     return run(R"py(
 import torch
@@ -44,7 +45,7 @@ class Scale(torch.nn.Module):
         return x * self.weight
 
 model = Scale()
-old = model.weight.detach()  # Keeps the old memory, and what is in it.
+old, memory = model.weight, model.weight.detach()  # Keeps the old memory, and what is in it.
 five = {"weight": torch.full((4,), 5.0, device="cuda")}
 sample = torch.ones(4, device="cuda", requires_grad=True)
 {before}
@@ -52,10 +53,10 @@ model = torch.cuda.make_graphed_callables(model, (sample,))
 {after}
 seen = []
 for value in (1, 2, 3):
-    model.weight.grad = None
+    model.weight.grad = old.grad = None
     y = model(torch.full((4,), float(value), device="cuda", requires_grad=True))
     y.sum().backward()
-    seen.append((y.tolist()[0], model.weight.grad.tolist()[0] if model.weight.grad is not None else None))
+    seen.append((y.tolist()[0], *(p.grad.tolist()[0] if p.grad is not None else None for p in (model.weight, old))))
 )py",
                {{"before", before}, {"after", after}});
   }
@@ -65,20 +66,20 @@ for value in (1, 2, 3):
   const std::string kStay = "with torch.no_grad():\n    model.weight.fill_(5)";
 };
 
-constexpr char kRight[] = "[(5.0, 1.0), (10.0, 2.0), (15.0, 3.0)]";
+constexpr char kRight[] = "[(5.0, 1.0, 1.0), (10.0, 2.0, 2.0), (15.0, 3.0, 3.0)]";
 
 TEST_F(GraphedCallableParametersReplaced, Control) { EXPECT_EQ(steps("pass", kCopy), kRight); }
 
 TEST_F(GraphedCallableParametersReplaced, Reproduces) {
   std::string after = kCopy;
   TRIGGER(after = kAssign);
-  REPRODUCES(steps("pass", after), "[(2.0, None), (4.0, None), (6.0, None)]", kRight);
+  REPRODUCES(steps("pass", after), "[(2.0, None, 1.0), (4.0, None, 2.0), (6.0, None, 3.0)]", kRight);
 }
 
 TEST_F(GraphedCallableParametersReplaced, ReproducesMove) {
   std::string after = kStay;
   TRIGGER(after = kMove);
-  REPRODUCES(steps("pass", after), "[(2.0, 1.0), (4.0, 2.0), (6.0, 3.0)]", kRight);
+  REPRODUCES(steps("pass", after), "[(2.0, 1.0, 1.0), (4.0, 2.0, 2.0), (6.0, 3.0, 3.0)]", kRight);
 }
 
 TEST_F(GraphedCallableParametersReplaced, FixCopyIntoTheParameters) {
