@@ -937,6 +937,37 @@ TEST_F(Scripts, TransformerEngine_IsFetchedOnceAndEveryFailureIsSeven) {
                 "transformer_engine: pip download failed; its reason is above\n7\n2.18.0-python3.11\n2\n");
 }
 
+TEST_F(Scripts, TransformerEngine_ExtensionIsBuiltForOneLibTorch) {
+  script("python",
+         "#!/bin/bash\ncase \"$*\" in\n*torch.version*) [ ! -e other ] && echo 13 ;;\n'-c '*) echo 3.11 "
+         ";;\n*--version) ;;\n"
+         "*venv*) mkdir -p \"$3/bin\"; cp \"$PWD/python\" \"$3/bin/\" ;;\n"
+         "*install*) echo \"$PYTHONPATH: $*\" | sed 's/--target [^ ]*//' >>installs; [ ! -e broken ] || exit 1; while "
+         "[ $# -gt 0 ] "
+         "&& [ \"$1\" != --target ]; do shift; done; [ $# = 0 ] || mkdir -p \"$2\" ;;\nesac\n");
+  const std::string tool = "'" + kRoot + "/tools/transformer_engine' --extension ";
+  const ShellResult said =
+      shell("cd '" + folder +
+            "' && export RECAPTURE_CACHE=$PWD/cache && unset PYTHONPATH; mkdir -p site/torch/lib; "
+            "echo \"__version__ = '2.11.0+cu130'\" >site/torch/version.py; " +
+            tool + "site 2.20.2 ./python; " + tool +
+            "site 2.20.2 ./python; grep -c . installs; grep -o 'site: .*transformer_engine==.*' installs; "
+            "ls cache/transformer_engine cache/transformer_engine/*; touch broken; " +
+            tool + "site 2.19.0 ./python; echo $?; touch other; " + tool +
+            "site 2.19.0 ./python; echo $?; ls cache/transformer_engine; " + tool + "2>/dev/null; echo $?; " + tool +
+            "site 2>/dev/null; echo $?");
+  const std::string built = folder + "/cache/transformer_engine/2.20.2-python3.11-torch2.11.0\n";
+  EXPECT_EQ(said.out, built + built +
+                          "3\nsite: -m pip install -q --no-deps --no-build-isolation  transformer_engine==2.20.2 "
+                          "transformer_engine_cu13==2.20.2 transformer_engine_torch==2.20.2\n"
+                          "cache/transformer_engine:\n2.20.2-python3.11-torch2.11.0\n\n"
+                          "cache/transformer_engine/2.20.2-python3.11-torch2.11.0:\ncomplete\n"
+                          "transformer_engine: pip install failed; its reason is above\n7\n"
+                          "transformer_engine: ./python cannot import the torch of " +
+                          folder +
+                          "/site; name the Python that it was built for\n7\n2.20.2-python3.11-torch2.11.0\n2\n2\n");
+}
+
 // One list of packages: whoever adds a package, or a list of them, adds it to the container.
 TEST(Container, Containerfile_HasEveryListOfPackagesAndNoOther) {
   const std::string lists = contents(kRoot + "/ci/packages"), recipe = contents(kRoot + "/ci/Containerfile");
