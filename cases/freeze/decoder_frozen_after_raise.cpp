@@ -17,7 +17,7 @@ RECAPTURE_CASE = {
     .sources = {{"freeze race", "Description"}, {"upstream", "NeMo#15771"}},
     .documented = "ValueError by encoder.unfreeze(partial=True) in _transcribe_on_end()",
     .nature = Nature::Defect,
-    .fidelity = Fidelity::Modelled,
+    .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
     .needs = "host",
     .effects = {{"ReproducesForEveryLaterCall", Effect::SilentlyWrong}},

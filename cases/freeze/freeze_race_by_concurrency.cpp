@@ -24,7 +24,7 @@ RECAPTURE_CASE = {
                 {"freeze race", "Stress test reproduction"}},
     .documented = "concurrency 1: 0 of 5 fail; 5: 15 of 20; 33: 83 of 100; crashes begin at 2 threads",
     .nature = Nature::Race,
-    .fidelity = Fidelity::Modelled,
+    .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
     .needs = "host",
     .deadline_s = 120,

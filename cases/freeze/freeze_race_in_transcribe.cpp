@@ -22,7 +22,7 @@ RECAPTURE_CASE = {
                 {"freeze race", "Expected behavior"}},
     .documented = "ValueError: Cannot unfreeze partially without first freezing the module with `freeze()`",
     .nature = Nature::Defect,
-    .fidelity = Fidelity::Modelled,
+    .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
     .needs = "host",
     .fixes = {{"FixLock",

@@ -21,7 +21,7 @@ RECAPTURE_CASE = {
                 {"freeze race", "Expected behavior"}},
     .documented = "0% error rate with a semaphore of one; 98/120 concurrent requests crashed without it",
     .nature = Nature::Race,
-    .fidelity = Fidelity::Modelled,
+    .fidelity = Fidelity::Simulated,
     .tags = {"NeMo"},
     .needs = "host",
     .deadline_s = 300,

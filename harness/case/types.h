@@ -18,6 +18,7 @@ enum class Fidelity {
   Verbatim,    // The document's own program.
   Translated,  // The same calls, in C++.
   Modelled,    // The mechanism rebuilt; the prose says what is left out.
+  Simulated,   // A model of ours raises the failure itself: what it shows depends on no release.
 };
 
 // Tests have the release of TransformerEngine that a run chose in this variable.
@@ -61,7 +62,7 @@ std::optional<E> enum_of(const std::array<std::string_view, N>& words, std::stri
 }  // namespace detail
 
 inline constexpr std::array<std::string_view, 3> kNatures = {"constraint", "defect", "race"};
-inline constexpr std::array<std::string_view, 3> kFidelities = {"verbatim", "translated", "modelled"};
+inline constexpr std::array<std::string_view, 4> kFidelities = {"verbatim", "translated", "modelled", "simulated"};
 inline constexpr std::array<std::string_view, 4> kKinds = {"control", "reproduces", "fix", "operator"};
 inline constexpr std::array<std::string_view, 4> kBreaks = {"nothing", "trigger", "value", "remedy"};
 

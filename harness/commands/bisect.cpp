@@ -88,6 +88,10 @@ class Question {
   }
 
   Exit answer() {
+    if (background_.rules.simulated.count(case_of(test_)) != 0) {
+      throw ExitError(Exit::NothingRan,
+                      fmt::format("{} is simulated: a model of ours, which says nothing of a release", case_of(test_)));
+    }
     if (!options_.folders.empty()) {
       search_folders();
     } else if (options_.run) {

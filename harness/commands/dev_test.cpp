@@ -37,6 +37,10 @@ Exit test(const run::Layout& places, const Options& options) {
     const Exit exit = exit_for(verdicts_of(run::run_cases(places, run_options, report::render_line).rows));
     return exit == Exit::NothingRan ? Exit::Skipped : exit;
   } catch (const ExitError& stop) {
+    if (stop.code == Exit::NothingRan) {
+      print("{}\n", stop.what());
+      return Exit::Skipped;
+    }
     if (stop.code != Exit::Usage || !is_left_out(places, options)) throw;
     print("{} needs LibTorch, and is not part of {}\n", options.id, options.release);
     return Exit::Skipped;

@@ -40,8 +40,9 @@ std::optional<compare::Comparison> comparison_so_far(const run::Layout& places, 
 }
 
 // What an upgrade must be judged by. The operators are, where a run has them; they need not be run unless the policy
-// names them.
-std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std::string> scope) {
+// names them. What is simulated says nothing of a release.
+std::set<std::string> cases_to_judge(const compare::Policy& policy, std::set<std::string> scope, const Rules& rules) {
+  for (const std::string& id : rules.simulated) scope.erase(id);
   const std::string operators(kOperatorsCase);
   if (std::find(policy.scope.begin(), policy.scope.end(), operators) == policy.scope.end()) scope.erase(operators);
   return scope;
@@ -52,7 +53,7 @@ std::optional<std::set<std::string>> missing(const std::optional<compare::Compar
                                              const compare::Policy& policy, const std::set<std::string>& all_in_scope,
                                              const compare::CompareContext& background) {
   if (!so_far && all_in_scope.size() == background.catalogue.size()) return std::nullopt;
-  const std::set<std::string> scope = cases_to_judge(policy, all_in_scope);
+  const std::set<std::string> scope = cases_to_judge(policy, all_in_scope, background.rules);
   if (!so_far) return scope;
   std::set<std::string> known, lacking;
   for (const compare::ComparedTest& test : so_far->tests) {
@@ -122,7 +123,7 @@ Exit gate(const run::Layout& places, CompareOptions options) {
   if (policy.scope.empty() && !features) {  // Records have cases, too, that are not in the catalogue.
     for (const compare::ComparedTest& test : all.tests) scope.insert(case_of(test.test));
   }
-  compare::add_never_run(cases_to_judge(policy, scope), background.catalogue, all);
+  compare::add_never_run(cases_to_judge(policy, scope, background.rules), background.catalogue, all);
   for (const std::string& word : policy.scope) {
     if (tag_of(word) == nullptr) compare::demand_measured(cases_meant(word, background.catalogue), all);
   }

@@ -120,7 +120,13 @@ Exit history(const run::Layout& places, const Options& options) {
   }
   print("{}", options.json ? to_text(json, 1) + "\n" : text);
   for (const timeline::BadRecord& one : bad) print_error(fmt::format("{}/{}: {}", folder, one.path, one.reason));
-  if (!has_history) {
+  const auto is_simulated = [&](const std::string& id) { return rules.simulated.count(id) != 0; };
+  if (!has_history && !cases.empty() && std::ranges::all_of(cases, is_simulated)) {
+    print_error(
+        fmt::format("{}: a model of ours, which says nothing of a release and so has no history; "
+                    "`recapture show {}` has its last run",
+                    join(std::vector<std::string>(cases.begin(), cases.end())), *cases.begin()));
+  } else if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
     print_error(fmt::format("{}: no run as asked for has {}{}", folder, what,
                             wanted.gpu.empty() ? "" : timeline::gpus_on_record(runs)));

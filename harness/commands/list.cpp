@@ -20,7 +20,8 @@ struct Options {
 void print_lines(const Catalogue& cases, const Options& options) {
   size_t tests = 0, operators = 0;
   for (const CatalogueCase& one : cases) {
-    print("{:<12} {:<46} {:<10} {}\n", one.family, one.id, to_string(one.nature), one.title);
+    print("{:<12} {:<46} {:<10} {}{}\n", one.family, one.id, to_string(one.nature), one.title,
+          one.fidelity == Fidelity::Simulated ? " (simulated)" : "");
     if (one.id == kOperatorsCase) {
       operators = one.tests.size();
     } else {

@@ -281,7 +281,9 @@ std::vector<WantedTest> wanted_of(const Catalogue& catalogue) {
   std::vector<WantedTest> wanted;
   for (const CatalogueCase& one : catalogue) {
     const Needs needs = Needs::read(one.needs).value_or(Needs{});
-    for (const CatalogueTest& test : one.tests) wanted.push_back({one.id + "." + test.name, needs});
+    for (const CatalogueTest& test : one.tests) {
+      wanted.push_back({one.id + "." + test.name, needs, one.fidelity == Fidelity::Simulated});
+    }
   }
   return wanted;
 }

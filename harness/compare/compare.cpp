@@ -258,6 +258,7 @@ std::string_view to_string(Advice advice) { return kAdvice.at(static_cast<size_t
 void CompareContext::learn_from(const Record& record) {
   if (record.broken() != Break::Remedy || !is_version(record.env("release"))) return;
   for (const TestVerdict& row : judge_record(record, rules)) {
+    if (row.is_simulated) continue;
     const bool failed = row.result == Result::Broken || row.result == Result::Crashed || row.result == Result::Hung;
     if (!row.ran || row.kind != Kind::Fix || rules.stale(record, row.case_id) ||
         !record.find(row.test)->has(key::remedy) || (!failed && row.result != Result::Holds)) {
@@ -281,6 +282,7 @@ JudgedRun judge_without_staleness(Record record, const CompareContext& backgroun
   // What was seen counts, however old or new the records are that expected it: nothing is a guess here.
   for (Expectation& e : rules.expectations) e.records.clear();
   std::vector<TestVerdict> rows = judge_record(record, rules);
+  std::erase_if(rows, [](const TestVerdict& row) { return row.is_simulated; });
   return {std::move(record), std::move(rows)};
 }
 

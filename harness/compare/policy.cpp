@@ -194,7 +194,7 @@ void add_never_run(const std::set<std::string>& cases, const Catalogue& catalogu
   std::set<std::string> tests;
   for (const ComparedTest& test : comparison.tests) tests.insert(test.test);
   for (const CatalogueCase& one : catalogue) {
-    if (cases.count(one.id) == 0) continue;
+    if (cases.count(one.id) == 0 || one.fidelity == Fidelity::Simulated) continue;
     for (const CatalogueTest& test : one.tests) {
       ComparedTest never;
       never.test = one.id + "." + test.name;

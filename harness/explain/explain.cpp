@@ -811,6 +811,10 @@ std::set<std::string> cases_with_remedies(const Explanation& explanation) {
 void add_remedies(Explanation& explanation, const std::vector<Cause>& causes, const Catalogue& catalogue,
                   const std::vector<Change>& changes, const std::vector<TestVerdict>& rows,
                   const std::vector<Prices>& prices) {
+  for (Found& one : explanation.causes) {
+    const CatalogueCase* its = find_case(catalogue, one.id);
+    one.is_simulated = its != nullptr && its->fidelity == Fidelity::Simulated;
+  }
   const bool some_culprit = !explanation.causes.empty() && explanation.causes.front().role == Role::Culprit;
   static const std::vector<TestVerdict> kNoRows;
   static const std::vector<Prices> kNoPrices;

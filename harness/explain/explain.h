@@ -40,6 +40,7 @@ struct Found {
   std::string why = {}, link = {};     // In a sentence, and where more stands.
   std::vector<std::string> also = {};  // Cases whose texts read the same.
   bool likely = false;                 // The text names it, if only in words.
+  bool is_simulated = false;           // By its case, which is a model of ours.
 };
 
 struct FixAdvice {

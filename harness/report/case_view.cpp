@@ -67,16 +67,30 @@ bool has_test(const CatalogueCase& one, const std::string& test_id) {
          std::ranges::any_of(one.tests, [&](const CatalogueTest& test) { return test.name == name_of(test_id); });
 }
 
+bool is_simulated(const CaseView& view) { return view.one.fidelity == Fidelity::Simulated; }
+
 // The rows of the case on one machine, in the case's order.
 std::vector<Latest> rows_of(const CaseView& view, const OnMachine& on) {
   std::vector<Latest> rows;
   for (const CatalogueTest& test : view.one.tests) {
     const std::string id = view.one.id + "." + test.name;
-    for (const Latest& latest : on.rows) {
+    for (const Latest& latest : is_simulated(view) ? on.simulated : on.rows) {
       if (latest.row->test == id) rows.push_back(latest);
     }
   }
   return rows;
+}
+
+// Of what is simulated, and so the same everywhere, the newest run that has it as it is now.
+void keep_newest(std::vector<std::pair<const OnMachine*, std::vector<Latest>>>& all) {
+  const auto age = [](const auto& one) {
+    const auto is_stale = [](const Latest& latest) { return latest.row->verdict == Verdict::Stale; };
+    const Latest& last = one.second.back();
+    return std::pair(std::ranges::none_of(one.second, is_stale), last.judged->record.environment.started);
+  };
+  const auto is_older = [&](const auto& a, const auto& b) { return age(a) < age(b); };
+  const auto newest = std::max_element(all.rbegin(), all.rend(), is_older);  // Of one day that of the newest release.
+  if (newest != all.rend()) all = {*newest};
 }
 
 // What was run as the case stands; machines without a result of it are left out.
@@ -87,6 +101,7 @@ std::vector<std::pair<const OnMachine*, std::vector<Latest>>> results(const Case
     auto rows = rows_of(view, on);
     if (!rows.empty()) all.emplace_back(&on, std::move(rows));
   }
+  if (is_simulated(view)) keep_newest(all);
   return all;
 }
 
@@ -196,7 +211,8 @@ std::string results_text(const CaseView& view) {
   std::string text;
   std::map<std::string, std::string> known;  // Details by where they have been told.
   for (const auto& [on, rows] : results(view)) {
-    text += "\n" + title_of(*on, rows.back().judged->record) + "\n";
+    text += (is_simulated(view) ? "\nSimulated: a model of ours on the host, no release. Run with " : "\n") +
+            title_of(*on, rows.back().judged->record) + "\n";
     if (const std::string reason = common_reason(rows); !reason.empty()) {
       text += "  unavailable: " + reason + "\n";
       continue;
@@ -250,7 +266,7 @@ std::string fixes_text(const CaseView& view) {
     if (test.kind != Kind::Fix) continue;
     text += "  " + wrapped(test.fix.empty() ? test.name : test.name + ": " + test.fix, 4) + "\n";
     for (const auto& [outcome, machines] : by_outcome(view, test.name)) {
-      text += "    " + wrapped(outcome + " on " + by_gpu(machines), 6) + "\n";
+      text += "    " + wrapped(outcome + (is_simulated(view) ? " in the model" : " on " + by_gpu(machines)), 6) + "\n";
     }
     for (const Prices& prices : view.prices) {
       const auto lines = prices_of(prices, view.one.id + "." + test.name);
@@ -266,7 +282,7 @@ std::string rates_text(const CaseView& view) {
   std::string text;
   const RatePool* before = nullptr;
   for (const RatePool& pool : view.rates) {
-    if (!has_test(view.one, pool.test)) continue;
+    if (!has_test(view.one, pool.test) || is_simulated(view)) continue;
     if (before == nullptr || before->test != pool.test) text += "  " + name_of(pool.test) + "\n";
     text += fmt::format("    {}: {}\n", pool.machine, describe(pool.runs));
     if (before != nullptr && before->test == pool.test) {
@@ -427,7 +443,7 @@ Json render_json(const CaseView& view) {
   json["results"] = machines;
   Json rates = Json::array();
   for (const RatePool& pool : view.rates) {
-    if (!has_test(view.one, pool.test)) continue;
+    if (!has_test(view.one, pool.test) || is_simulated(view)) continue;
     Json runs = Json::array();
     for (const RateRun& run : pool.runs) runs.push_back({{"hits", run.hits}, {"tries", run.tries}});
     Json one = {{"test", name_of(pool.test)}, {"machine", pool.machine}, {"runs", runs}};

@@ -64,7 +64,10 @@ std::string render_text(const explain::Explanation& explanation, const std::stri
     if (!one.why.empty()) words += fmt::format("  why: {}\n", one.why);
     words += render_remedies(explanation, one.id, release);
     std::vector<std::string> more;
-    if (one.has_case) more.push_back("recapture show " + one.id);
+    if (one.has_case) {
+      more.push_back(fmt::format("recapture show {}{}", one.id,
+                                 one.is_simulated ? " (simulated: a model of ours, on record for no release)" : ""));
+    }
     if (!one.link.empty()) more.push_back(one.link);
     if (!more.empty()) words += fmt::format("  more: {}\n", fmt::join(more, ", "));
     if (!one.also.empty()) words += fmt::format("  the same text: {}\n", fmt::join(one.also, ", "));
@@ -90,6 +93,7 @@ Json render_json(const explain::Explanation& explanation, const std::string& rel
                       {"why", one.why},
                       {"link", one.link},
                       {"has_case", one.has_case},
+                      {"simulated", one.is_simulated},
                       {"also", one.also}});
   }
   for (const explain::FixAdvice& remedy : explanation.remedies) {

@@ -72,7 +72,9 @@ std::vector<OnMachine> latest(const ResultMatrix& board) {
     OnMachine& here = all[place->second];
     here.newest = &judged;
     for (const TestVerdict& row : judged.rows) {
-      std::vector<Latest>& rows = row.kind == Kind::Operator ? here.operators : here.rows;
+      std::vector<Latest>& rows = row.is_simulated             ? here.simulated
+                                  : row.kind == Kind::Operator ? here.operators
+                                                               : here.rows;
       const auto [known, first] = at[place->second].emplace(row.test, rows.size());
       if (first) {
         rows.push_back({&judged, &row});

@@ -22,6 +22,7 @@ struct OnMachine {
   std::vector<Latest> rows;            // In the order of the plans.
   MachineName name = {};               // Whose text is `machine`.
   std::vector<Latest> operators = {};  // Those of the operators, which are a table of their own and no tests here.
+  std::vector<Latest> simulated = {};  // By a model of ours: they count in no total.
 };
 
 // "LibTorch 2.11.0, NVIDIA H200"

@@ -30,7 +30,7 @@ constexpr std::string_view kHead =
     "`cuda13` are runs without LibTorch. What was broken on purpose (`trigger`, `value`, `remedy`) has no line here.\n"
     "What fixes cost is in `<release>/<machine>.prices`.\n\n";
 
-constexpr std::array<std::pair<Verdict, std::string_view>, 14> kMeanings = {{
+constexpr std::array<std::pair<Verdict, std::string_view>, 15> kMeanings = {{
     {Verdict::AsDocumented, "the failure shows as documented; a control or a fix holds"},
     {Verdict::AsExpected, "it differs from the document, as `cases/expectations.toml` expects and explains"},
     {Verdict::NewlyFixed, "healthy, and that is not expected"},
@@ -39,6 +39,8 @@ constexpr std::array<std::pair<Verdict, std::string_view>, 14> kMeanings = {{
     {Verdict::ControlFails, "the control of the case does not hold: its other results mean nothing"},
     {Verdict::FixFails, "a fix does not hold"},
     {Verdict::Inconclusive, "the results contradict each other, or the test is at fault"},
+    {Verdict::Simulated,
+     "as it should be, by a model of ours on the host: it is in no line, and says nothing of a release"},
     {Verdict::NotApplicable, "the release has no such API"},
     {Verdict::Insufficient, "incomplete: a race that no try showed; more runs can tell"},
     {Verdict::Stale, "incomplete: the case has changed since the run; another run makes a result that counts"},

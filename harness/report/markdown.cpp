@@ -203,7 +203,14 @@ std::string table_of(const ResultMatrix& board, const std::vector<CaseInfo>& cas
 
 std::string render_markdown(const ResultMatrix& board) {
   std::vector<CaseInfo> cases;
-  for (const auto& [id, info] : board.cases()) cases.push_back(info);
+  size_t simulated = 0;
+  for (const auto& [id, info] : board.cases()) {
+    if (info.fidelity == to_string(Fidelity::Simulated)) {
+      ++simulated;
+    } else {
+      cases.push_back(info);
+    }
+  }
   std::stable_sort(cases.begin(), cases.end(),
                    [](const CaseInfo& a, const CaseInfo& b) { return a.family < b.family; });
   std::vector<OnMachine> machines = latest(board);
@@ -229,6 +236,10 @@ std::string render_markdown(const ResultMatrix& board) {
   std::string text =
       std::string(kTitle) + (extent.empty() ? "" : escape_markdown(extent) + "\n\n") + std::string(kHead);
   for (const std::string& gpu : gpus) text += table_of(board, cases, gpu, by_gpu.at(gpu), by_gpu[std::string(kNone)]);
+  if (simulated > 0) {
+    text += fmt::format("Simulated, by models of ours that say nothing of a release, and so without a row: {}.\n\n",
+                        plural(simulated, "case"));
+  }
   return text.append(kLegend);
 }
 

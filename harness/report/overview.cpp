@@ -63,6 +63,9 @@ std::string machines_text(const std::vector<OnMachine>& all) {
     if (!one.rows.empty()) text += counts(count(one));
     if (!one.rows.empty() && !one.operators.empty()) text += "; ";
     if (!one.operators.empty()) text += "operators: " + render_operator_counts(one.operators);
+    if (one.rows.empty() && one.operators.empty()) {
+      text += fmt::format("{} of models of ours, which say nothing of a release", plural(one.simulated.size(), "test"));
+    }
     text += "\n";
     for (const JudgedRun* judged : records_of(one)) {
       const Record& its = judged->record;

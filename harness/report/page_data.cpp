@@ -105,9 +105,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 // The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
 // documented, and what went well must not hide what could not run.
 constexpr std::array<Verdict, kVerdicts> kOrder = {
-    Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,      Verdict::Regressed,
-    Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,       Verdict::NewlyFixed,
-    Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::NotApplicable};
+    Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,   Verdict::Regressed,
+    Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,    Verdict::NewlyFixed,
+    Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::Simulated, Verdict::NotApplicable};
 
 constexpr bool has_each_verdict() {
   for (size_t i = 0; i < kVerdicts; ++i) {

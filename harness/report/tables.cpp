@@ -250,6 +250,7 @@ std::string render_failures(TableInput input) {
   std::map<std::vector<std::string>, Failures> changes, same;  // By all that is told of them.
   std::vector<std::string> single;                             // Cases without two releases that can be compared.
   for (const CatalogueCase& one : background.catalogue) {
+    if (one.fidelity == Fidelity::Simulated) continue;
     bool compared = false;
     Alike alike;
     for (const CatalogueTest& test : one.tests) {

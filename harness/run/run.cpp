@@ -110,6 +110,7 @@ class Run {
  private:
   void make_plan();
   void probe_machine();
+  void leave_out_simulated();
   bool keep_what_is_left();
   void schedule_tests();
   void run_all();
@@ -204,6 +205,7 @@ void Run::make_plan() {
     const auto& filters = options_.left && has_plan ? record_.before()->whole_plan : options_.filters;
     whole_plan_ = plan_of(cases, filters, options_.broken, Shard{});
   }
+  rules_ = rules_of(places_.root, options_.demands);
   if (plan_.empty()) {
     throw ExitError(Exit::NothingRan, options_.shard.of > 1
                                           ? "nothing to run: this shard is empty"
@@ -213,7 +215,6 @@ void Run::make_plan() {
 }
 
 void Run::probe_machine() {
-  rules_ = rules_of(places_.root, options_.demands);
   record_.hold();
   see_gpus(join(options_.gpus, ","));
   machine_ = ask_machine(places_);
@@ -257,6 +258,28 @@ void Run::probe_machine() {
   if (!lacks_.empty()) notes_.push_back(lacks_ + ", so no test can run");
 }
 
+// A model of ours shows the same on each machine and with each release: it runs where there is no GPU to pay for.
+void Run::leave_out_simulated() {
+  if (machine_.gpus == 0) return;
+  std::vector<std::string> left_out;
+  const auto is_simulated = [&](const PlannedCase& planned) {
+    return rules_.simulated.count(planned.binary.info.id) != 0;
+  };
+  for (const PlannedCase& planned : plan_) {
+    if (is_simulated(planned)) left_out.push_back(planned.binary.info.id);
+  }
+  std::erase_if(plan_, is_simulated);
+  std::erase_if(whole_plan_, is_simulated);
+  if (left_out.empty()) return;
+  const std::string why = fmt::format(
+      "{}, a model of ours that says nothing of a release; without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has {}",
+      left_out.size() == 1 ? left_out.front() + " is simulated"
+                           : fmt::format("{} cases are simulated", left_out.size()),
+      left_out.size() == 1 ? "it" : "them");
+  if (plan_.empty() && !options_.left) throw ExitError(Exit::NothingRan, "nothing to run: " + why);
+  notes_.push_back("left out: " + why);
+}
+
 // Whether there is any.
 bool Run::keep_what_is_left() {
   if (!options_.left || (record_.before() && !record_.before()->plan.empty())) return true;
@@ -268,7 +291,9 @@ bool Run::keep_what_is_left() {
     for (PlannedCase& planned : plan) {
       const CaseInfo& info = planned.binary.info;
       std::vector<WantedTest> wanted;
-      for (const std::string& test : planned.tests) wanted.push_back({info.id + "." + test, info.needs});
+      for (const std::string& test : planned.tests) {
+        wanted.push_back({info.id + "." + test, info.needs, rules_.simulated.count(info.id) != 0});
+      }
       planned.tests.clear();
       for (const LeftTest& left : index.left(options_.release, machine, wanted).tests) {
         if (left.gpus <= machine_.gpus) {
@@ -571,10 +596,10 @@ void Run::finish() {
 Finished Run::go() {
   options_.demands.as_before = options_.broken == Break::Nothing;
   make_plan();
-  if (record_.before()) record_.require_same_run(options_, plan_);
+  if (record_.before()) record_.require_same_run(options_, plan_, rules_.simulated);
   if (record_.was_complete()) {
     record_.require_told_the_same(options_);
-    return {*record_.before(), judge_record(*record_.before(), rules_of(places_.root, options_.demands)), {}, true, ""};
+    return {*record_.before(), judge_record(*record_.before(), rules_), {}, true, ""};
   }
   try {
     probe_machine();
@@ -582,6 +607,7 @@ Finished Run::go() {
     stop_if_interrupted();
     throw;
   }
+  leave_out_simulated();
   const bool is_any_left = keep_what_is_left();
   if (is_any_left) record_.begin({environment_, tests_of(plan_), tests_of(whole_plan_)}, places_);
   for (const std::string& note : notes_) print("note: {}\n", note);

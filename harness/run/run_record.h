@@ -1,6 +1,7 @@
 // The record that a run writes: a new one, or that of a run which was cut and is gone on with.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,10 @@ class RunRecord {
     if (writer_) writer_->lock();
   }
 
-  // That what was begun is of this plan, and of cases as they are built now. Throws ExitError(Usage) if not.
-  void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan) const;
+  // That what was begun is of this plan, and of cases as they are built now; with a GPU, but for those that are
+  // simulated. Throws ExitError(Usage) if not.
+  void require_same_run(const RunOptions& options, const std::vector<PlannedCase>& plan,
+                        const std::set<std::string>& simulated) const;
 
   // That a complete one, for which the environment is not read, was told the same. Throws ExitError(Usage) if not.
   void require_told_the_same(const RunOptions& options) const;

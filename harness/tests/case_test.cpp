@@ -66,6 +66,7 @@ TEST(Words, WrittenWord_ReadsBackAndAnUnknownOneGivesNothing) {
   EXPECT_EQ(nature_of("luck"), std::nullopt);
   EXPECT_EQ(to_string(Nature::Race), "race");
   EXPECT_EQ(to_string(Fidelity::Modelled), "modelled");
+  EXPECT_EQ(to_string(Fidelity::Simulated), "simulated");
   EXPECT_EQ(kind_of("FixByLuck"), Kind::Fix);
   EXPECT_EQ(kind_of("Luck"), std::nullopt);
 }

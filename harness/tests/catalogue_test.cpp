@@ -125,7 +125,7 @@ TEST(CatalogueCaseOf, UnknownWord_NamesThePlaceAndTheWordsThatAreKnown) {
   };
   EXPECT_EQ(refused("nature", "flaw"), "item_in_capture: 'flaw' is no nature; what is known: constraint, defect, race");
   EXPECT_EQ(refused("fidelity", "alike"),
-            "item_in_capture: 'alike' is no fidelity; what is known: verbatim, translated, modelled");
+            "item_in_capture: 'alike' is no fidelity; what is known: verbatim, translated, modelled, simulated");
   EXPECT_EQ(refused("needs", "gpu luck"),
             "item_in_capture: a word of the needs 'gpu luck' is not known; harness/case/types.h has them");
   EXPECT_THAT(refused("effect", "burns"), HasSubstr("item_in_capture: 'burns' is no effect; what is known: works, "));

@@ -870,7 +870,7 @@ TEST(Explain, Json_HasTheMembersOfItsSchema) {
   EXPECT_THAT(keys(json),
               ElementsAre("answer", "causes", "operators", "platform", "release", "remedies", "schema", "summary"));
   EXPECT_THAT(keys(json.at("causes").at(0)),
-              ElementsAre("also", "evidence", "has_case", "id", "link", "role", "title", "why"));
+              ElementsAre("also", "evidence", "has_case", "id", "link", "role", "simulated", "title", "why"));
   EXPECT_THAT(keys(json.at("remedies").at(0)), ElementsAre("cause", "holds", "price", "text", "useless"));
   EXPECT_EQ(json.at("schema"), 1);
 }

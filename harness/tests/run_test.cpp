@@ -755,6 +755,51 @@ TEST_F(Program, TestLeftOutWithoutLibTorch_Is77ForCTest) {
   EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
 }
 
+// Of a model of ours, which shows the same everywhere.
+TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
+  const std::string test = "liar.ControlHolds", again = "--continue --record " + record() + " ";
+  fs::copy(folder + "/build/2.15.0/cases/lies/liar", folder + "/build/2.15.0/cases/lies/second");
+  Json catalogue = Json::parse(recapture("dev catalogue --release 2.15.0").out);
+  fs::create_directories(folder + "/cases");
+  const auto write_catalogue = [&](const char* fidelity) {
+    for (Json& one : catalogue) {
+      if (one.at("id") == "liar") one["fidelity"] = fidelity;
+    }
+    std::ofstream(folder + "/cases/catalogue.json") << catalogue.dump();
+  };
+  const std::vector<std::string> gpu = {R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})"};
+  canary(gpu);
+  write_catalogue("modelled");
+  EXPECT_EQ(recapture("run --record " + folder + "/then.jsonl " + test).code, 0);
+  write_catalogue("simulated");
+  canary(gpu);
+  const ShellResult alone = recapture("run --record " + record() + " " + test);
+  EXPECT_EQ(alone.code, 4) << alone.out;
+  EXPECT_THAT(alone.out, HasSubstr("nothing to run: liar is simulated, a model of ours that says nothing of a release; "
+                                   "without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has it"));
+  canary(gpu);
+  EXPECT_EQ(recapture("dev test --release 2.15.0 " + test).code, 77) << "for CTest";
+  canary(gpu);
+  const ShellResult beside = recapture("run " + again + test + " second.ControlHolds");
+  EXPECT_EQ(beside.code, 0) << beside.out;
+  EXPECT_THAT(beside.out, HasSubstr("note: left out: liar is simulated"));
+  EXPECT_THAT(read_record(record()).plan, ::testing::ElementsAre("second.ControlHolds"));
+  EXPECT_EQ(recapture("run " + again + test + " second.ControlHolds").code, 0) << "its plan is that of this run";
+
+  canary({R"({"gpus":0,"canary":"none","reason":"no driver"})"});
+  fs::create_directories(folder + "/runs");
+  const ShellResult host = recapture("run --record " + folder + "/runs/host.jsonl " + test);
+  EXPECT_EQ(host.code, 0) << host.out;
+  EXPECT_THAT(host.out, HasSubstr("simulated"));
+  const ShellResult history = recapture("history " + test + " --records " + folder + "/runs");
+  EXPECT_EQ(history.code, 4);
+  EXPECT_THAT(history.out, HasSubstr("liar: a model of ours, which says nothing of a release and so has no history"));
+  const ShellResult bisect = recapture("bisect " + test + " --records " + folder + "/runs");
+  EXPECT_EQ(bisect.code, 4);
+  EXPECT_THAT(bisect.out, HasSubstr("liar is simulated: a model of ours"));
+  EXPECT_THAT(recapture("list liar").out, HasSubstr("(simulated)"));
+}
+
 TEST_F(Program, NoGpu_HostCasesRunAndTheLackIsNamed) {
   const ShellResult said = recapture("run liar.ControlHolds --record " + record());
   EXPECT_EQ(said.code, 0);

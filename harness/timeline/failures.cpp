@@ -166,7 +166,7 @@ FailureTable failure_table(const ResultMatrix& matrix, const Catalogue& catalogu
     if (kind == FailureColumns::Releases) table.columns.back().detail = "CUDA " + join(runtimes[column], " and ");
   }
   for (const CatalogueCase& one : catalogue) {
-    if (one.id == kOperatorsCase) continue;
+    if (one.id == kOperatorsCase || one.fidelity == Fidelity::Simulated) continue;
     FailureRow row{&one, {}};
     for (const CatalogueTest& test : one.tests) {
       if (test.kind == Kind::Fix) row.fixes.push_back({&test, {}, {}});

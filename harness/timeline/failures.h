@@ -70,7 +70,7 @@ struct FailureRow {
 // Points into the catalogue and the matrix.
 struct FailureTable {
   std::vector<FailureColumn> columns;  // On record, the newest release first.
-  std::vector<FailureRow> rows;        // In the catalogue's order, without the operators.
+  std::vector<FailureRow> rows;        // In the catalogue's order, without the operators and what is simulated.
 };
 
 enum class FailureColumns {

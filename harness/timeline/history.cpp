@@ -143,6 +143,7 @@ HistoryQuery::JudgedRun HistoryQuery::judged(const Run& run, const Rules& rules)
   for (const TestRecord& test : record.tests) ++made.lines[test.case_id()];
   for (const auto& [id, again] : record.confirmations) made.lines[case_of(id)] += again.size();
   for (TestVerdict& row : judge_record(record, rules)) {
+    if (row.is_simulated) continue;
     Showing& showing = made.showings[row.test];
     if (const auto info = record.cases.find(row.case_id); info != record.cases.end()) showing.code = info->second.hash;
     if (const TestRecord* line = record.find(row.test)) {

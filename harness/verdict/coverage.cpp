@@ -32,7 +32,10 @@ std::vector<std::string> complete_tests(const std::vector<const Record*>& record
     for (const TestRecord& test : record->tests) {
       std::string id = test.id();
       const auto its = stale.find(case_of(id));
-      if (its != stale.end() && !its->second && !is_operator(id) && could_run(test)) tests.insert(std::move(id));
+      if (its != stale.end() && !its->second && !is_operator(id) && rules.simulated.count(its->first) == 0 &&
+          could_run(test)) {
+        tests.insert(std::move(id));
+      }
     }
   }
   return {tests.begin(), tests.end()};
@@ -87,6 +90,15 @@ int CoverageIndex::gpus_of(const WantedTest& wanted) const {
   return found == fewest_gpus_.end() ? wanted.needs.gpus : std::max(found->second, wanted.needs.gpus);
 }
 
+Coverage CoverageIndex::of_any_release(const std::string& test) const {
+  Coverage best = Coverage::New;
+  for (const auto& [kind, tests] : known_) {
+    const auto found = tests.find(test);
+    if (found != tests.end() && kind.machine.gpu.empty()) best = std::max(best, found->second.coverage);
+  }
+  return best;
+}
+
 LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machine,
                               const std::vector<WantedTest>& wanted) const {
   static const Tests kNone;
@@ -101,7 +113,9 @@ LeftToRun CoverageIndex::left(const std::string& release, const MachineId& machi
   const Tests& host = machine.overrides.empty() ? tests_of(without_gpu) : kNone;
   LeftToRun left;
   for (const WantedTest& one : wanted) {
+    if (one.is_simulated && !machine.gpu.empty()) continue;
     Known known;
+    if (one.is_simulated) known.coverage = of_any_release(one.test);
     if (const auto found = here.find(one.test); found != here.end()) known = found->second;
     if (const auto found = host.find(one.test); found != host.end() && one.needs.gpus == 0) {
       known.coverage = std::max(known.coverage, found->second.coverage);

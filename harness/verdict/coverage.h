@@ -31,6 +31,7 @@ size_t comparable_tests(const std::vector<std::string>& from, const std::vector<
 struct WantedTest {
   std::string test;
   Needs needs;  // Of its case.
+  bool is_simulated = false;
 };
 
 struct LeftTest {
@@ -54,7 +55,8 @@ class CoverageIndex {
   const std::vector<MachineId>& machines() const { return machines_; }
 
   // What is left of these tests for a release on a machine, as MachineId::with_overrides() tells machines apart. Of a
-  // case that needs no GPU a run without one will do, as stands_in() has it.
+  // case that needs no GPU a run without one will do, as stands_in() has it. What is simulated is wanted on no machine
+  // with a GPU, and elsewhere once, with whichever release.
   LeftToRun left(const std::string& release, const MachineId& machine, const std::vector<WantedTest>& wanted) const;
 
  private:
@@ -66,6 +68,7 @@ class CoverageIndex {
 
   void add(const Record& record, const Rules& rules);
   int gpus_of(const WantedTest& wanted) const;
+  Coverage of_any_release(const std::string& test) const;  // On machines without a GPU.
 
   std::map<MachineKind, Tests> known_;
   std::unordered_map<std::string, int> fewest_gpus_;  // With which a test ran, anywhere.

@@ -162,7 +162,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     if (releases.emplace(machine, machine_name(judged.record).release).second) machines_.push_back(machine);
     for (const auto& [id, info] : judged.record.cases) newest_info[id] = &info;
     for (const TestVerdict& row : judged.rows) {
-      if (!row.ran || row.result == Result::Unavailable) continue;
+      if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
       std::vector<TestVerdict>& known = newest_[row.case_id][machine];
       const auto before =
           std::find_if(known.begin(), known.end(), [&](const TestVerdict& r) { return r.test == row.test; });
@@ -176,6 +176,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
   for (const auto& [id, info] : newest_info) {
     CaseInfo& its = cases_.emplace(id, *info).first->second;
     if (const auto now = rules.tree.find(id); now != rules.tree.end()) its.family = now->second.family;
+    if (rules.simulated.count(id) != 0) its.fidelity = to_string(Fidelity::Simulated);
   }
   std::stable_sort(machines_.begin(), machines_.end(), [&](const std::string& a, const std::string& b) {
     return comes_before(releases.at(a), releases.at(b));

@@ -46,7 +46,7 @@ class ResultMatrix {
   // What the cases of those runs say about themselves, by id; where the tree has them, with its family.
   const std::map<std::string, CaseInfo>& cases() const { return cases_; }
   // The newest result of each test of a case there, as replaces() has it, in the tests' order. None of a test that did
-  // not run there or was unavailable.
+  // not run there or was unavailable, nor of what is simulated.
   const std::vector<TestVerdict>& newest(const std::string& case_id, const std::string& machine) const;
 
  private:

@@ -32,6 +32,7 @@ Rules rules_of(const std::string& root, const Requirements& demands, const std::
   rules.old_hashes = hashes_of_old_records(root);
   if (std::filesystem::exists(catalogue_path(root))) {
     for (const CatalogueCase& one : read_catalogue(root)) {
+      if (one.fidelity == Fidelity::Simulated) rules.simulated.insert(one.id);
       for (const CatalogueTest& test : one.tests) {
         if (test.effect) rules.effects[one.id + "." + test.name] = *test.effect;
       }

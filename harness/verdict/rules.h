@@ -28,6 +28,7 @@ struct Rules {
   std::map<std::string, TreeCase> tree;           // Empty: nothing is stale.
   std::map<std::string, std::string> old_hashes;  // Of records with hashes of another kind, to those of today.
   std::map<std::string, Effect> effects;          // Of documented outcomes, by test, from the catalogue.
+  std::set<std::string> simulated;                // Cases that are a model of ours, from the catalogue.
   Available available;                            // What was there before.
   Requirements demands;
 

@@ -318,7 +318,10 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
   }
   std::vector<TestVerdict> rows;
   rows.reserve(order.size());
+  const bool has_gpu = !record.environment.machine.gpu.empty();
   for (const std::string& id : order) {
+    const bool is_simulated = rules.simulated.count(case_of(id)) != 0;
+    if (is_simulated && has_gpu) continue;
     TestVerdict& row = rows.emplace_back();
     row.test = id;
     row.case_id = case_of(id);
@@ -327,6 +330,7 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     row.gpu = record.env("gpu");
     row.driver = record.env("driver");
     row.kind = kind_of_id(id);
+    row.is_simulated = is_simulated;
     if (const auto now = rules.tree.find(row.case_id); now != rules.tree.end()) {
       row.family = now->second.family;
     } else if (const auto then = record.cases.find(row.case_id); then != record.cases.end()) {
@@ -334,7 +338,11 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     }
     if (const TestRecord* test = record.find(id)) judge_row(record, *test, rules, row);
   }
-  if (record.broken() == Break::Nothing) doubt_without_control(rows);  // Otherwise no control was to run.
+  if (record.broken() != Break::Nothing) return rows;
+  doubt_without_control(rows);  // Broken on purpose, no control was to run.
+  for (TestVerdict& row : rows) {
+    if (row.is_simulated && severity_of(row.verdict) == Severity::Pass) row.verdict = Verdict::Simulated;
+  }
   return rows;
 }
 

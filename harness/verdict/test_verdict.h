@@ -25,6 +25,7 @@ struct TestVerdict {
                                  // where the record has a word that is not known.
   double seconds = 0;
   std::vector<Reason> reasons = {};  // What the judge adds to what was seen.
+  bool is_simulated = false;         // By a model of ours: it counts in no total.
 };
 
 // What was seen and each of the reasons, as every output shows it: "900; the recorder saw no call".
@@ -35,7 +36,7 @@ std::string render_observed(const TestVerdict& row);
 std::string shown(Result result, const TestRecord& test);
 
 // The rows of one record, in its plan's order. Of a run broken on purpose only whether what was broken failed as it
-// must.
+// must. A record that was made with a GPU has no rows of simulated cases.
 std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules);
 
 std::vector<Verdict> verdicts_of(const std::vector<TestVerdict>& rows);

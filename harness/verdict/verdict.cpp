@@ -36,6 +36,7 @@ constexpr std::array<VerdictRow, kVerdictCount> kVerdicts = {{
     {Verdict::NotRun, "not run", Severity::Skip, Exit::Inconclusive},
     {Verdict::Unavailable, "unavailable", Severity::Skip, Exit::NothingRan},
     {Verdict::Missing, "missing", Severity::Error, Exit::Infrastructure},
+    {Verdict::Simulated, "simulated", Severity::Pass, Exit::AsExpected},
     {Verdict::NotApplicable, "not applicable", Severity::Skip, Exit::NothingRan},
 }};
 

@@ -29,7 +29,8 @@ enum class Verdict {
   Stale,         // The case has changed since.
   NotRun,        // Planned, and no line in the record.
   Unavailable,
-  Missing,  // Unavailable, where it was demanded or was there before.
+  Missing,    // Unavailable, where it was demanded or was there before.
+  Simulated,  // As it should be, by a model of ours: it says nothing of a release.
   NotApplicable,
 };
 
