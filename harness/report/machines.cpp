@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <map>
 #include <string_view>
-#include <utility>
 
 #include "harness/base/text.h"
 #include "harness/report/extent.h"
 #include "harness/report/markdown_kit.h"
 #include "harness/report/tables.h"
+#include "harness/report/verdicts.h"
 #include "harness/verdict/select.h"
 
 namespace recapture::report {
@@ -29,30 +28,6 @@ constexpr std::string_view kHead =
     "run, `cuda-12.9` and `nccl-2.27.7` a library that the run chose in place of the release's own; `cuda12` and\n"
     "`cuda13` are runs without LibTorch. What was broken on purpose (`trigger`, `value`, `remedy`) has no line here.\n"
     "What fixes cost is in `<release>/<machine>.prices`.\n\n";
-
-constexpr std::array<std::pair<Verdict, std::string_view>, 15> kMeanings = {{
-    {Verdict::AsDocumented, "the failure shows as documented; a control or a fix holds"},
-    {Verdict::AsExpected, "it differs from the document, as `cases/expectations.toml` expects and explains"},
-    {Verdict::NewlyFixed, "healthy, and that is not expected"},
-    {Verdict::Regressed, "reproduced, where something else is expected"},
-    {Verdict::Changed, "a failure that is neither documented nor expected"},
-    {Verdict::ControlFails, "the control of the case does not hold: its other results mean nothing"},
-    {Verdict::FixFails, "a fix does not hold"},
-    {Verdict::Inconclusive, "the results contradict each other, or the test is at fault"},
-    {Verdict::Simulated,
-     "as it should be, by a model of ours on the host: it is in no line, and says nothing of a release"},
-    {Verdict::NotApplicable, "the release has no such API"},
-    {Verdict::Insufficient, "incomplete: a race that no try showed; more runs can tell"},
-    {Verdict::Stale, "incomplete: the case has changed since the run; another run makes a result that counts"},
-    {Verdict::NotRun, "incomplete: planned, and the run ended before its turn"},
-    {Verdict::Unavailable, "incomplete: what the test needs was not there, such as a second GPU or NeMo"},
-    {Verdict::Missing, "incomplete: unavailable, and an earlier run had it"},
-}};
-
-bool is_incomplete(Verdict verdict) {
-  return verdict == Verdict::Insufficient || verdict == Verdict::Stale || verdict == Verdict::NotRun ||
-         verdict == Verdict::Unavailable || verdict == Verdict::Missing;
-}
 
 std::string line_of(const OnMachine& machine) {
   std::map<Verdict, size_t> counts;
@@ -82,8 +57,14 @@ std::string render_machines(const ResultMatrix& board) {
     if (machine.broken == Break::Nothing) text += line_of(machine);
   }
   text += "\n## Verdicts\n\n" + head_of({"verdict", "meaning"});
-  for (const auto& [verdict, meaning] : kMeanings)
-    text += row_of({std::string(to_string(verdict)), std::string(meaning)});
+  for (const bool incomplete : {false, true}) {
+    for (size_t i = 0; i < kVerdictCount; ++i) {
+      const auto verdict = static_cast<Verdict>(i);
+      if (is_incomplete(verdict) != incomplete) continue;
+      text += row_of({std::string(to_string(verdict)),
+                      fmt::format("{}{}", incomplete ? "incomplete: " : "", meaning_of(verdict))});
+    }
+  }
   return text;
 }
 

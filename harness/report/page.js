@@ -388,8 +388,7 @@ function changeRow(group, pair, again) {
 // ---- Matrix ----
 
 const kPartly = 'partly unavailable';
-const kLetters = {'as documented': 'd', 'as expected': 'e', 'newly fixed': 'N', 'regressed': 'R', 'changed': 'C', 'control fails': 'K', 'fix fails': 'F',
-  'inconclusive': '?', 'insufficient data': 'i', 'stale': 's', 'not run': '', 'unavailable': 'u', 'missing': 'M', 'simulated': 'm', 'not applicable': '–', [kPartly]: 'p'};
+const letters = {...Object.fromEntries(data.verdicts.map((word, number) => [word, data.letters[number]])), [kPartly]: 'p'};
 const kMostWords = 9;  // More columns than that have letters.
 const matrix = {rows: [], families: [], chips: new Map(), turn: 0};
 
@@ -399,7 +398,7 @@ const wordOf = (column, one) => column.cells[one.number] < 0 ? 'not run' : colum
 // `part` says how much of it is unavailable, where some of it is not.
 function verdictCell(verdict, attributes, narrow, part) {
   const word = verdict < 0 ? 'not run' : part ? kPartly : data.verdicts[verdict], isEmpty = verdict < 0 || word === 'not run';
-  const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? kLetters[word] : full;
+  const full = part ? `${word}: ${part}` : word, shown = isEmpty ? '' : narrow ? letters[word] : full;
   return make('td', {...attributes, class: `cell${verdict < 0 ? '' : ' tone' + data.tones[verdict]}${attributes.class || ''}`, tabindex: '-1',
     'aria-label': narrow || isEmpty ? full : null, title: narrow || isEmpty ? full : null}, shown);
 }
@@ -454,7 +453,7 @@ function drawMatrix() {
   }
   byId('verdicts').replaceChildren(...[...data.verdicts, kPartly].filter(word => counts.has(word)).map(word => {
     const chip = make('button', {type: 'button', class: `chip tone${data.tones[data.verdicts.indexOf(word === kPartly ? 'unavailable' : word)]}`, click: () => choose({verdict: state.verdict === word ? '' : word})},
-      narrow && kLetters[word] ? make('b', {}, kLetters[word]) : '', `${word} `, make('span', {class: 'faint'}, String(counts.get(word))));
+      narrow && letters[word] ? make('b', {}, letters[word]) : '', `${word} `, make('span', {class: 'faint'}, String(counts.get(word))));
     matrix.chips.set(word, chip);
     return chip;
   }));

@@ -23,6 +23,7 @@
 #include "harness/report/comparison.h"
 #include "harness/report/latest.h"
 #include "harness/report/operators.h"
+#include "harness/report/verdicts.h"
 #include "harness/verdict/coverage.h"
 #include "harness/verdict/price.h"
 #include "harness/verdict/rate.h"
@@ -32,7 +33,6 @@
 namespace recapture::report {
 namespace {
 
-constexpr size_t kVerdicts = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr size_t kResults = static_cast<size_t>(Result::Invalid) + 1;
 
 // What a headline calls changes of a consequence: one, and several. What is the same or unknown is in none.
@@ -102,26 +102,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The order of exit_for(), within it that of the enumeration; but what was expected to differ says more than what is as
-// documented, and what went well must not hide what could not run.
-constexpr std::array<Verdict, kVerdicts> kOrder = {
-    Verdict::Missing,     Verdict::ControlFails, Verdict::FixFails,     Verdict::Changed,   Verdict::Regressed,
-    Verdict::Stale,       Verdict::Inconclusive, Verdict::Insufficient, Verdict::NotRun,    Verdict::NewlyFixed,
-    Verdict::Unavailable, Verdict::AsExpected,   Verdict::AsDocumented, Verdict::Simulated, Verdict::NotApplicable};
-
-constexpr bool has_each_verdict() {
-  for (size_t i = 0; i < kVerdicts; ++i) {
-    if (std::find(kOrder.begin(), kOrder.end(), static_cast<Verdict>(i)) == kOrder.end()) return false;
-  }
-  return true;
-}
-static_assert(has_each_verdict(), "give each verdict its place in kOrder");
-
-Verdict worst(const std::vector<Verdict>& verdicts) {
-  const auto place = [&](Verdict v) { return std::find(kOrder.begin(), kOrder.end(), v); };
-  return *std::min_element(verdicts.begin(), verdicts.end(), [&](Verdict a, Verdict b) { return place(a) < place(b); });
-}
-
 class Page {
  public:
   Page(std::vector<Record> records, const PageInput& input) : records_(std::move(records)), input_(input) {
@@ -174,7 +154,7 @@ class Page {
     for (const OnMachine& on : all) columns.push_back(column(on));
     Json json = {{"made", made},
                  {"first", first_ ? Json(taken_.at({first_->from, first_->to}).place) : Json()},
-                 {"verdicts", words<Verdict>(kVerdicts)},
+                 {"verdicts", words<Verdict>(kVerdictCount)},
                  {"results", words<Result>(kResults)},
                  {"consequences", consequences()},
                  {"same", compare::Consequence::Same},
@@ -185,8 +165,12 @@ class Page {
                  {"any_program", number_of(kAnyProgram)},
                  {"releases", releases(machines)},
                  {"advice", words<compare::Advice>(static_cast<size_t>(compare::Advice::Try) + 1)},
-                 {"tones", Json::array()}};
-    for (size_t i = 0; i < kVerdicts; ++i) json["tones"].push_back(severity_of(static_cast<Verdict>(i)));
+                 {"tones", Json::array()},
+                 {"letters", Json::array()}};
+    for (size_t i = 0; i < kVerdictCount; ++i) {
+      json["tones"].push_back(severity_of(static_cast<Verdict>(i)));
+      json["letters"].push_back(letter_of(static_cast<Verdict>(i)));
+    }
     json["sources"] = std::move(source_list_);
     json["cases"] = std::move(case_list_);
     json["tests"] = std::move(test_list_);
@@ -729,7 +713,7 @@ class Page {
         continue;
       }
       const std::vector<Verdict>& its = verdicts[i];
-      const Verdict cell = worst(its);
+      const Verdict cell = worst_of(its);
       const auto lacking = static_cast<size_t>(std::count(its.begin(), its.end(), Verdict::Unavailable));
       cells.push_back(static_cast<int>(cell));
       if (cell == Verdict::Unavailable && lacking < its.size()) partly.push_back({i, lacking, its.size()});

@@ -303,7 +303,7 @@ TEST(ExitCode, EachVerdict_FitsItsTone) {
                                                       {Severity::Fail, {Exit::Changed, Exit::NewlyFixed}},
                                                       {Severity::Error, {Exit::Inconclusive, Exit::Infrastructure}},
                                                       {Severity::Skip, {Exit::Inconclusive, Exit::NothingRan}}};
-  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
+  for (size_t i = 0; i < kVerdictCount; ++i) {
     const auto verdict = static_cast<Verdict>(i);
     EXPECT_TRUE(fitting.at(severity_of(verdict)).count(exit_for({verdict}))) << to_string(verdict);
     EXPECT_EQ(exit_for({verdict}) == Exit::NewlyFixed, verdict == Verdict::NewlyFixed) << to_string(verdict);

@@ -19,6 +19,7 @@
 #include "harness/model/scope.h"
 #include "harness/report/operators.h"
 #include "harness/report/page_data.h"
+#include "harness/report/verdicts.h"
 #include "harness/tests/fake_record.h"
 #include "harness/tests/namespaces.h"
 #include "harness/tests/shell.h"
@@ -529,13 +530,11 @@ TEST_F(Page, HostileText_StaysText) {
   EXPECT_NO_THROW(parse_json(data_text(said.out)));
 }
 
-TEST(PageScript, EveryVerdict_HasALetter) {
-  const std::string script = contents(std::string(RECAPTURE_ROOT) + "/harness/report/page.js");
-  const size_t from = script.find("const kLetters = {"), to = script.find("};", from);
-  ASSERT_NE(to, std::string::npos);
-  const std::string letters = script.substr(from, to - from);
-  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
-    EXPECT_THAT(letters, HasSubstr(fmt::format("'{}': '", to_string(static_cast<Verdict>(i)))));
+TEST(PageLetters, NoTwoVerdicts_HaveTheSame) {
+  std::set<std::string_view> letters = {"p"};  // What the page has for a case that is unavailable in part.
+  for (size_t i = 0; i < kVerdictCount; ++i) {
+    EXPECT_TRUE(letters.insert(letter_of(static_cast<Verdict>(i))).second)
+        << to_string(static_cast<Verdict>(i));
   }
 }
 

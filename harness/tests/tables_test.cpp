@@ -486,7 +486,7 @@ TEST_F(Tables, Machines_HaveNewestResultsAndWhatIsIncomplete) {
 
 TEST(TablesOfMachines, EveryVerdict_HasAMeaning) {
   const std::string text = render_machines(ResultMatrix({}, {}));
-  for (int i = 0; i <= static_cast<int>(Verdict::NotApplicable); ++i) {
+  for (size_t i = 0; i < kVerdictCount; ++i) {
     EXPECT_THAT(text, HasSubstr(fmt::format("\n| {} | ", to_string(static_cast<Verdict>(i)))));
   }
 }

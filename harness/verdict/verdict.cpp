@@ -21,7 +21,6 @@ struct VerdictRow {
   Exit exit;
 };
 // In the order of the enumeration.
-constexpr size_t kVerdictCount = static_cast<size_t>(Verdict::NotApplicable) + 1;
 constexpr std::array<VerdictRow, kVerdictCount> kVerdicts = {{
     {Verdict::AsDocumented, "as documented", Severity::Pass, Exit::AsExpected},
     {Verdict::AsExpected, "as expected", Severity::Pass, Exit::AsExpected},

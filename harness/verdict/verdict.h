@@ -33,6 +33,7 @@ enum class Verdict {
   Simulated,  // As it should be, by a model of ours: it says nothing of a release.
   NotApplicable,
 };
+inline constexpr size_t kVerdictCount = static_cast<size_t>(Verdict::NotApplicable) + 1;
 
 // How every output shows a verdict.
 enum class Severity {
