@@ -13,6 +13,7 @@
 #include "harness/base/exit.h"
 #include "harness/base/file.h"
 #include "harness/base/parallel.h"
+#include "harness/case/events.h"
 
 namespace recapture {
 namespace {
@@ -22,16 +23,39 @@ bool starts(std::string_view line, std::string_view start) { return line.substr(
 // The members of a line that are of one kind wherever they stand; no code relies on the kind of the others.
 enum class MemberKind { Text, Number, Object, List, Boolean };
 using enum MemberKind;
-const std::unordered_map<std::string_view, MemberKind> kMembers = {
-    {"test", Text},      {"ending", Text},        {"ended", Text},        {"seen", Text},       {"documented", Text},
-    {"healthy", Text},   {"raised_by", Text},     {"message", Text},      {"skipped", Text},    {"inapplicable", Text},
-    {"exception", Text}, {"contradiction", Text}, {"stopping", Text},     {"how", Text},        {"release", Text},
-    {"gpu", Text},       {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},      {"shard", Text},
-    {"case", Text},      {"hash", Text},          {"end", Text},          {"stub", Text},       {"lacks", Text},
-    {"code", Number},    {"error", Number},       {"hits", Number},       {"tries", Number},    {"confirms", Number},
-    {"culprit", Object}, {"facts", Object},       {"probes", Object},     {"volatile", Object}, {"effects", Object},
-    {"fixes", Object},   {"plan", List},          {"whole", List},        {"assertions", List}, {"tests", List},
-    {"sources", List},   {"packed", Boolean}};
+
+MemberKind kind_of_kept(Keep keep) {
+  switch (keep) {
+    case Keep::Last:
+    case Keep::First:
+      return Text;
+    case Keep::Number:
+    case Keep::FirstNumber:
+      return Number;
+    case Keep::Each:
+      return List;
+    case Keep::ProbeBegins:
+      return Boolean;
+    case Keep::FirstObject:
+    case Keep::ProbeOutcome:
+    case Keep::Fact:
+      break;
+  }
+  return Object;
+}
+
+// What a test says, as events.h has it, and what the runner writes itself.
+const std::unordered_map<std::string_view, MemberKind> kMembers = [] {
+  std::unordered_map<std::string_view, MemberKind> members = {
+      {"test", Text},      {"ending", Text},   {"contradiction", Text}, {"stopping", Text},     {"how", Text},
+      {"release", Text},   {"gpu", Text},      {"driver", Text},        {"cuda_runtime", Text}, {"break", Text},
+      {"shard", Text},     {"case", Text},     {"hash", Text},          {"end", Text},          {"stub", Text},
+      {"lacks", Text},     {"code", Number},   {"confirms", Number},    {"facts", Object},      {"volatile", Object},
+      {"effects", Object}, {"fixes", Object},  {"plan", List},          {"whole", List},        {"tests", List},
+      {"sources", List},   {"packed", Boolean}};
+  for (const KeyRule& rule : kKeyRules) members.emplace(rule.record, kind_of_kept(rule.keep));
+  return members;
+}();
 
 void require_kinds(const Json& line) {
   const auto require = [](bool is_right, const std::string& key, const char* kind) {

@@ -1,5 +1,6 @@
 #include "harness/model/record.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,8 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 
 #include "harness/base/exit.h"
+#include "harness/case/events.h"
 #include "harness/record/merge.h"
 #include "harness/record/writer.h"
 #include "harness/tests/namespaces.h"
@@ -207,6 +210,21 @@ TEST_F(RecordFile, CorruptLine_IsRefusedWithFileAndLine) {
                 HasSubstr("r.jsonl:1: not a line of a record: its format is " + std::string(format)));
   }
   EXPECT_THROW(read_record(path("absent")), ExitError);
+}
+
+TEST_F(RecordFile, MemberOfAnotherKindThanItsEventGives_IsRefused) {
+  const std::string known = environment().dump() + "\n" + info("a").to_json().dump() + "\n";
+  for (const KeyRule& rule : kKeyRules) {
+    Json line = test("a.Control");
+    line[std::string(rule.record)] = nullptr;
+    EXPECT_THAT(error_of(known + line.dump() + "\n"), HasSubstr(fmt::format("'{}' is no ", rule.record)));
+  }
+}
+
+TEST(RecordFormatPage, EachMemberOfAnEvent_IsListed) {
+  std::ifstream file(RECAPTURE_ROOT "/docs/reference/record-format.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const KeyRule& rule : kKeyRules) EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", rule.record)));
 }
 
 TEST_F(RecordFile, Shards_MergeIntoOneCompleteRecord) {
