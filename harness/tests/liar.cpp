@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -15,8 +16,16 @@
 using namespace recapture;
 
 namespace {
-// A copy of this binary by such a name says that it is a race.
+// A copy of this binary by such a name says that it is a race,
 bool is_race() { return std::string(program_invocation_short_name).rfind("race", 0) == 0; }
+// and one called needs_gpu_python that it needs "gpu python".
+const char* needs() {
+  static const std::string kNeeds = "needs_";
+  static std::string words = program_invocation_short_name;
+  if (words.rfind(kNeeds, 0) != 0) return "host";
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words.c_str() + kNeeds.size();
+}
 }  // namespace
 
 RECAPTURE_CASE = {
@@ -26,7 +35,7 @@ RECAPTURE_CASE = {
     .nature = is_race() ? Nature::Race : Nature::Defect,
     .fidelity = Fidelity::Modelled,
     .tags = {"threads"},
-    .needs = "host",
+    .needs = needs(),
     .deadline_s = 2,
     .fixes = {{"FixIsNotApplicable", "Call it.", "<2.7"}, {"FixIsSkipped", "Skip it."}},
 };

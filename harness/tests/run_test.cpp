@@ -800,6 +800,23 @@ TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
   EXPECT_THAT(recapture("list liar").out, HasSubstr("(simulated)"));
 }
 
+TEST_F(Program, CaseWithANeed_RunsWhereItIsMetAndIsElseUnavailable) {
+  const std::string gpu = R"({"gpus":1,"gpu":"G","driver":"1","canary":"ok"})", none = R"({"gpus":0,"canary":"none"})";
+  const std::vector<std::tuple<std::string, std::string, std::string>> table = {
+      {"gpu", gpu, ""}, {"gpu", none, "no GPU"}, {"ranks", none, "no GPU"}};
+  for (const auto& [needs, machine, reason] : table) {
+    const std::string name = "needs_" + needs, path = folder + "/build/2.15.0/cases/lies/" + name;
+    fs::copy(RECAPTURE_BUILD "/harness/tests/liar", path);
+    canary({machine});
+    const ShellResult said = recapture("run --record " + record() + " " + name + ".ControlHolds");
+    fs::remove(path);
+    const TestVerdict row = judge_record(read_record(record()), {}).front();
+    fs::remove(record());
+    EXPECT_EQ(row.verdict, reason.empty() ? Verdict::AsDocumented : Verdict::Unavailable) << needs << "\n" << said.out;
+    EXPECT_EQ(row.observed, reason) << needs;
+  }
+}
+
 TEST_F(Program, NoGpu_HostCasesRunAndTheLackIsNamed) {
   const ShellResult said = recapture("run liar.ControlHolds --record " + record());
   EXPECT_EQ(said.code, 0);
