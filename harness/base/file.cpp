@@ -27,9 +27,9 @@ std::string contents_of(const std::string& path) {
   struct stat about {};
   const bool is_regular = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
   std::string text;
+  std::array<char, 65536> buffer{};
   int error = 0;
   for (bool more = is_regular; more;) {
-    std::array<char, 65536> buffer{};
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
     if (got < 0 && errno != EINTR) error = errno;

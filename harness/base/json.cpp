@@ -21,8 +21,9 @@
 namespace recapture {
 namespace {
 
-constexpr size_t kDeepest = 32;  // A culprit's frames, the deepest that we write, are at three.
-constexpr size_t kMembers = 16;  // As a test's line may have: an object that grows copies the keys that it has.
+constexpr size_t kDeepest = 32;      // A culprit's frames, the deepest that we write, are at three.
+constexpr size_t kMembers = 16;      // As a test's line may have: an object that grows copies the keys that it has.
+constexpr size_t kMembersBelow = 4;  // As most objects within it.
 
 // Builds the value from what RapidJSON reads, event by event: its reader takes a third of the time of the library's
 // own.
@@ -37,11 +38,11 @@ class Builder {
   bool Double(double value) { return put(value); }
   bool RawNumber(const char*, rapidjson::SizeType, bool) { return false; }  // Only with a flag that is not set.
   bool String(const char* text, rapidjson::SizeType size, bool) { return put(std::string(text, size)); }
-  bool StartArray() { return open(Json::array()); }
+  bool StartArray() { return open(Json::value_t::array); }
   bool EndArray(rapidjson::SizeType) { return close(); }
   bool StartObject() {
-    open(Json::object());
-    if (open_.size() == 1) object().reserve(kMembers);
+    open(Json::value_t::object);
+    object().reserve(open_.size() == 1 ? kMembers : kMembersBelow);
     return true;
   }
   bool Key(const char* text, rapidjson::SizeType size, bool) {

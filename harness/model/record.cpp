@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "harness/base/escape.h"
 #include "harness/base/exit.h"
@@ -94,7 +95,7 @@ std::string test_id(const Json& json) {
 
 std::vector<std::string> tests_in(const Json& list) {
   std::vector<std::string> tests;
-  std::set<std::string> known;
+  std::unordered_set<std::string> known;
   for (const Json& test : list) {
     tests.push_back(test_id(test));
     if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
@@ -131,25 +132,28 @@ void take_test(Record& record, TestRecord test) {
 void take_line(Record& record, Json line) {
   if (!line.is_object()) throw std::runtime_error("it is no object");
   require_kinds(line);
-  if (!record.end.empty() && !line.contains("resumed")) throw std::runtime_error("a line after the end");
-  if (line.contains("recapture")) {
+  const auto has = [&](std::string_view key) { return member(line, key) != nullptr; };
+  if (!record.end.empty() && !has("resumed")) throw std::runtime_error("a line after the end");
+  if (has("recapture")) {
     take_environment(record, std::move(line));
-  } else if (line.contains("plan")) {
+  } else if (has("plan")) {
     if (!record.plan.empty()) throw std::runtime_error("a second plan");
     record.plan = tests_in(line.at("plan"));
-    if (line.contains("whole")) record.whole_plan = tests_in(line.at("whole"));
-  } else if (line.contains("case")) {
-    const CaseInfo info = CaseInfo::from(line);
-    const auto [known, is_new] = record.cases.emplace(info.id, info);
-    if (known->second.hash != info.hash) {
+    if (has("whole")) record.whole_plan = tests_in(line.at("whole"));
+  } else if (has("case")) {
+    CaseInfo info = CaseInfo::from(std::move(line));
+    const auto [known, is_new] = record.cases.try_emplace(info.id);
+    if (is_new) {
+      known->second = std::move(info);
+    } else if (known->second.hash != info.hash) {
       throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
     }
-  } else if (line.contains("test")) {
+  } else if (has("test")) {
     take_test(record, {std::move(line)});
-  } else if (line.contains("end")) {
+  } else if (has("end")) {
     record.end = line.at("end");
     if (record.end.empty()) throw std::runtime_error("an end without a word");
-  } else if (line.contains("resumed")) {
+  } else if (has("resumed")) {
     record.end.clear();
   } else {
     throw std::runtime_error("a line of no known kind");
@@ -203,7 +207,7 @@ std::string missing_symbol(std::string_view output) {
   return "";
 }
 
-CaseInfo CaseInfo::from(const Json& json) {
+CaseInfo CaseInfo::from(Json json) {
   CaseInfo info;
   if (!json.is_object()) throw std::runtime_error("a case that is no object");
   require_kinds(json);
@@ -218,7 +222,7 @@ CaseInfo CaseInfo::from(const Json& json) {
   const auto needs = Needs::read(info.needs_words);
   if (!needs) throw std::runtime_error(fmt::format("a case that needs '{}', which is not known", info.needs_words));
   info.needs = *needs;
-  info.sources = json.at("sources");
+  info.sources = std::move(json.at("sources"));
   info.deadline_s = int_at(json, "deadline_s").value_or(0);
   if (info.deadline_s < 1) throw std::runtime_error("a case without a deadline");
   info.effect = text_at(json, "effect");

@@ -39,7 +39,7 @@ struct CaseInfo {
   Json effects = Json::object(), fixes = Json::object();  // By test: another effect, the sentence of a fix.
   std::vector<std::string> tests;                         // Names without the case, in the file's order.
 
-  static CaseInfo from(const Json& json);
+  static CaseInfo from(Json json);
   Json to_json() const;
 };
 
@@ -95,12 +95,12 @@ struct TestRecord {
   int code() const { return number("code").value_or(0); }    // The exit status, or the signal's number.
   int error() const { return number("error").value_or(0); }  // CUDA's number of the first failure.
   double seconds() const;
-  std::string culprit(const char* member) const {  // "api", "thread", "mode".
+  std::string culprit(std::string_view member) const {  // "api", "thread", "mode".
     return has("culprit") ? text_at(line.at("culprit"), member) : "";
   }
-  std::string text(const char* key) const { return text_at(line, key); }
-  std::optional<int> number(const char* key) const { return int_at(line, key); }
-  bool has(const char* key) const { return member(line, key) != nullptr; }
+  std::string text(std::string_view key) const { return text_at(line, key); }
+  std::optional<int> number(std::string_view key) const { return int_at(line, key); }
+  bool has(std::string_view key) const { return member(line, key) != nullptr; }
   SkipReason skip_reason() const;
   // The Python module for want of which it failed, such as "numpy", which no LibTorch brings along; else "". One of
   // torch's own is another matter: that is the release's.

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -19,7 +18,9 @@ std::optional<std::string> contents(const fs::path& path) {
   std::ifstream file;
   if (fs::is_regular_file(path, error)) file.open(path, std::ios::binary);
   if (!file.is_open()) return std::nullopt;
-  return std::string{std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 }  // namespace
