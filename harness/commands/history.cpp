@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -68,14 +67,9 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
 
 // What a judgement of these runs calls missing where it is not available now: as `show` has it.
 Available available_in(const std::vector<timeline::Run>& runs) {
-  Available fewest;
-  for (const timeline::Run& run : runs) {
-    for (const auto& [key, gpus] : available_in(std::vector<Record>{run.record})) {
-      const auto [known, is_new] = fewest.emplace(key, gpus);
-      known->second = std::min(known->second, gpus);
-    }
-  }
-  return fewest;
+  Available available;
+  for (const timeline::Run& run : runs) add_available(run.record, available);
+  return available;
 }
 
 Exit history(const run::Layout& places, const Options& options) {

@@ -83,6 +83,18 @@ TEST(Classify, FailureThatWasNotReached_IsBroken) {
             Verdict::Inconclusive);
 }
 
+TEST(Classify, UnavailableTest_IsSkippedOrLeftOut) {
+  for (const ClassifyRow& row : classify_rows()) {
+    if (row.reproduces != Result::Unavailable && row.other != Result::Unavailable) continue;
+    EXPECT_TRUE(row.self_report == SelfReport::LeftOut || row.self_report == SelfReport::Skipped)
+        << "could_run() asks for these alone";
+  }
+  EXPECT_FALSE(could_run(line({{"skipped", "no GPU"}, {"ended", "skipped"}, {"code", 77}})));
+  EXPECT_FALSE(could_run(line({{"stub", "left out"}})));
+  EXPECT_TRUE(could_run(line({{"skipped", "no GPU"}, {"ended", "passed"}}))) << "contradictory";
+  EXPECT_TRUE(could_run(showed("906")));
+}
+
 TEST(Classify, RaceWithoutAHit_IsUnseen) {
   EXPECT_EQ(classify(Kind::Reproduces, line({{"hits", 0}, {"tries", 50}, {"ended", "failed"}, {"code", 1}})),
             Result::Unseen);

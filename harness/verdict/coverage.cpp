@@ -10,8 +10,6 @@
 namespace recapture {
 namespace {
 
-bool could_run(const TestRecord& test) { return classify(kind_of_id(test.id()), test) != Result::Unavailable; }
-
 bool is_operator(const std::string& test) {
   return case_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
 }

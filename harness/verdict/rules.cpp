@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
-#include "harness/base/parallel.h"
 #include "harness/model/catalogue.h"
 #include "harness/verdict/select.h"
 #include "harness/verdict/verdict.h"
@@ -55,32 +53,27 @@ MachineKind kind_of_availability(const Environment& environment) {
 
 }  // namespace
 
-AvailabilityKey availability_key(const Record& record, const std::string& test) {
-  return {kind_of_availability(record.environment), test};
+void add_available(const Record& record, Available& available) {
+  const int gpus = record.environment.gpus;
+  auto& tests = available[kind_of_availability(record.environment)];
+  for (const TestRecord& test : record.tests) {
+    if (!could_run(test)) continue;
+    const auto [fewest, is_new] = tests.emplace(test.id(), gpus);
+    fewest->second = std::min(fewest->second, gpus);
+  }
 }
 
 Available available_in(const std::vector<Record>& records) {
-  std::vector<std::vector<std::string>> ran(records.size());
-  in_parallel(records.size(), [&](size_t i) {
-    for (const TestRecord& test : records[i].tests) {
-      std::string id = test.id();
-      if (classify(kind_of_id(id), test) != Result::Unavailable) ran[i].push_back(std::move(id));
-    }
-  });
-  std::map<MachineKind, std::map<std::string, int>> by_kind;
-  for (size_t i = 0; i < records.size(); ++i) {
-    const int gpus = records[i].environment.gpus;
-    auto& tests = by_kind[kind_of_availability(records[i].environment)];
-    for (std::string& test : ran[i]) {
-      const auto [its, is_new] = tests.emplace(std::move(test), gpus);
-      its->second = std::min(its->second, gpus);
-    }
-  }
-  Available fewest;
-  for (const auto& [kind, tests] : by_kind) {  // In the order of the result, so that each goes to its end.
-    for (const auto& [test, gpus] : tests) fewest.emplace_hint(fewest.end(), AvailabilityKey{kind, test}, gpus);
-  }
-  return fewest;
+  Available available;
+  for (const Record& record : records) add_available(record, available);
+  return available;
+}
+
+std::optional<int> fewest_gpus(const Available& available, const Environment& machine, const std::string& test) {
+  const auto tests = available.find(kind_of_availability(machine));
+  if (tests == available.end()) return std::nullopt;
+  const auto fewest = tests->second.find(test);
+  return fewest == tests->second.end() ? std::nullopt : std::optional(fewest->second);
 }
 
 }  // namespace recapture

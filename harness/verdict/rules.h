@@ -1,6 +1,7 @@
 // All that a record is judged by, put together in one place.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,10 +19,9 @@ struct Requirements {
   bool as_before = false;  // What a committed record had on such a machine and is unavailable now is missing.
 };
 
-// A test that could once run, and the fewest GPUs that it had: by release, GPU, packed or not, libraries that the run
-// chose, and test.
-using AvailabilityKey = std::pair<MachineKind, std::string>;
-using Available = std::map<AvailabilityKey, int>;
+// Tests that could once run, each with the fewest GPUs that it had: by release, GPU, packed or not, and libraries that
+// the run chose, since an older library may lack what the usual one has.
+using Available = std::map<MachineKind, std::map<std::string, int>>;
 
 struct Rules {
   std::vector<Expectation> expectations;
@@ -39,8 +39,10 @@ struct Rules {
 // Reads them from Recapture's own tree; what a case's code is, of those cases alone if there are any.
 Rules rules_of(const std::string& root, const Requirements& demands = {}, const std::set<std::string>& cases = {});
 
-// An older library may lack what the usual one has, so those that a run chose count as well.
-AvailabilityKey availability_key(const Record& record, const std::string& test);
 Available available_in(const std::vector<Record>& records);
+void add_available(const Record& record, Available& available);
+
+// The fewest GPUs with which a test ran on such a machine; nothing where it never did.
+std::optional<int> fewest_gpus(const Available& available, const Environment& machine, const std::string& test);
 
 }  // namespace recapture

@@ -90,7 +90,6 @@ bool raised(const TestRecord& test) {
 // From the record where it shows it; else what the case declares of its documented outcome.
 std::optional<Effect> effect_in(const Record& record, const TestVerdict& row, const TestRecord& test,
                                 const Rules& rules) {
-  if (row.kind == Kind::Operator && row.result == Result::Holds) return effect_of_operator(operator_results(test));
   switch (row.result) {
     case Result::Healthy:
     case Result::Holds:
@@ -161,10 +160,8 @@ std::optional<Reason> why_missing(const Record& record, const TestVerdict& row, 
     return Reason{ReasonKind::GpuPresent};
   }
   if (row.result == Result::Unavailable && record.broken() == Break::Nothing) {
-    const auto before = rules.available.find(availability_key(record, row.test));
-    if (before != rules.available.end() && record.environment.gpus >= before->second) {
-      return Reason{ReasonKind::RanBefore};
-    }
+    const auto before = fewest_gpus(rules.available, record.environment, row.test);
+    if (before && record.environment.gpus >= *before) return Reason{ReasonKind::RanBefore};
   }
   if (test.ending() == Ending::NotStarted && test.skip_reason() == SkipReason::NotBuilt)
     return Reason{ReasonKind::WasBuilt};
@@ -232,11 +229,16 @@ void judge_row(const Record& record, const TestRecord& test, const Rules& rules,
   const Reading reading = read_test(row.kind, test);
   row.ran = true;
   row.result = reading.result;
-  row.observed = row.kind == Kind::Operator && row.result == Result::Holds ? describe_operator(operator_results(test))
-                                                                           : observation_of(reading, test);
+  if (row.kind == Kind::Operator && row.result == Result::Holds) {
+    const auto results = operator_results(test);
+    row.observed = describe_operator(results);
+    row.effect = effect_of_operator(results);
+  } else {
+    row.observed = observation_of(reading, test);
+    row.effect = effect_in(record, row, test, rules);
+  }
   row.code = test.error();
   row.seconds = test.seconds();
-  row.effect = effect_in(record, row, test, rules);
   if (rules.stale(record, row.case_id)) {
     row.verdict = Verdict::Stale;
     return;
@@ -316,6 +318,7 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
   for (const TestRecord& test : record.tests) {
     if (planned.insert(test.id()).second) order.push_back(test.id());
   }
+  const std::string release = record.env("release"), gpu = record.env("gpu"), driver = record.env("driver");
   std::vector<TestVerdict> rows;
   rows.reserve(order.size());
   const bool has_gpu = !record.environment.machine.gpu.empty();
@@ -326,9 +329,9 @@ std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) 
     row.test = id;
     row.case_id = case_of(id);
     row.name = name_of(id);
-    row.release = record.env("release");
-    row.gpu = record.env("gpu");
-    row.driver = record.env("driver");
+    row.release = release;
+    row.gpu = gpu;
+    row.driver = driver;
     row.kind = kind_of_id(id);
     row.is_simulated = is_simulated;
     if (const auto now = rules.tree.find(row.case_id); now != rules.tree.end()) {

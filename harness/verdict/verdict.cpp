@@ -147,11 +147,10 @@ std::string contradiction_in_rate(const TestRecord& test) {
 }
 
 // The test's own words, GoogleTest's result and the exit status of a process that was not killed.
-std::string contradiction_at_exit(Kind kind, const TestRecord& test) {
+std::string contradiction_at_exit(const TestRecord& test, SelfReport own_report) {
   const std::string ended = test.text(key::ended);
   const bool skipped = test.has(key::skipped) || test.has(key::inapplicable);
   const bool saw = test.has(key::seen) || test.has(key::tries);
-  const SelfReport itself = kind == Kind::Reproduces ? judged_by_itself(test) : SelfReport::Nothing;
   if (ended.empty()) {
     if (!skipped && !saw) return "";  // It said nothing, which is a row of its own.
     return fmt::format("it said {}, and {} before it came to its end", skipped ? "that it was skipped" : "what it saw",
@@ -169,11 +168,48 @@ std::string contradiction_at_exit(Kind kind, const TestRecord& test) {
   if (ended != "failed" && assertions_of(test) > 0) {
     return fmt::format("an assertion failed, and it said that it {}", words_of_end(ended));
   }
-  if (itself == SelfReport::Nothing || itself == SelfReport::Reproduced || ended == "skipped") return "";
-  if (ended == "passed") return fmt::format("it said that it passed, and what it saw is {}", to_string(itself));
+  if (own_report == SelfReport::Nothing || own_report == SelfReport::Reproduced || ended == "skipped") return "";
+  if (ended == "passed") return fmt::format("it said that it passed, and what it saw is {}", to_string(own_report));
   if (assertions_of(test) > 1)
-    return fmt::format("what it saw is {}, and another assertion failed as well", to_string(itself));
+    return fmt::format("what it saw is {}, and another assertion failed as well", to_string(own_report));
   return "";
+}
+
+// `own_report` is what a Reproduces test made of what it saw; "nothing" of any other.
+std::string contradiction(const TestRecord& test, SelfReport own_report) {
+  if (std::string words = test.text("contradiction"); !words.empty()) return words;
+  const Ending ending = test.ending();
+  const std::string ended = test.text(key::ended);
+  if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
+  if (ending == Ending::Exited) return contradiction_at_exit(test, own_report);
+  if (ending == Ending::Unknown) {
+    return fmt::format("its process ended by '{}', which is no end", test.text("ending"));
+  }
+  if (!ended.empty()) return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
+  if (ending == Ending::NotStarted && (test.has(key::seen) || test.has(key::tries))) {
+    return "it said what it saw, and was not started";
+  }
+  if (ending == Ending::Signal && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
+  return "";
+}
+
+bool is_left_out(const TestRecord& test) {
+  return test.has("stub") || test.has("lacks") || !test.missing_module().empty();
+}
+
+SelfReport self_report(Kind kind, const TestRecord& test, SelfReport own_report, const std::string& contradiction) {
+  if (is_left_out(test)) return SelfReport::LeftOut;
+  if (!contradiction.empty()) return SelfReport::Contradictory;
+  if (test.has(key::inapplicable)) return SelfReport::Inapplicable;
+  if (test.has(key::skipped)) return SelfReport::Skipped;
+  const std::string ended = test.text(key::ended);
+  if (kind != Kind::Reproduces) {
+    return ended == "passed" ? SelfReport::Passed : ended == "failed" ? SelfReport::Failed : SelfReport::Nothing;
+  }
+  if (own_report == SelfReport::Nothing && ended == "failed") return SelfReport::Failed;
+  if (own_report != SelfReport::Reproduced) return own_report;
+  if (assertions_of(test) > 0 || ended == "failed") return SelfReport::Mixed;
+  return raised_elsewhere(test) ? SelfReport::Different : own_report;
 }
 
 }  // namespace
@@ -188,47 +224,11 @@ bool is_surprise(Verdict verdict) {
 const std::vector<ClassifyRow>& classify_rows() { return kClassify; }
 const std::vector<JudgeRow>& judge_rows() { return kJudge; }
 
-std::string contradiction(Kind kind, const TestRecord& test) {
-  if (std::string words = test.text("contradiction"); !words.empty()) return words;
-  const Ending ending = test.ending();
-  const std::string ended = test.text(key::ended);
-  if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
-  if (ending == Ending::Exited) return contradiction_at_exit(kind, test);
-  if (ending == Ending::Unknown) {
-    return fmt::format("its process ended by '{}', which is no end", test.text("ending"));
-  }
-  if (!ended.empty()) return fmt::format("it said that it {}, and {}", words_of_end(ended), words_of_ending(test));
-  if (ending == Ending::NotStarted && (test.has(key::seen) || test.has(key::tries))) {
-    return "it said what it saw, and was not started";
-  }
-  if (ending == Ending::Signal && from_outside(test.code())) return words_of_ending(test) + ", which no fault raises";
-  return "";
-}
-
-namespace {
-
-SelfReport self_report(Kind kind, const TestRecord& test, const std::string& contradiction) {
-  if (test.has("stub") || test.has("lacks") || !test.missing_module().empty()) return SelfReport::LeftOut;
-  if (!contradiction.empty()) return SelfReport::Contradictory;
-  if (test.has(key::inapplicable)) return SelfReport::Inapplicable;
-  if (test.has(key::skipped)) return SelfReport::Skipped;
-  const std::string ended = test.text(key::ended);
-  if (kind != Kind::Reproduces) {
-    return ended == "passed" ? SelfReport::Passed : ended == "failed" ? SelfReport::Failed : SelfReport::Nothing;
-  }
-  const SelfReport judged = judged_by_itself(test);
-  if (judged == SelfReport::Nothing && ended == "failed") return SelfReport::Failed;
-  if (judged != SelfReport::Reproduced) return judged;
-  if (assertions_of(test) > 0 || ended == "failed") return SelfReport::Mixed;
-  return raised_elsewhere(test) ? SelfReport::Different : judged;
-}
-
-}  // namespace
-
 Reading read_test(Kind kind, const TestRecord& test) {
   Reading reading;
-  reading.contradiction = contradiction(kind, test);
-  reading.self_report = self_report(kind, test, reading.contradiction);
+  const SelfReport own_report = kind == Kind::Reproduces ? judged_by_itself(test) : SelfReport::Nothing;
+  reading.contradiction = contradiction(test, own_report);
+  reading.self_report = self_report(kind, test, own_report, reading.contradiction);
   // What was seen was said before the probes. One that does not come back is a fact of its own, not the test's end.
   const bool in_probe = kind == Kind::Reproduces && lost_in_probe(test) && reading.self_report != SelfReport::Nothing &&
                         reading.self_report != SelfReport::LeftOut;
@@ -240,6 +240,12 @@ Reading read_test(Kind kind, const TestRecord& test) {
     }
   }
   return reading;
+}
+
+bool could_run(const TestRecord& test) {
+  // No other test is "unavailable" by the first table, and few are.
+  const bool may_be_unavailable = test.has(key::skipped) || is_left_out(test);
+  return !may_be_unavailable || classify(kind_of_id(test.id()), test) != Result::Unavailable;
 }
 
 Verdict judge(Kind kind, Result result, const Expectation* expected, const std::string& seen) {

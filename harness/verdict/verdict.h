@@ -47,14 +47,10 @@ std::string_view to_string(Verdict verdict);
 Severity severity_of(Verdict verdict);
 bool is_surprise(Verdict verdict);  // Red or an error: a run repeats it to confirm it, and names it at its end.
 
-// In words where the parts of a test's line cannot all be true: the exit status or the signal, GoogleTest's result,
-// what the test said and how often. "" where they agree. A test's own word is not enough for any verdict.
-std::string contradiction(Kind kind, const TestRecord& test);
-
 // What a test reported of itself. Computed from what it saw, so that a better rule re-judges old records.
 enum class SelfReport {
   LeftOut,        // A stub was called, or something that this CUDA runtime, NCCL or Python does not have.
-  Contradictory,  // See contradiction().
+  Contradictory,  // See Reading::contradiction.
   Reproduced,
   Healthy,
   Different,
@@ -72,12 +68,17 @@ std::string_view to_string(SelfReport report);
 // What a test's line amounts to. The first table gives the result: (how the process ended, its self-report) to a
 // result.
 struct Reading {
+  // In words where the parts of the line cannot all be true: the exit status or the signal, GoogleTest's result, what
+  // the test said and how often. "" where they agree. A test's own word is not enough for any verdict.
   std::string contradiction;
   SelfReport self_report = SelfReport::Nothing;
   Result result = Result::Invalid;
 };
 Reading read_test(Kind kind, const TestRecord& test);
 inline Result classify(Kind kind, const TestRecord& test) { return read_test(kind, test).result; }
+
+// Whether its result is another than "unavailable"; takes a fraction of classify()'s time.
+bool could_run(const TestRecord& test);
 
 // Second table: (result, what an expectation says) to a verdict. `expected` is the expectation for this test here, if
 // any.
