@@ -276,14 +276,21 @@ CompareContext read_compare_context(const std::string& root) {
   return background;
 }
 
-JudgedRun judge_without_staleness(Record record, const CompareContext& background) {
-  Rules rules = background.rules;
+Rules without_staleness(Rules rules) {
   rules.tree.clear();
   // What was seen counts, however old or new the records are that expected it: nothing is a guess here.
   for (Expectation& e : rules.expectations) e.records.clear();
+  return rules;
+}
+
+JudgedRun judge_run(Record record, const Rules& rules) {
   std::vector<TestVerdict> rows = judge_record(record, rules);
   std::erase_if(rows, [](const TestVerdict& row) { return row.is_simulated; });
   return {std::move(record), std::move(rows)};
+}
+
+JudgedRun judge_without_staleness(Record record, const CompareContext& background) {
+  return judge_run(std::move(record), without_staleness(background.rules));
 }
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background) {

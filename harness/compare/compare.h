@@ -116,6 +116,9 @@ CompareContext read_compare_context(const std::string& root);
 
 // Each run as if the tree had its code: what has changed since is told at the top and hides nothing.
 JudgedRun judge_without_staleness(Record record, const CompareContext& background);
+// The same for many runs, with the rules made once.
+Rules without_staleness(Rules rules);
+JudgedRun judge_run(Record record, const Rules& rules);
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 

@@ -552,8 +552,9 @@ std::vector<MachineSides> sides_by_machine(std::vector<Record> records, const Co
     return std::tuple(a.environment.machine.overrides.empty(), a.environment.started, a.path) >
            std::tuple(b.environment.machine.overrides.empty(), b.environment.started, b.path);
   });
+  const Rules rules = without_staleness(background.rules);
   std::vector<JudgedRun> runs(records.size());
-  in_parallel(records.size(), [&](size_t i) { runs[i] = judge_without_staleness(std::move(records[i]), background); });
+  in_parallel(records.size(), [&](size_t i) { runs[i] = judge_run(std::move(records[i]), rules); });
   std::map<MachineId, MachineSides> machines;
   for (JudgedRun& run : runs) {
     const Record& record = run.record;
