@@ -164,6 +164,7 @@ ResultMatrix::ResultMatrix(std::vector<Record> records, const Rules& rules) : na
     for (const TestVerdict& row : judged.rows) {
       if (!row.ran || row.result == Result::Unavailable || row.is_simulated) continue;
       std::vector<TestVerdict>& known = newest_[row.case_id][machine];
+      if (known.empty()) known.reserve(judged.record.cases.at(row.case_id).tests.size());
       const auto before =
           std::find_if(known.begin(), known.end(), [&](const TestVerdict& r) { return r.test == row.test; });
       if (before == known.end()) {

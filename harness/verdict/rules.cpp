@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
+#include "harness/base/parallel.h"
 #include "harness/model/catalogue.h"
 #include "harness/verdict/select.h"
 #include "harness/verdict/verdict.h"
@@ -64,8 +66,15 @@ void add_available(const Record& record, Available& available) {
 }
 
 Available available_in(const std::vector<Record>& records) {
+  std::map<MachineKind, std::vector<const Record*>> by_kind;
+  for (const Record& record : records) by_kind[kind_of_availability(record.environment)].push_back(&record);
+  const std::vector<std::pair<MachineKind, std::vector<const Record*>>> kinds(by_kind.begin(), by_kind.end());
+  std::vector<Available> parts(kinds.size());
+  in_parallel(kinds.size(), [&](size_t i) {
+    for (const Record* record : kinds[i].second) add_available(*record, parts[i]);
+  });
   Available available;
-  for (const Record& record : records) add_available(record, available);
+  for (Available& part : parts) available.merge(part);
   return available;
 }
 
