@@ -182,17 +182,14 @@ class Comparer {
   // Whether both ran the same code of the case.
   bool same_code(const Seen& a, const Seen& b) const {
     const Record &one = a.run->record, &other = b.run->record;
-    const std::string& id = a.row->case_id;
-    const auto its = one.cases.find(id), that = other.cases.find(id);
-    if (its == one.cases.end() || that == other.cases.end()) return false;
+    if (a.info == nullptr || b.info == nullptr) return false;
     const bool old = one.format() < 2;
     if (old == (other.format() < 2)) {
-      return old ? source_hash(its->second.hash) == source_hash(that->second.hash)
-                 : its->second.hash == that->second.hash;
+      return old ? source_hash(a.info->hash) == source_hash(b.info->hash) : a.info->hash == b.info->hash;
     }
     // The two formats count different things, and what both agree with is the tree.
     const Rules& rules = background_.rules;
-    return !rules.tree.empty() && !rules.stale(one, id) && !rules.stale(other, id);
+    return !rules.tree.empty() && !rules.stale(one, a.row->case_id) && !rules.stale(other, b.row->case_id);
   }
 
  private:
@@ -227,7 +224,7 @@ class Comparer {
       pair.compared.is_measured = false;
       pair.compared.sentence = fmt::format("not comparable: {} and {} ran different code of the case{}", from_.name(),
                                            to_.name(), advice(before.front(), after.front()));
-    } else if (pair.from.test().has(key::tries) || pair.to.test().has(key::tries)) {
+    } else if (pair.from.has_rate || pair.to.has_rate) {
       compare_rates(pair);
     } else {
       compare_results(pair);
@@ -498,6 +495,12 @@ class Comparer {
   const CompareContext& background_;
 };
 }  // namespace
+
+Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
+  const auto found = run->record.cases.find(row->case_id);
+  if (found != run->record.cases.end()) info = &found->second;
+  has_rate = test_ != nullptr && test_->has(key::tries);
+}
 
 Results::Results(const Side& side, const Counts& counts) : side_(side) {
   for (const JudgedRun& run : side.runs) {

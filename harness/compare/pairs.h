@@ -13,10 +13,12 @@ namespace recapture::compare {
 // A result of a test in one run.
 struct Seen {
   Seen() = default;
-  Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {}
+  Seen(const JudgedRun* run, const TestVerdict* row);
 
   const JudgedRun* run = nullptr;
   const TestVerdict* row = nullptr;
+  const CaseInfo* info = nullptr;  // What the run's record says of the case; nullptr where it says nothing.
+  bool has_rate = false;
 
   const TestRecord& test() const { return *test_; }  // Of a row that ran.
   State state() const { return state_of(*row, run->record); }

@@ -195,7 +195,7 @@ void PlaceHistory::compare_with_baselines(Tonight& tonight) const {
     const auto found = tonight.seen.find(row.test);
     if (found == tonight.seen.end()) return false;
     const compare::Seen& newest = found->second;
-    const bool is_race = newest.row->ran && newest.test().has(key::tries);
+    const bool is_race = newest.row->ran && newest.has_rate;
     if (&run < earlier) return is_clear(row) && (&row == newest.row || is_race);
     const auto test = tests_.find(row.test);  // That a race has gone only several nights can show.
     return newest.row->result == Result::Unseen && test != tests_.end() &&
@@ -271,7 +271,7 @@ void PlaceHistory::take_clear(const compare::Seen& seen, Test& test, Tonight& to
 std::string PlaceHistory::why_not_comparable(const compare::Seen& seen, const Test& test, const Tonight& tonight) {
   if (!test.has_baseline()) return "no clear result before";
   if (test.code != code_of(seen)) return "the code of the case has changed";
-  if (test.pool.empty() && seen.test().has(key::tries)) return "it has a rate, and had none";
+  if (test.pool.empty() && seen.has_rate) return "it has a rate, and had none";
   const auto pair = tonight.pairs.find(seen.row->test);
   const bool was_absent = pair != tonight.pairs.end() && pair->second.from.row != nullptr &&
                           pair->second.from.state() == compare::State::Absent;
@@ -282,7 +282,7 @@ std::string PlaceHistory::why_not_comparable(const compare::Seen& seen, const Te
 void PlaceHistory::start(const compare::Seen& seen, Test& test, Tonight& tonight) const {
   test = Test();
   test.code = code_of(seen);
-  if (seen.test().has(key::tries)) {
+  if (seen.has_rate) {
     for (size_t i = 0; i < tonight.runs; ++i) test.pool.insert(runs_.runs[i].record.path);
   } else {
     test.baseline = seen.run->record.path;
