@@ -126,6 +126,16 @@ Record run_of(const std::string& release, const std::vector<TestRecord>& tests,
   return record;
 }
 
+// new_empty() has whatever lies in memory, so a replay may well have other values than eager code.
+TEST(Operators, ValuesThatAreNotDefined_CannotBeWrong) {
+  const std::string wrong = R"({"samples":{"float32":{"wrong":1,"undefined":2}}})";
+  const auto verdict = [&](const char* name) {
+    return operator_results(line_of({{"forward", wrong}}, name)).at(0).verdict;
+  };
+  EXPECT_EQ(verdict("new_empty"), OperatorVerdict::Undefined);
+  EXPECT_EQ(verdict("transpose"), OperatorVerdict::Wrong);
+}
+
 TEST(OperatorsBroken, RunWithoutCaptureOrWithAWrongValue_MustSeeIt) {
   const auto verdict = [](const std::string& how, const char* forward) {
     return judge_record(run_of("2.11.0", {line_of({{"forward", forward}})}, how), Rules()).at(0).verdict;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "harness/base/json.h"
+#include "harness/base/text.h"
 
 namespace recapture {
 namespace {
@@ -33,6 +35,18 @@ OperatorVerdict verdict_of(const Counts& counts) {
 // cuDNN's own word for a part of it that cannot be loaded, such as one that a pack leaves out.
 constexpr std::string_view kNoCudnnPart = "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED";
 
+// PyTorch defines no values of their results, so none can be wrong.
+constexpr std::array<std::string_view, 6> kWithoutValues = {"empty",         "empty_like", "empty_permuted",
+                                                            "empty_strided", "new_empty",  "new_empty_strided"};
+
+void forget_wrong_values(Counts& counts, std::vector<OperatorFailure>& failures) {
+  for (const char* how : {"wrong", "replay"}) {
+    counts["undefined"] += count_at(counts, how);
+    counts.erase(how);
+    std::erase_if(failures, [&](const OperatorFailure& failure) { return failure.how == how; });
+  }
+}
+
 OperatorFailure failure_in(const Json& json) {
   OperatorFailure failure;
   failure.how = text_at(json, "as");
@@ -52,7 +66,7 @@ bool lacks_cudnn_part(const OperatorResult& result) {
 }
 
 // Nothing if it is not what the fixture writes.
-std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
+std::optional<OperatorResult> result_in(OperatorForm form, const Json& json, bool has_values) {
   if (!json.is_object() || !json.contains("samples") || !json.at("samples").is_object()) return std::nullopt;
   OperatorResult result;
   result.form = form;
@@ -70,6 +84,7 @@ std::optional<OperatorResult> result_in(OperatorForm form, const Json& json) {
       if (failure.is_object()) result.failures.push_back(failure_in(failure));
     }
   }
+  if (!has_values) forget_wrong_values(counts, result.failures);
   if (result.failure("unavailable") != nullptr) {
     counts["unavailable"] = std::max<size_t>(count_at(counts, "unavailable"), 1);
   }
@@ -118,11 +133,12 @@ const OperatorFailure* OperatorResult::failure(std::string_view how) const {
 std::vector<OperatorResult> operator_results(const TestRecord& test) {
   std::vector<OperatorResult> results;
   if (!test.has("facts") || !test.line.at("facts").is_object()) return results;
+  const bool has_values = !contains(kWithoutValues, test.name());
   for (size_t i = 0; i < kOperatorForms.size(); ++i) {
     const std::string text = text_at(test.line.at("facts"), kOperatorForms.at(i));
     if (text.empty()) continue;
     const Json json = try_parse_json(text).value_or(Json());
-    if (auto result = result_in(static_cast<OperatorForm>(i), json)) results.push_back(std::move(*result));
+    if (auto result = result_in(static_cast<OperatorForm>(i), json, has_values)) results.push_back(std::move(*result));
   }
   return results;
 }
