@@ -533,8 +533,7 @@ TEST_F(Page, HostileText_StaysText) {
 TEST(PageLetters, NoTwoVerdicts_HaveTheSame) {
   std::set<std::string_view> letters = {"p"};  // What the page has for a case that is unavailable in part.
   for (size_t i = 0; i < kVerdictCount; ++i) {
-    EXPECT_TRUE(letters.insert(letter_of(static_cast<Verdict>(i))).second)
-        << to_string(static_cast<Verdict>(i));
+    EXPECT_TRUE(letters.insert(letter_of(static_cast<Verdict>(i))).second) << to_string(static_cast<Verdict>(i));
   }
 }
 
