@@ -80,8 +80,9 @@ def check_grid(check, browser, page):
     browser.press(Keys.ARROW_RIGHT)
     check.equal("matrix: opened by the keyboard", [get(TAB), get("document.activeElement.id")],
                 ["Matrix", "tab-matrix"])
-    browser.becomes_true(f"{ROWS}.length === {len(catalogue())}")  # Those out of sight come frame by frame.
-    check.equal("matrix: a row a case", get(ROWS + ".length"), len(catalogue()))
+    rows = [case for case in catalogue() if case["fidelity"] != "simulated"]  # Which says nothing of a release.
+    browser.becomes_true(f"{ROWS}.length === {len(rows)}")  # Those out of sight come frame by frame.
+    check.equal("matrix: a row a case", get(ROWS + ".length"), len(rows))
     check("matrix: a heading has its scope", get("$$('th').every(th => th.scope)"))
     check.equal("matrix: families", get("$$('.family th').map(th => th.textContent)"),
                 sorted({case["family"] for case in catalogue()}))
