@@ -5,8 +5,9 @@
 // gradient is the report's, 14 27 40 53 over two micro-batches. Delayed weight gradients are those of
 // delay_wgrad_compute, and te.Linear marks its weight itself.
 //
-// The extension is that of 2.20.2, which has the fix. The release without it is the graph.py of 2.18.0, or what `run
-// --transformer-engine` chose, in the place of 2.20.2's. `tools/transformer_engine --extension` builds the extension.
+// The extension is that of 2.20.2, which has the fix. For the release without it, 2.20.2's graph.py is replaced by that
+// of 2.18.0, or of the version that `run --transformer-engine` names. `tools/transformer_engine --extension` builds the
+// extension.
 //
 // Alone:  g++ cases/gradient/transformer_engine_modules.cpp $(tools/libtorch --flags) -o transformer_engine_modules
 

@@ -126,7 +126,7 @@ Record run_of(const std::string& release, const std::vector<TestRecord>& tests,
   return record;
 }
 
-// new_empty() has whatever lies in memory, so a replay may well have other values than eager code.
+// new_empty() returns uninitialised memory, so a replay and eager code may differ.
 TEST(Operators, ValuesThatAreNotDefined_CannotBeWrong) {
   const std::string wrong = R"({"samples":{"float32":{"wrong":1,"undefined":2}}})";
   const auto verdict = [&](const char* name) {

@@ -43,7 +43,7 @@ CatalogueCase model() {
   return one;
 }
 
-// Runs of a case that needs no GPU.
+// Writes and reads records of one simulated case.
 class Simulated : public ::testing::Test {
  protected:
   Simulated() { rules.simulated = {"c"}; }
