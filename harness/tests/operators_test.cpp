@@ -128,12 +128,13 @@ Record run_of(const std::string& release, const std::vector<TestRecord>& tests,
 
 // new_empty() returns uninitialised memory, so a replay and eager code may differ.
 TEST(Operators, ValuesThatAreNotDefined_CannotBeWrong) {
-  const std::string wrong = R"({"samples":{"float32":{"wrong":1,"undefined":2}}})";
-  const auto verdict = [&](const char* name) {
-    return operator_results(line_of({{"forward", wrong}}, name)).at(0).verdict;
+  const auto verdict = [](const char* name, const char* counts) {
+    const std::string forward = std::string(R"({"samples":{"float32":)") + counts + "}}";
+    return operator_results(line_of({{"forward", forward}}, name)).at(0).verdict;
   };
-  EXPECT_EQ(verdict("new_empty"), OperatorVerdict::Undefined);
-  EXPECT_EQ(verdict("transpose"), OperatorVerdict::Wrong);
+  EXPECT_EQ(verdict("new_empty", R"({"wrong":1,"undefined":2})"), OperatorVerdict::Undefined);
+  EXPECT_EQ(verdict("new_empty", R"({"replay":1,"undefined":2})"), OperatorVerdict::Wrong) << "a replay failed";
+  EXPECT_EQ(verdict("transpose", R"({"wrong":1,"undefined":2})"), OperatorVerdict::Wrong);
 }
 
 TEST(OperatorsBroken, RunWithoutCaptureOrWithAWrongValue_MustSeeIt) {
