@@ -3,10 +3,13 @@
 // The label-looping decoder and everything that it uses of NeMo are the released files; its networks are random and
 // small. Without a GPU the decoder has no graph: it decodes, and torch.load keeps working. The function that compiles
 // the condition of its outer loop, with which its graph begins, can still be called. It reads the compiler's log into
-// Python's shared one-byte object, and fails only when it loads the kernel into a GPU. nemo_tdt_decoder_on_gpu has the
-// whole path. `ci/nemo 2.6.0` and `ci/nemo 3.0.0` fetch what this needs: the report's release and the newest.
+// Python's shared one-byte object, and fails only when it loads the kernel into a GPU. A GPU that the machine has is
+// hidden here; nemo_tdt_decoder_on_gpu has the whole path. `ci/nemo 2.6.0` and `ci/nemo 3.0.0` fetch what this needs:
+// the report's release and the newest.
 //
 // Alone:  g++ cases/load/nemo_tdt_decoder.cpp $(tools/libtorch --flags) -o nemo_tdt_decoder
+
+#include <cstdlib>
 
 #include "fixtures/python/nemo_decoder.h"
 
@@ -33,6 +36,11 @@ RECAPTURE_CASE = {
 
 class NemoTdtDecoder : public NemoDecoderTest {
  protected:
+  void SetUp() override {
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    NemoDecoderTest::SetUp();
+  }
+
   // Decodes and then, with `compile`, compiles the condition of the outer loop, unless the decoder has no graphs.
   std::string after(const std::string& compile, const std::string& graphs = "yes") {
     return python(R"py(
