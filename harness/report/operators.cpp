@@ -162,7 +162,7 @@ std::string head_of_row(const OperatorRow& row) {
   if (const std::string why = why_of(row); !why.empty()) text += " (" + why + ")";
   const OperatorOnRelease* on = newest_not_captured(row);
   if (on == nullptr) return text;
-  if (const std::string advice = advice_of(row, *on); !advice.empty()) text += "; " + advice;
+  if (const std::string advice = advice_of(row, *on); !advice.empty()) text += ". " + advice;
   return text;
 }
 

@@ -299,7 +299,7 @@ TEST(OperatorText, RefusedOperator_NamesReleasesCauseAndWhatWorks) {
                                                        {"2.11.0", {{"forward", kRefused}}},
                                                        {"2.15.0", {{"forward", kRefused}, {"instead", kRight}}}}));
   EXPECT_THAT(text, HasSubstr("torch.linalg.inv: refused in all releases on record, 2.6.0 to 2.15.0 "
-                              "(cuStreamSynchronize (900)); Call torch.linalg.inv_ex(A).\n"));
+                              "(cuStreamSynchronize (900)). Call torch.linalg.inv_ex(A).\n"));
   EXPECT_THAT(text, HasSubstr("instead works in 2.15.0: torch.linalg.inv_ex(input).inverse\n"));
 }
 
