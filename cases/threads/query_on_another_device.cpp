@@ -1,8 +1,8 @@
-// A global capture on one GPU also forbids calls of another thread that concern only another GPU.
+// A global capture on one GPU should also forbid calls of another thread that concern only another GPU.
 //
-// The document says that in global mode all threads enter the capture mode "for that device". CUDA's mode is not
-// limited to a device: another thread, whose current device is the second GPU, queries an event of that GPU, and the
-// query is refused as it would be on the first.
+// The document says that in global mode all threads enter the capture mode "for that device". CUDA's documentation of
+// the mode names no device. Another thread, whose current device is the second GPU, queries an event of that GPU, and
+// the query is expected to be refused as it would be on the first.
 //
 // Alone:  g++ cases/threads/query_on_another_device.cpp $(tools/libtorch --flags) -o query_on_another_device
 
