@@ -9,7 +9,7 @@
 // addition.
 //
 // The loader's thread can also be refused (900) just as a capture begins or ends, while no capture fails: then its
-// error is raised by next(), the program stops, and there is no rate. Two of four runs of 2.9.1 ended like that.
+// error is raised by next(), the program stops, and there is no rate. Two tries of 2.9.1 ended like that.
 //
 // Alone:  g++ cases/distributed/data_loader_remedies.cpp $(tools/libtorch --flags) -o data_loader_remedies
 

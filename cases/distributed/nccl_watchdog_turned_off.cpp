@@ -1,9 +1,10 @@
 // Up to 2.1.0, NCCL_ASYNC_ERROR_HANDLING=0 lets a capture begin beside an outstanding collective.
 //
 // This is the document's remedy for old releases. There NCCL's watchdog queries the collective while the capture is
-// open, and its exception ends the process. With the variable set, no watchdog runs. Newer releases need no variable:
-// from 2.1.1 on the capture waits, or the watchdog queries in thread-local mode, as nccl_watchdog_in_capture shows. A
-// collective is held up on the GPU as the capture begins, and the capture stays open until it is done.
+// open, and its exception ends the process. With the variable set, no watchdog is expected to run. Newer releases need
+// no variable: from 2.1.1 on the capture waits, or the watchdog queries in thread-local mode, as
+// nccl_watchdog_in_capture shows. A collective is held up on the GPU as the capture begins, and the capture stays open
+// until it is done.
 //
 // Alone:  g++ cases/distributed/nccl_watchdog_turned_off.cpp $(tools/libtorch --flags) -o nccl_watchdog_turned_off
 
