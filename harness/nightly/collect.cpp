@@ -120,10 +120,16 @@ class Night {
     for (size_t i = 0; i < plan_.size(); ++i) {
       if (done.count(i) == 0) gathered.whole += gather_run(staging.path(), tasks_of_run(i, done));
     }
-    // A night of which nothing is left is not the oldest of all.
-    if (started_.empty()) started_ = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-    const Json night = {{"night", 1},      {"started", started_}, {"plan", render_json(plan_)},
-                        {"lacks", lacks_}, {"lacking", lacking_}, {"notes", notes_}};
+    const std::string now = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+    if (started_.empty()) started_ = now;  // A night of which nothing is left is not the oldest of all.
+    const std::string first = collected_before();
+    const Json night = {{"night", 1},
+                        {"started", started_},
+                        {"collected", first.empty() ? now : first},
+                        {"plan", render_json(plan_)},
+                        {"lacks", lacks_},
+                        {"lacking", lacking_},
+                        {"notes", notes_}};
     write_file(staging.path() + "/" + kNightFile, to_text(night, 1) + "\n");
     staging.put_in_place();
     gathered.lacks = lacks_;
@@ -132,6 +138,15 @@ class Night {
   }
 
  private:
+  // When the night that this one replaces was collected first; "" where there is none.
+  std::string collected_before() const {
+    std::error_code error;
+    const std::string path = out_ + "/" + kNightFile;
+    if (!fs::is_regular_file(path, error)) return "";
+    const Json before = try_parse_json(contents_of(path)).value_or(Json());
+    return before.is_object() ? text_at(before, "collected") : "";
+  }
+
   bool is_ours(const fs::path& path) const {
     std::error_code error;
     for (const std::string& ours : {out_, out_ + kPartial, out_ + kBefore}) {

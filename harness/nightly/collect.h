@@ -8,7 +8,8 @@
 
 namespace recapture::nightly {
 
-// Beside the records of a gathered night: {"night":1, "started", "plan", "lacks", "lacking", "notes"}. "lacking" is
+// Beside the records of a gathered night: {"night":1, "started", "collected", "plan", "lacks", "lacking", "notes"}.
+// "started" is by the clock of a machine that ran, "collected" by that of the one that collected it first. "lacking" is
 // which tasks those of the lacks are that are of a task: [{"release","gpu","shard","state","lack"}], "lack" its index.
 inline constexpr const char* kNightFile = "night.json";
 inline constexpr const char* kMissing = "missing";        // The task left no record,

@@ -51,6 +51,7 @@ Night night_in(const fs::path& folder, const std::string& nights) {
   night.path = folder.string();
   night.name = relative.empty() || relative == "." ? "tonight" : escape_control(relative.begin()->string());
   night.started = text_at(*json, "started");
+  night.collected = text_at(*json, "collected");
   night.plan = plan_from(json->at("plan"), escape_control(path));
   read_lacks(*json, night);
   return night;
@@ -122,6 +123,20 @@ size_t index_of(const std::vector<Night>& nights, const std::string& folder, con
   return named.front();
 }
 
+// Of this night and another one whose order is not that in which they were collected; "" where there is none.
+std::string disorder(const std::vector<Night>& nights, const Night& tonight) {
+  for (const Night& other : nights) {
+    const auto& [first, second] = other.started < tonight.started ? std::tie(other, tonight) : std::tie(tonight, other);
+    const bool is_known = first.started < second.started && !second.collected.empty();
+    if (!is_known || first.collected <= second.collected) continue;
+    return fmt::format(
+        "{} was collected after {}, and its runs began before it by the clocks of their machines; nights are compared "
+        "in the order in which they began, so set the clock that is wrong, and remove the night that has it",
+        first.name, second.name);
+  }
+  return "";
+}
+
 std::vector<JudgedRun> judged(std::vector<Record> records, const compare::CompareContext& background) {
   sort_by_time(records);
   std::vector<JudgedRun> runs;
@@ -135,7 +150,11 @@ std::vector<JudgedRun> judged(std::vector<Record> records, const compare::Compar
 
 Nights read_nights(const std::string& folder, const std::string& choice) {
   Nights all = all_nights(folder);
-  all.nights.resize(index_of(all.nights, folder, choice) + 1);
+  const size_t chosen = index_of(all.nights, folder, choice);
+  if (std::string wrong = disorder(all.nights, all.nights[chosen]); !wrong.empty()) {
+    all.flaws.push_back(std::move(wrong));
+  }
+  all.nights.resize(chosen + 1);
   return all;
 }
 

@@ -17,7 +17,7 @@ struct LackingTask {
 };
 
 struct Night {
-  std::string path, name, started;
+  std::string path, name, started, collected;
   NightPlan plan;
   std::vector<LackingTask> lacking;
   std::vector<std::string> flaws;  // What else is wrong with it, a sentence each.

@@ -734,6 +734,28 @@ TEST_F(Nights, IncompleteFirstNight_IsNotGreen) {
               HasSubstr("2026-01-01: incomplete: 0 red, 1 task without a complete record, 1 machine of 2"));
 }
 
+// By that clock the night is the first of all, or the newest for ever.
+TEST_F(Nights, WrongClockOfAMachine_IsNoGreenNight) {
+  const auto collect_at = [&](const std::string& name, const std::string& when) {
+    const std::string path = folder + "/nights/" + name + "/night.json";
+    Json night = parse_json(text_of(path));
+    night["collected"] = when;
+    std::ofstream(path) << night;
+  };
+  const std::string wrong = ", and its runs began before it by the clocks of their machines;";
+  night("2026-01-01", with_fix());
+  collect_at("2026-01-01", "2026-01-01T06:00:00Z");
+  night("2020-01-01", with_fix("it is wrong"));
+  collect_at("2020-01-01", "2026-01-02T06:00:00Z");
+  for (const char* choice : {"", "--night 2020-01-01", "--night 2026-01-01"}) {
+    EXPECT_EQ(news(choice).code, 6) << choice;
+    EXPECT_THAT(news(choice).out, HasSubstr("\n2020-01-01 was collected after 2026-01-01" + wrong)) << choice;
+  }
+  night("2020-01-01", with_fix("it is wrong"));
+  EXPECT_EQ(parse_json(text_of(folder + "/nights/2020-01-01/night.json")).at("collected"), "2026-01-02T06:00:00Z")
+      << "a night that is collected again keeps its place";
+}
+
 TEST_F(Nights, FirstNightWithoutAnyResult_IsNotGreen) {
   FakeTask silent;
   silent.seen = {{"Reproduces", ""}};
