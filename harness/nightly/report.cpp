@@ -73,19 +73,33 @@ class Layout {
     before_ = std::move(present_);
     present_.clear();
     states_.clear();
+    damaged_.clear();
     for (auto& [key, runs] : read_runs(night.path, background_)) {
       const auto [at, is_new] = places_.emplace(key, PlaceHistory(background_));
       if (is_new && !baseline_.empty()) add_baseline(key, at->second);
       const bool is_complete = std::ranges::none_of(night.lacking, [&](const LackingTask& lacking) {
         return is_of_place(lacking.task, runs.front().record.environment);
       });
+      for (const JudgedRun& run : runs) {
+        if (is_complete && night.flaws.empty() && !run.record.is_complete()) damaged_.push_back(run.record.path);
+      }
       states_[key] = at->second.add({night.name, std::move(runs), is_complete}, good_);
       present_.insert(key);
     }
   }
 
-  // Of the last night that was added; those without a run of it too, as long as they are planned.
+  // Of the last night that was added; those without a run of it too, as long as they are planned. A night may have lost
+  // after it was collected what it had then.
   void tell(const Night& night, NightReport& report) {
+    for (const std::string& path : damaged_) {
+      report.flaws.push_back(escape_control(path) + " is not whole, and was when it was collected");
+    }
+    for (const NightTask& task : night.plan) {
+      const auto is_here = [&](const MachineKind& key) { return is_of_place(task, places_.at(key).environment()); };
+      const auto is_it = [&](const LackingTask& lacking) { return lacking.task.name() == task.name(); };
+      if (std::ranges::any_of(present_, is_here) || std::ranges::any_of(night.lacking, is_it)) continue;
+      report.flaws.push_back(task.name() + " has no record any more, and had one when it was collected");
+    }
     for (const auto& [key, place] : places_) {
       const bool planned = is_planned(night.plan, place.environment());
       if (present_.count(key) != 0) {
@@ -110,6 +124,7 @@ class Layout {
   const compare::CompareContext& background_;
   std::set<std::string> good_;
   std::set<MachineKind> present_, before_;
+  std::vector<std::string> damaged_;  // Records of the last night.
   std::map<MachineKind, PlaceHistory> places_;
   std::map<MachineKind, PlaceState> states_;
 };

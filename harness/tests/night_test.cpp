@@ -734,6 +734,19 @@ TEST_F(Nights, IncompleteFirstNight_IsNotGreen) {
               HasSubstr("2026-01-01: incomplete: 0 red, 1 task without a complete record, 1 machine of 2"));
 }
 
+TEST_F(Nights, RecordLostAfterItWasCollected_IsNoGreenNight) {
+  night("2026-01-01");
+  EXPECT_EQ(news().code, 0);
+  const std::string place = folder + "/nights/2026-01-01/2.15.0";
+  const std::string path = place + "/nvidia-h200.jsonl", text = text_of(path);
+  std::ofstream(path) << text.substr(0, text.find("\n{\"end\"") + 1);
+  EXPECT_EQ(news().code, 6);
+  EXPECT_THAT(news().out, HasSubstr(path + " is not whole, and was when it was collected\n"));
+  fs::remove_all(place);
+  EXPECT_EQ(news().code, 6);
+  EXPECT_THAT(news().out, HasSubstr("2.15.0-h200-1of1 has no record any more, and had one when it was collected\n"));
+}
+
 // By that clock the night is the first of all, or the newest for ever.
 TEST_F(Nights, WrongClockOfAMachine_IsNoGreenNight) {
   const auto collect_at = [&](const std::string& name, const std::string& when) {
