@@ -34,7 +34,12 @@ void check(const Record& record, const Rules& rules) {
                      more == 0 ? "" : fmt::format(" and {} more", more)));
 }
 
-// The first place of its kind that is free; "" if one of them has this run already.
+// Whether a record begins with the whole lines of another one.
+bool continues(const std::string& text, const std::string& other) {
+  return text.compare(0, other.rfind('\n') + 1, other, 0, other.rfind('\n') + 1) == 0;
+}
+
+// The first place of its kind that is free, or that has the beginning of this run; "" if one of them has all of it.
 std::string place_of(const Record& record, const std::string& reports) {
   const std::string first = report_path(record.environment), stem = first.substr(0, first.rfind(".jsonl"));
   for (int number = 1;; ++number) {
@@ -42,9 +47,14 @@ std::string place_of(const Record& record, const std::string& reports) {
         fmt::format("{}/{}{}.jsonl", reports, stem, number == 1 ? "" : fmt::format(".run-{}", number));
     const std::string taken = fs::exists(path) ? path : fs::exists(path + ".gz") ? path + ".gz" : "";
     if (taken.empty()) return path + ".gz";
-    if (!record.environment.run_ids.empty() && read_record(taken).environment.run_ids == record.environment.run_ids) {
-      return "";
-    }
+    const auto& ids = record.environment.run_ids;
+    if (ids.empty() || read_record(taken).environment.run_ids != ids) continue;
+    const std::string text = unpacked_contents_of(record.path), there = unpacked_contents_of(taken);
+    if (continues(there, text)) return "";
+    if (continues(text, there)) return taken;
+    throw ExitError(Exit::Usage, fmt::format("{}: of the same run as {}, and they say different things; remove the "
+                                             "one that is wrong",
+                                             record.path, taken));
   }
 }
 
@@ -63,7 +73,8 @@ Exit place(const run::Layout& places, const std::vector<std::string>& paths) {
     }
     std::error_code error;
     fs::create_directories(fs::path(path).parent_path(), error);
-    write_file(path, packed_by_gzip(unpacked_contents_of(record.path)));
+    const std::string text = unpacked_contents_of(record.path);
+    write_file(path, fs::path(path).extension() == ".gz" ? packed_by_gzip(text) : text);
     print("{}\n", path);
     for (const std::string& note : record.notes) print_error(fmt::format("{}: {}", path, note));
   }

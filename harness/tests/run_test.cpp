@@ -479,6 +479,27 @@ TEST_F(Program, Left_RunsWhatReportsLackAndPlaceAddsIt) {
   EXPECT_THAT(stale.out, HasSubstr("copy.jsonl: stale, as liar changed since; build and run again"));
 }
 
+TEST_F(Program, RunThatWentOnSinceItWasPlaced_ReplacesItsBeginning) {
+  const std::string whole = folder + "/whole.jsonl", part = folder + "/part.jsonl";
+  const std::string place = folder + "/reports/2.15.0/host.jsonl.gz";
+  EXPECT_EQ(recapture("run --record " + whole + " liar.ControlHolds liar.ReproducesHealthy").code, 5);
+  const std::string text = contents_of(whole), test = R"({"test":)";
+  const size_t second = text.find(test, text.find(test) + 1);
+  ASSERT_NE(second, text.npos);
+  std::ofstream(part) << text.substr(0, second + 9);  // As it was while it wrote its second test.
+  EXPECT_EQ(recapture("dev place " + part).code, 0);
+  EXPECT_EQ(recapture("dev place " + whole).out, place + "\n");
+  EXPECT_EQ(unpacked_contents_of(place), text);
+  EXPECT_EQ(recapture("dev place " + part).out, part + ": is in place\n");
+  EXPECT_EQ(unpacked_contents_of(place), text);
+  std::string other = text;
+  other.replace(other.find(R"("code":0)"), 8, R"("code":9)");
+  std::ofstream(part) << other;
+  const ShellResult said = recapture("dev place " + part);
+  EXPECT_EQ(said.code, 2) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("part.jsonl: of the same run as " + place + ", and they say different things"));
+}
+
 TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
   const ShellResult calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
