@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/output.h"
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
+#include "harness/model/suggest.h"
 #include "harness/run/layout.h"
 
 namespace recapture::commands {
@@ -22,6 +24,9 @@ void check(const Record& record, const Rules& rules) {
   };
   if (record.is_shard()) refuse("one shard of several; `recapture dev merge` makes one record of them");
   if (record.tests.empty()) refuse("no test has run");
+  if (const std::string& release = record.environment.release; !can_be_release(release)) {
+    refuse(fmt::format("its release is '{}', which is none", escape_control(release)));
+  }
   std::vector<std::string> stale;
   for (const auto& [id, info] : record.cases) {
     if (rules.stale(record, id)) stale.push_back(id);

@@ -500,6 +500,19 @@ TEST_F(Program, RunThatWentOnSinceItWasPlaced_ReplacesItsBeginning) {
   EXPECT_THAT(said.out, HasSubstr("part.jsonl: of the same run as " + place + ", and they say different things"));
 }
 
+TEST_F(Program, RecordOfNoRelease_IsNotPlaced) {
+  const std::string path = folder + "/none.jsonl";
+  EXPECT_EQ(recapture("run --record " + path + " liar.ControlHolds").code, 0);
+  std::string text = contents_of(path);
+  const std::string release = R"("release":"2.15.0")";
+  text.replace(text.find(release), release.size(), R"("release":"")");
+  std::ofstream(path) << text;
+  const ShellResult said = recapture("dev place " + path);
+  EXPECT_EQ(said.code, 2) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("none.jsonl: its release is '', which is none"));
+  EXPECT_FALSE(fs::exists(folder + "/reports"));
+}
+
 TEST_F(Program, SurprisingRun_EndsWithSurprisesAndTheNextCommand) {
   const ShellResult calm = recapture("run liar.ControlHolds liar.ReproducesAsDocumented --record " + folder + "/calm");
   EXPECT_EQ(calm.out.find("surprised"), std::string::npos);
