@@ -6,8 +6,9 @@ range the first bound counts. OPTIONs go to `recapture gate`. The answer is Mark
 output and, on GitHub, in the job's summary.
 
 Exit status: 0 where no pin changed or the gate passes, else the gate's: 1 blocked, 6 cannot tell. Also 6 for a pin that
-is no release (an image of NVIDIA's, a development build), for one that is removed, and for a range whose first bound
-stays or is only an upper one; 2 for a wrong command line, 7 where git fails.
+is no release (an image of a vendor's, a development build), for one that is removed, for another build of one release
+(2.6.0+cu124, 2.6.0+cu126), and for a range whose first bound stays or is only an upper one; 2 for a wrong command line,
+7 where git fails.
 """
 from __future__ import annotations
 
@@ -28,20 +29,22 @@ _FILES = re.compile(r"(?:^|/)(?:requirements[^/]*/[^/]+\.(?:txt|in)|(?:[^/]*requ
                     r"|pyproject\.toml|[^/]*(?:Dockerfile|Containerfile)[^/]*)$", re.IGNORECASE)
 _VERSION = r"v?\d+(?:\.\d+)*[\w.*+]*"
 _BOUND = r"(?:===?|~=|!=|>=|<=|<|>|\^)\s*" + _VERSION
-_EXACT = r"(v?\d+\.\d+[\w.]*)"
+_EXACT = r"(v?\d+\.\d+[\w.+]*)"
 _PINS = [re.compile(words, re.IGNORECASE) for words in (
-    # torch==2.6.0, "torch[opt] ~= 2.6", 'torch (>=2.6,<2.9)'; not torchvision, pytorch-lightning or torch-geometric.
-    r"(?<![\w./-])torch\s*(?:\[[^\]]*\])?\s*\(?\s*(" + _BOUND + r"(?:\s*,\s*" + _BOUND + ")*)",
-    r"(?<![\w./-])torch\s*=\s*" + _EXACT,
-    # Poetry's and pixi's: torch = "^2.6", torch = {version = "2.6.0", ...}
-    r"(?<![\w./-])[\"']?torch[\"']?\s*=\s*(?:\{.*?\bversion\s*=\s*)?[\"']\s*((?:" + _BOUND + "|=?" + _VERSION +
-    r")(?:\s*,\s*" + _BOUND + ")*)",
+    # torch==2.6.0, "torch[opt] ~= 2.6", 'torch (>=2.6,<2.9)', Conda's pytorch=2.5.1; not torchvision, pytorch-lightning
+    # or torch-geometric.
+    r"(?<![\w./-])(?:py)?torch\s*(?:\[[^\]]*\])?\s*\(?\s*(" + _BOUND + r"(?:\s*,\s*" + _BOUND + ")*)",
+    r"(?<![\w./-])(?:py)?torch\s*=\s*" + _EXACT,
+    # Poetry's and pixi's: torch = "^2.6", torch = {version = "2.6.0", ...}, torch = [{version = "2.6.0", ...}]
+    r"(?<![\w./-])[\"']?(?:py)?torch[\"']?\s*=\s*(?:\[?\s*\{.*?\bversion\s*=\s*)?[\"']\s*((?:" + _BOUND + "|=?" +
+    _VERSION + r")(?:\s*,\s*" + _BOUND + ")*)",
     # torch @ https://…/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl
-    r"(?<![\w-])torch-(\d+\.\d+[a-z0-9.]*)(?:%2B|[+-])",
-    r"\bpytorch/pytorch:" + _EXACT,
-    r"\b(?:PY)?TORCH_?VER(?:SION)?\s*[=\s]\s*[\"']?[=~^<>! ]*" + _EXACT,
+    r"(?<![\w-])torch-(\d+\.\d+[a-z0-9.]*(?:(?:%2B|\+)[a-z0-9.]+)?)-",
+    r"\bpytorch/pytorch:(v?\d+\.\d+[\w.]*(?:-cuda[\d.]+)?)",
+    r"\bpytorch/pytorch(?:\.git)?@v(\d+\.\d+[\w.]*)",
+    r"(?<![a-z0-9])(?:PY)?TORCH_?(?:VER(?:SION)?|TAG)\s*[=\s]\s*[\"']?[=~^<>! ]*" + _EXACT,
 )]
-_FOREIGN = re.compile(r"\bnvidia/pytorch:([\w.-]+)", re.IGNORECASE)
+_FOREIGN = re.compile(r"\b((?:nvidia|rocm)/pytorch:[\w.-]+|pytorch/pytorch@sha256:\w+)", re.IGNORECASE)
 _RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?$")
 
 
@@ -57,22 +60,23 @@ class Problem(Exception):
 
 
 def pin_of(line: str) -> str:
-    """The torch that a line asks for: "2.6.0" for exactly one, a range such as ">=2.6,<2.9", "" if it asks for none."""
+    """The torch that a line asks for: "2.6.0" for exactly one, "2.6.0+cu124" or "2.6.0-cuda12.4" for a build of one, a
+    range such as ">=2.6,<2.9", "" if it asks for none."""
     line = re.sub(r"(^|\s)#.*", "", line)
     for pattern in _PINS:
         found = pattern.search(line)
         if found:
-            bounds = [re.sub(r"\s+|\+.*|\.?\*$", "", bound).rstrip(".") for bound in found.group(1).split(",")]
+            bounds = [re.sub(r"\s+|\.?\*$", "", bound).rstrip(".").replace("%2B", "+") for bound in found.group(1).split(",")]
             if len(bounds) == 1 and bounds[0][0] in "=v0123456789":
                 return bounds[0].lstrip("=v")
             return ",".join(bounds)
     foreign = _FOREIGN.search(line)
-    return "nvidia/pytorch:" + foreign.group(1) if foreign else ""
+    return foreign.group(1) if foreign else ""
 
 
 def release_of(pin: str) -> str:
-    """2.6.0 of 2.6.0, 2.6 of >=2.6,<2.9; "" for what names no release, such as 2.6.0a0 and <2.9."""
-    version = re.sub(r"^(?:~=|>=|<=|>|\^)v?", "", pin.split(",")[0])
+    """2.6.0 of 2.6.0 and 2.6.0+cu124, 2.6 of >=2.6,<2.9; "" for what names no release, such as 2.6.0a0 and <2.9."""
+    version = re.sub(r"^(?:~=|>=|<=|>|\^)v?|(?<=\d)(?:\+|-cuda).*", "", pin.split(",")[0])
     return version if _RELEASE.match(version) else ""
 
 
@@ -157,6 +161,8 @@ def answer(change: Change, options: List[str]) -> Tuple[int, str]:
     if not before or not after:
         return CANNOT_TELL, "Cannot tell: {} is not a release of PyTorch, and no record is of it.".format(
             change.after if before else change.before)
+    if before == after and change.before[0].isdigit() and change.after[0].isdigit():
+        return CANNOT_TELL, "Cannot tell: {} and {} are builds of one release, whose CUDA libraries may differ.".format(*change)
     if before == after:
         return CANNOT_TELL, "Cannot tell which releases {} and {} install; `recapture gate` takes their numbers.".format(
             *change)
@@ -174,7 +180,7 @@ def worst(codes: List[int]) -> int:
 def run(base: str, options: List[str]) -> Tuple[int, str]:
     changes = changes_in(diff_from(base))
     if not changes:
-        return PASSES, "No pin of torch changed.\n"
+        return PASSES, "No pin of torch changed in requirements, constraints, pyproject.toml and Dockerfiles.\n"
     codes, parts = [], []
     for change, files in changes.items():
         code, text = answer(change, options)
