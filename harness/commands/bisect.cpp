@@ -39,8 +39,8 @@ struct Options {
   bool run = false, json = false;
 };
 
-// Of all runs below a folder what they have of one case.
-std::vector<Record> records_of(const std::string& case_id, const std::string& folder) {
+// Of all runs below a folder what they have of one case. Counts what cannot be read.
+std::vector<Record> records_of(const std::string& case_id, const std::string& folder, size_t& unread) {
   std::vector<Record> records;
   auto [runs, bad] = timeline::runs_below(folder, {case_id});
   for (timeline::Run& run : runs) {
@@ -52,6 +52,7 @@ std::vector<Record> records_of(const std::string& case_id, const std::string& fo
   }
   for (const timeline::BadRecord& one : bad)
     print_error(fmt::format("{}/{}: {}; left out", folder, one.path, one.reason));
+  unread += bad.size();
   return records;
 }
 
@@ -117,7 +118,8 @@ class Question {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
       for (const timeline::MachineTimeline& course : told) print("\n{}", report::render_text(course));
     }
-    return exit_for(told);
+    const Exit exit = exit_for(told);
+    return exit == Exit::AsExpected && unread_ > 0 ? Exit::Inconclusive : exit;  // They may show another change.
   }
 
  private:
@@ -148,13 +150,13 @@ class Question {
            });
   }
 
-  std::vector<Record> records() const {
+  std::vector<Record> records() {
     std::vector<std::string> folders = {options_.records.empty() ? places_.reports() : options_.records};
     if (options_.run && fs::is_directory(kept())) folders.push_back(kept());
     std::vector<Record> all;
     for (const std::string& folder : folders) {
       if (!fs::is_directory(folder)) continue;
-      for (Record& record : records_of(case_of(test_), folder)) all.push_back(std::move(record));
+      for (Record& record : records_of(case_of(test_), folder, unread_)) all.push_back(std::move(record));
     }
     return all;
   }
@@ -285,6 +287,7 @@ class Question {
   std::string test_;
   std::vector<timeline::MachineTimeline> found_;
   std::map<size_t, std::string> cannot_;  // By side, why it did not run.
+  size_t unread_ = 0;                     // Records.
 };
 
 }  // namespace
@@ -310,9 +313,9 @@ Verb bisect_verb(CLI::App& app, const std::string& root) {
   command->add_flag("--json", options->json, "Print a JSON object");
   command->footer(
       "Exit codes: 0 each change lies between two neighbouring releases, or there is none; 4 no record has the test;\n"
-      "6 several releases may have made a change, or fewer than two have a result; with --run and --libtorch those of "
-      "run\n"
-      "if a run does not complete.");
+      "6 several releases may have made a change, fewer than two have a result, or a record cannot be read; with "
+      "--run\n"
+      "and --libtorch those of run if a run does not complete.");
   return {command, [options, &root] {
             const run::Layout places = run::Layout::find(root);
             return Question(places, *options).answer();

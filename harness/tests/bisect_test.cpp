@@ -97,6 +97,15 @@ TEST_F(Bisect, RecordsOnBothSides_NameTheReleaseThatChangedIt) {
             "  2.6.0 changed it\n");
 }
 
+TEST_F(Bisect, RecordThatCannotBeRead_MayHaveAnotherChange) {
+  record("2.5.1", {saw(kReproduced)});
+  record("2.6.0", {saw(kHealthy)});
+  std::ofstream(folder + "/reports/2.6.0/broken.jsonl") << "{\n";
+  const ShellResult said = recapture("bisect c.Reproduces");
+  EXPECT_EQ(said.code, 6) << said.out;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("broken.jsonl: 1: not a line of a record"), HasSubstr("2.6.0 changed it\n")));
+}
+
 TEST_F(Bisect, GapInTheRecords_GivesARangeAndMarksTheKnownChangeAsAGuess) {
   record("2.5.1", {saw(kReproduced)});
   record("2.8.0", {saw(kHealthy)});
