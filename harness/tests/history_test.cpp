@@ -326,6 +326,8 @@ TEST_F(History, UnreadableRecord_IsSkippedNamedAndCounted) {
   EXPECT_THAT(said.out, HasSubstr("recapture: 3 records cannot be read"));
   std::ofstream(nights + "/garbage.jsonl") << Night{day(1)}.lines()[0];
   EXPECT_THAT(history("c.Reproduces").out, HasSubstr("2 records cannot be read"));
+  fs::create_symlink("nowhere", nights + "/link.jsonl");
+  EXPECT_THAT(history("c.Reproduces").out, HasSubstr("link.jsonl: cannot read it: No such file or directory"));
 }
 
 TEST_F(History, GrowingReplacedOrRemovedRecord_IsFollowed) {
