@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "harness/base/file.h"
 #include "harness/base/output.h"
@@ -54,10 +57,28 @@ void read_all(const std::string& file, const std::function<void(std::string_view
   }
 }
 
+// Throws ExitError for what begins as a packed file or a picture does: no words can be read in it.
+void require_text(std::string_view begin) {
+  using namespace std::string_view_literals;
+  constexpr std::array<std::pair<std::string_view, const char*>, 7> kOthers = {
+      {{"\x1f\x8b"sv, "packed by gzip (zcat unpacks it)"},
+       {"\xfd\x37zXZ"sv, "packed by xz (xzcat unpacks it)"},
+       {"\x28\xb5\x2f\xfd"sv, "packed by zstd (zstdcat unpacks it)"},
+       {"PK\x03\x04"sv, "a zip archive (unzip -p unpacks it)"},
+       {"\x89PNG"sv, "a picture"},
+       {"\xff\xd8\xff"sv, "a picture"},
+       {"%PDF-"sv, "a PDF document (pdftotext reads it)"}}};
+  for (const auto& [magic, what] : kOthers) {
+    if (begin.substr(0, magic.size()) != magic) continue;
+    throw ExitError(Exit::Usage, fmt::format("what it is to explain is {}; it reads text alone", what));
+  }
+}
+
 explain::ErrorText read_text(const std::string& file, const std::vector<explain::Cause>& causes) {
   explain::LogReader reader(explain::cues_of(causes));
-  bool is_empty = true;
+  bool is_empty = true, is_first = true;
   read_all(file, [&](std::string_view bytes) {
+    if (std::exchange(is_first, false)) require_text(bytes);
     is_empty = is_empty && bytes.find_first_not_of(" \t\r\n") == bytes.npos;
     reader.add(bytes);
   });

@@ -532,6 +532,9 @@ TEST(Explain, EachAnswerAndBadInput_HasItsExitCode) {
        0, "no record of 2.1.0 has these remedies"},
       {program + "<'" + kRoot + "'", 2, "standard input cannot be read: Is a directory"},
       {program, 2, "there is no text"},
+      {"echo 'CUDA error: operation not permitted when stream is capturing' | gzip | " + program, 2,
+       "what it is to explain is packed by gzip (zcat unpacks it); it reads text alone"},
+      {"printf '\\211PNG\\r\\n' | " + program, 2, "what it is to explain is a picture"},
       {program + "/nowhere/log", 2, "cannot read it"},
   };
   for (const auto& [line, code, words] : table) {
