@@ -373,6 +373,11 @@ Exit triage(const run::Layout& places, const Options& options) {
   if (!options.output.empty()) require_place(options.output);
   const compare::CompareContext background = compare::read_compare_context(places.root);
   const auto [one, test] = chosen(background.catalogue, options.test);
+  if (background.rules.simulated.count(one->id) != 0) {
+    throw ExitError(
+        Exit::NothingRan,
+        fmt::format("{} is simulated: a model of ours raises its failure, and not what a vendor could mend", one->id));
+  }
   const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
   const std::string folder = options.records.empty() ? places.reports() : options.records;
   if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is no folder; --records takes one");
