@@ -130,6 +130,24 @@ std::vector<std::string> words_without_a_result(const Policy& policy, const Comp
   return words;
 }
 
+// Why these words of a scope have no judged test.
+std::string why_blind(const std::vector<std::string>& words, const Catalogue& catalogue) {
+  std::vector<std::string> simulated, others, sentences;
+  for (const std::string& word : words) {
+    const std::set<std::string> cases = cases_meant(word, catalogue);
+    const auto is_one = [&](const std::string& id) {
+      return find_case(catalogue, id)->fidelity == Fidelity::Simulated;
+    };
+    (std::all_of(cases.begin(), cases.end(), is_one) ? simulated : others).push_back(word);
+  }
+  if (!simulated.empty()) {
+    sentences.push_back(fmt::format("{} {} simulated: a model of ours, which says nothing of a release",
+                                    join(simulated), simulated.size() == 1 ? "is" : "are"));
+  }
+  if (!others.empty()) sentences.push_back(fmt::format("no test is judged of {}, which the scope names", join(others)));
+  return escape_control(join(sentences, "; "));
+}
+
 // The tests that a waiver names, of the catalogue and of a comparison.
 std::set<std::string> waived_tests(const Waiver& waiver, const Catalogue& catalogue, const Comparison& comparison) {
   Names names = names_in(catalogue);
@@ -262,7 +280,7 @@ Decision decide(const Policy& policy, const Comparison& all, const std::set<std:
   } else if (!blind.empty()) {
     decision.exit = Exit::Inconclusive;
     decision.answer = "cannot tell";
-    decision.reason = fmt::format("no test is judged of {}, which the scope names", escape_control(join(blind)));
+    decision.reason = why_blind(blind, catalogue);
   } else {
     decision.answer = "passes";
   }

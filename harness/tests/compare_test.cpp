@@ -764,6 +764,19 @@ TEST(Gate, WordOfTheScopeWithoutAJudgedTest_CannotTell) {
   EXPECT_EQ(decision().answer, "blocked") << "what is on record counts";
 }
 
+TEST(Gate, WordOfTheScopeWithSimulatedCasesAlone_IsCalledSimulated) {
+  Catalogue all = background().catalogue;
+  all.push_back(all.front());
+  all.back().id = "d";
+  all.back().fidelity = Fidelity::Simulated;
+  const Comparison comparison = compared({FakeRun()}, {FakeRun()});
+  Policy policy;
+  policy.scope = {"c", "d"};
+  const Decision decision = decide(policy, comparison, {"c"}, all, kToday);
+  EXPECT_EQ(decision.answer, "cannot tell");
+  EXPECT_EQ(decision.reason, "d is simulated: a model of ours, which says nothing of a release");
+}
+
 TEST(Gate, CasesOutOfScopeThatNeverRan_AreNotUnknown) {
   Catalogue all = background().catalogue;
   all.push_back(all.front());
