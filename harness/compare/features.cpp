@@ -77,11 +77,16 @@ Features read_features(const std::string& path) {
   features.captures = static_cast<size_t>(std::max<int64_t>(0, file["captures"].value_or<int64_t>(0)));
   features.modes = texts_in(file, "modes", path);
   features.operators = texts_in(file, "operators", path);
+  std::set<const Tag*> tags;
   for (const auto& [key, value] : *uses) {
     const Tag* tag = tag_of(key.str());
     if (tag == nullptr || tag->name == kAnyProgram) {
       throw ExitError(Exit::Usage, fmt::format("{}: no feature is called '{}'; recapture list --features prints them",
                                                place_of(path, value), escape_control(std::string(key.str()))));
+    }
+    if (!tags.insert(tag).second) {
+      throw ExitError(Exit::Usage, fmt::format("{}: '{}' is there twice, also in another spelling",
+                                               place_of(path, value), tag->name));
     }
   }
   for (const Tag& tag : kTags) {
