@@ -125,7 +125,7 @@ Exit gate(const run::Layout& places, CompareOptions options) {
   }
   compare::add_never_run(cases_to_judge(policy, scope, background.rules), background.catalogue, all);
   for (const std::string& word : policy.scope) {
-    if (tag_of(word) == nullptr) compare::demand_measured(cases_meant(word, background.catalogue), all);
+    compare::demand_measured(cases_named(word, background.catalogue), all);
   }
   const std::string today = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   const compare::Decision decision = compare::decide(policy, all, scope, background.catalogue, today);

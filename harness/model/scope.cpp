@@ -53,10 +53,19 @@ bool has_tag(const CatalogueCase& one, const Tag& tag) {
 }
 
 std::set<std::string> cases_meant(const std::string& word, const Catalogue& catalogue) {
-  std::set<std::string> cases;
   const Tag* tag = tag_of(word);
+  if (tag == nullptr) return cases_named(word, catalogue);
+  std::set<std::string> cases;
   for (const CatalogueCase& one : catalogue) {
-    if (tag != nullptr ? has_tag(one, *tag) : is_named(one, word)) cases.insert(one.id);
+    if (has_tag(one, *tag)) cases.insert(one.id);
+  }
+  return cases;
+}
+
+std::set<std::string> cases_named(const std::string& word, const Catalogue& catalogue) {
+  std::set<std::string> cases;
+  for (const CatalogueCase& one : catalogue) {
+    if (is_named(one, word)) cases.insert(one.id);
   }
   return cases;
 }

@@ -20,6 +20,10 @@ std::set<std::string> cases_in_scope(const std::vector<std::string>& words, cons
 // The cases that one such word names, and no others.
 std::set<std::string> cases_meant(const std::string& word, const Catalogue& catalogue);
 
+// The cases of the family or case that such a word names, or of the glob, also where it is a tag too; none of another
+// tag.
+std::set<std::string> cases_named(const std::string& word, const Catalogue& catalogue);
+
 // Every tag, in the vocabulary's order, with the number of its cases.
 std::vector<std::pair<const Tag*, size_t>> tags_with_counts(const Catalogue& catalogue);
 

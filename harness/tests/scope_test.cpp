@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 CatalogueCase a_case(const std::string& family, const std::string& id, const std::vector<std::string>& tags) {
   CatalogueCase one;
@@ -81,6 +82,12 @@ TEST(Scope, ATag_ComesBeforeAFamilyBeforeACase) {
   EXPECT_THAT(cases_in_scope({"freeze"}, kCatalogue), ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
   EXPECT_THAT(cases_in_scope({"nemo_raises"}, kCatalogue), ElementsAre("nemo_raises", "output_read_late"));
   EXPECT_THAT(cases_in_scope({"nemo_*"}, kCatalogue), ElementsAre("nemo_freezes", "nemo_raises", "output_read_late"));
+}
+
+TEST(Scope, AFamilyThatIsATagToo_NamesItsOwnCases) {
+  EXPECT_THAT(cases_named("streams", kCatalogue), ElementsAre("stream_not_joined"));
+  EXPECT_THAT(cases_named("nemo_*", kCatalogue), ElementsAre("nemo_freezes", "nemo_raises"));
+  EXPECT_THAT(cases_named("side streams", kCatalogue), IsEmpty());
 }
 
 TEST(Scope, UnknownWord_ListsNearestAndAllFeatures) {

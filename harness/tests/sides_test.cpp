@@ -68,6 +68,32 @@ TEST_F(Sides, Release_IsFoundInFoldersOfAnyName) {
   }
 }
 
+TEST_F(Sides, FamilyThatATagIsCalledToo_MustBeMeasured) {
+  CatalogueCase known, never;
+  known.id = "c";
+  never.id = "d";
+  never.family = "streams";
+  for (CatalogueCase* one : {&known, &never}) {
+    one->title = "A title";
+    one->documented = "D";
+    one->tags = {"side streams"};
+    one->needs = "gpu";
+    one->deadline_s = 60;
+    one->tests = {{"Control", Kind::Control, {}, ""}, {"Reproduces", Kind::Reproduces, Effect::Raises, ""}};
+  }
+  known.family = "f";
+  never.tests.pop_back();
+  fs::create_directories(folder + "/cases");
+  std::ofstream(folder + "/cases/catalogue.json") << render_text(Catalogue{known, never});
+  const auto gate = [&](const std::string& word) {
+    std::ofstream(folder + "/p.toml") << "scope = ['" << word << "']\n";
+    return recapture("gate 2.15.0 2.6.0 --policy " + folder + "/p.toml");
+  };
+  EXPECT_EQ(gate("side streams").code, 0) << gate("side streams").out;
+  EXPECT_EQ(gate("streams").code, 6);
+  EXPECT_THAT(gate("streams").out, HasSubstr("1 of 3 tests in scope are unknown, and 10 % may be"));
+}
+
 // Runs of January whose records are called by their days; each is whole and lacks nothing.
 class CountedSides : public FakeTree {
  protected:
