@@ -1,8 +1,10 @@
 // recapture compare: what changes for a user between two releases or two runs, from their records alone.
 #include "harness/commands/compare.h"
 
+#include <filesystem>
 #include <memory>
 
+#include "harness/base/escape.h"
 #include "harness/base/file.h"
 #include "harness/base/output.h"
 #include "harness/commands/commands.h"
@@ -65,6 +67,9 @@ compare::CompareContext background_with_remedies(const run::Layout& places) {
 compare::Comparison comparison_of(const run::Layout& places, const CompareOptions& options,
                                   const compare::CompareContext& background) {
   const std::string records = options.records.empty() ? places.reports() : options.records;
+  if (!options.records.empty() && !std::filesystem::is_directory(records)) {
+    throw ExitError(Exit::Usage, escape_control(records) + " is no folder; --records takes one");
+  }
   const compare::BothSides sides = compare::sides_of(options.from, options.to, options.machine, records, background);
   compare::Comparison comparison = compare_sides(sides.from, sides.to, background);
   compare::compare_prices(compare::read_side_prices(sides.from), compare::read_side_prices(sides.to), comparison);

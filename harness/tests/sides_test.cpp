@@ -94,6 +94,14 @@ TEST_F(Sides, FamilyThatATagIsCalledToo_MustBeMeasured) {
   EXPECT_THAT(gate("streams").out, HasSubstr("1 of 3 tests in scope are unknown, and 10 % may be"));
 }
 
+TEST_F(Sides, FolderThatIsNotThere_IsNamed) {
+  for (const char* verb : {"compare", "gate"}) {
+    const ShellResult said = recapture(std::string(verb) + " 2.6.0 2.15.0 --records " + folder + "/nowhere");
+    EXPECT_EQ(said.code, 2);
+    EXPECT_EQ(said.out, "recapture: " + folder + "/nowhere is no folder; --records takes one\n");
+  }
+}
+
 // Runs of January whose records are called by their days; each is whole and lacks nothing.
 class CountedSides : public FakeTree {
  protected:
