@@ -440,10 +440,15 @@ bool is_record_name(const std::string& path) {
 
 std::vector<std::string> records_below(const std::string& folder) {
   std::vector<std::string> paths;
-  if (std::filesystem::is_directory(folder)) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (is_record_name(entry.path().string())) paths.push_back(entry.path().string());
-    }
+  if (!std::filesystem::is_directory(folder)) return paths;
+  std::error_code error;
+  std::string last = folder;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    last = at->path().string();
+    if (is_record_name(last)) paths.push_back(last);
+  }
+  if (error) {
+    throw ExitError(Exit::Infrastructure, fmt::format("{}: cannot read it: {}", escape_control(last), error.message()));
   }
   std::ranges::sort(paths);
   return paths;
