@@ -47,6 +47,9 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
   if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
   if (options.which == "operators" || options.which == "operators.json") {
     const timeline::OperatorTable table = timeline::operator_table(places.root, folder);
+    if (table.releases.empty()) {
+      throw ExitError(Exit::NothingRan, "no record below " + escape_control(folder) + " has operators");
+    }
     print("{}", options.which == "operators" ? report::render_markdown(table) : report::render_json_lines(table));
     return Exit::AsExpected;
   }
