@@ -19,15 +19,17 @@
 namespace recapture {
 namespace {
 
-constexpr std::array<std::string_view, 9> kPrefixes = {"torch.nn.functional.",
-                                                       "torch.ops.aten.",
-                                                       "torch.Tensor.",
-                                                       "torch.",
-                                                       "nn.functional.",
-                                                       "functional.",
-                                                       "F.",
-                                                       "Tensor.",
-                                                       "x."};
+constexpr std::array<std::string_view, 11> kPrefixes = {"torch.nn.functional.",
+                                                        "torch.ops.aten.",
+                                                        "torch.Tensor.",
+                                                        "torch.",
+                                                        "aten::",
+                                                        "aten.",
+                                                        "nn.functional.",
+                                                        "functional.",
+                                                        "F.",
+                                                        "Tensor.",
+                                                        "x."};
 
 // Without what says only where it is called.
 std::string bare(std::string name) {

@@ -230,6 +230,7 @@ TEST(OperatorNames, AnyPrefixThatProgramsWrite_IsTheSameOperator) {
   for (const char* word : {"F.one_hot", "one_hot", "torch.nn.functional.one_hot", "nn.functional.one_hot"}) {
     EXPECT_THAT(named(word), ElementsAre("nn.functional.one_hot")) << word;
   }
+  EXPECT_THAT(named("aten::index_fill_"), ElementsAre("index_fill")) << "as PyTorch's profiler writes it";
   EXPECT_THAT(named("Tensor.index_fill_"), ElementsAre("index_fill"));
   EXPECT_THAT(named("torch.Tensor.uniform_"), ElementsAre("uniform"));
   EXPECT_THAT(named("uniform"), ElementsAre("uniform"));
