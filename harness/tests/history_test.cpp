@@ -375,6 +375,8 @@ TEST_F(History, WithoutPermissions_ReadsTheOthersAndNamesThese) {
   fs::permissions(nights + "/below", fs::perms::none);
   fs::permissions(nights, fs::perms::owner_write, fs::perm_options::remove);
   const ShellResult said = by_other("c.Reproduces");
+  const std::string show = command("show --records '" + nights + "'");
+  const ShellResult shown = shell(other + show);
   fs::permissions(nights, fs::perms::owner_all);
   fs::permissions(nights + "/below", fs::perms::owner_all);
   EXPECT_EQ(said.code, 6);
@@ -382,6 +384,8 @@ TEST_F(History, WithoutPermissions_ReadsTheOthersAndNamesThese) {
   EXPECT_THAT(said.out, HasSubstr(day(0) + ".jsonl: cannot read it: Permission denied"));
   EXPECT_THAT(said.out, HasSubstr("below: cannot read it: Permission denied"));
   EXPECT_THAT(said.out, HasSubstr("recapture: 2 records cannot be read"));
+  EXPECT_EQ(shown.code, 7) << shown.out;
+  EXPECT_EQ(shown.out, "recapture: " + nights + "/below: cannot read it: Permission denied\n");
 }
 
 // A rule that comes to judge by what is not read of a case makes this fail.

@@ -35,6 +35,7 @@ TEST(TablesVerb, BadArguments_GetOneLineAndTheirExitCode) {
        std::vector<std::pair<std::string, int>>{{"rules --records '" + empty + "'", 2},
                                                 {"failures --records /nowhere", 2},
                                                 {"machines --records '" + empty + "'", 4},
+                                                {"operators --records '" + empty + "'", 4},
                                                 {"calls --records '" + empty + "'", 4}}) {
     const ShellResult said = shell(kRecapture + " dev tables " + arguments);
     EXPECT_EQ(said.code, code) << arguments;
