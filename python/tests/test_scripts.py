@@ -137,6 +137,11 @@ def test_fuzzer_without_a_reader_is_no_success(tmp_path, fuzz, status):
     assert done.returncode == status, done.stdout.decode()
 
 
+def test_records_of_no_release_are_not_all_that_lack(tmp_path):
+    done = with_tool(tmp_path, "python3", "echo 'libtorch: ci/matrix.toml cannot be read' >&2; exit 7", str(TREE / "tools/add_records"))
+    assert (done.returncode, done.stdout.decode()) == (7, "libtorch: ci/matrix.toml cannot be read\n")
+
+
 def test_jobs_of_the_tests_have_the_history():
     """Without it the tests of old records' hashes are skipped."""
     steps = yaml.safe_load((TREE / "ci/github.yml").read_text())["jobs"]["test"]["steps"]
