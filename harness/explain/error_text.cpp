@@ -37,6 +37,7 @@ const std::vector<Spelling>& spellings() {
     all.push_back({700, "cuda_error_illegal_address", false});
     all.push_back({700, "cuda error: an illegal memory access", false});  // As some write it.
     all.push_back({719, "cuda_error_launch_failed", false});
+    all.push_back({900, "operation not permitted when stream", false});  // Cut, it is no 800.
     all.push_back({901, "operation failed due to a previous error", false});
     all.push_back({901, "cudastreamcapturestatusinvalidated internal assert failed", false});
     all.push_back({901, "invalid capture.", false});  // How LibTorch 1.13 and older report it.

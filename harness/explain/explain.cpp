@@ -767,8 +767,8 @@ Explanation find_causes(const ErrorText& text, const std::vector<Cause>& causes)
   if (has_answer(explanation) || text.has_capture_error()) return explanation;
   for (const ErrorText& joined : unwrapped(text)) {
     Explanation better = find_in(joined, causes);
-    const bool says_more =
-        has_answer(better) || (better.answer == Answer::CannotTell && explanation.answer == Answer::NotOne);
+    const bool says_more = has_answer(better) || (better.answer == Answer::CannotTell &&
+                                                  (explanation.answer == Answer::NotOne || joined.has_capture_error()));
     if (says_more) return better;
   }
   return explanation;

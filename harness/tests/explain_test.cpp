@@ -164,6 +164,17 @@ TEST(Explain, ErrorWithoutACall_CannotBeExplained) {
   EXPECT_THAT(explanation.summary, HasSubstr("recapture blame"));
 }
 
+// Its first words alone are those of 800.
+TEST(Explain, ErrorThatATerminalWrapsOrALoggerCuts_StaysThatError) {
+  const std::string rank = "[rank0]: torch.AcceleratorError: CUDA error: operation not permitted";
+  for (const char* rest : {"\nwhen stream is capturing\n", " when stream is capt...\n"}) {
+    const std::string text = rank + rest;
+    const Explanation explanation = explained(text);
+    EXPECT_EQ(explanation.answer, Answer::CannotTell) << text;
+    EXPECT_THAT(explanation.summary, HasSubstr("CUDA error 900 ")) << text;
+  }
+}
+
 TEST(Explain, DriverLogWithVictims_FirstCallIsTheCause) {
   const Explanation explanation = explained(
       "[CUDA][E] Returning 900 (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) from cuEventSynchronize\n"
