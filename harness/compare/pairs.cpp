@@ -348,7 +348,9 @@ class Comparer {
            "leaves " + describe_aftermath(then, now, false));
       return;
     }
-    if (is_damage(state) || state == State::Works) {
+    if (state == State::Works) {
+      compare_harmless(pair);
+    } else if (is_damage(state)) {
       compare_damage(pair, state);
     } else {
       compare_raised(pair, then, now);
@@ -360,6 +362,15 @@ class Comparer {
     } else {
       add_note(pair.compared, "; afterwards " + is);
     }
+  }
+
+  // What does no harm by its document may do some where it is neither as documented nor healthy, and none expected it.
+  void compare_harmless(Pair& pair) const {
+    if (pair.from.row->verdict != Verdict::Changed && pair.to.row->verdict != Verdict::Changed) return;
+    const std::string before = without_places(pair.from.test().text(key::seen));
+    const std::string after = without_places(pair.to.test().text(key::seen));
+    if (before == after) return;
+    tell(pair, Consequence::ErrorChanged, "showed " + cut_where(before, after), "shows " + cut_where(after, before));
   }
 
   // Wrong results need not be the same ones, as long as both are what the document says.

@@ -220,6 +220,17 @@ TEST(Compare, ControlThatFails_StoppedHoldingAndLeavesItsCaseUnknown) {
   EXPECT_THAT(test_of(comparison).sentence, HasSubstr("a control of its case does not hold"));
 }
 
+TEST(Compare, HarmlessFailureThatShowsSomethingElse_IsNotTheSame) {
+  FakeRun before, now, healthy;
+  before.effect = now.effect = healthy.effect = "works";
+  before.saw("D kept [15.0]");
+  const Comparison changed = compared({before}, {now.saw("kept [99.0]")});
+  const ComparedTest test = test_of(changed, "Reproduces");
+  EXPECT_EQ(test.consequence, Consequence::ErrorChanged);
+  EXPECT_EQ(test.sentence, "showed D kept [15.0] in 2.6.0; in 2.15.0 it shows kept [99.0]");
+  EXPECT_EQ(test_of(compared({before}, {healthy.saw(kOk)}), "Reproduces").consequence, Consequence::Same);
+}
+
 TEST(Compare, CallsThatDifferOnlyInTheirVersion_AreTheSame) {
   const auto by = [](const char* call, const char* type) {
     return FakeRun().saw(kRaised, "Reproduces",
