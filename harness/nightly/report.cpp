@@ -91,6 +91,9 @@ class Layout {
   // Of the last night that was added; those without a run of it too, as long as they are planned. A night may have lost
   // after it was collected what it had then.
   void tell(const Night& night, NightReport& report) {
+    if (!baseline_.empty() && !has_baseline_) {
+      report.flaws.push_back(escape_control(baseline_) + " has no record of these machines, and is no baseline");
+    }
     for (const std::string& path : damaged_) {
       report.flaws.push_back(escape_control(path) + " is not whole, and was when it was collected");
     }
@@ -117,7 +120,9 @@ class Layout {
   void add_baseline(const MachineKind& key, PlaceHistory& place) {
     std::vector<JudgedRun> runs = read_runs(baseline_, key, background_);
     const std::filesystem::path path = std::filesystem::path(baseline_ + "/").lexically_normal().parent_path();
-    if (!runs.empty()) place.add({escape_control(path.filename().string()), std::move(runs)}, {});
+    if (runs.empty()) return;
+    has_baseline_ = true;
+    place.add({escape_control(path.filename().string()), std::move(runs)}, {});
   }
 
   std::string folder_, baseline_;
@@ -125,6 +130,7 @@ class Layout {
   std::set<std::string> good_;
   std::set<MachineKind> present_, before_;
   std::vector<std::string> damaged_;  // Records of the last night.
+  bool has_baseline_ = false;         // Of any place.
   std::map<MachineKind, PlaceHistory> places_;
   std::map<MachineKind, PlaceState> states_;
 };

@@ -637,6 +637,9 @@ TEST_F(Nights, BaselineFolder_IsTheNightBeforeTheFirst) {
   EXPECT_EQ(said.code, 1) << said.out;
   EXPECT_THAT(said.out, HasSubstr("c1 (FixIt): stopped holding: held in reports; in 2026-01-01 it fails"));
   EXPECT_EQ(news("--baseline /nowhere").code, 2);
+  const ShellResult other = news("--baseline '" + folder + "/ci'");
+  EXPECT_EQ(other.code, 6) << other.out;
+  EXPECT_THAT(other.out, HasSubstr(folder + "/ci has no record of these machines, and is no baseline\n"));
 }
 
 TEST_F(Nights, Race_HealsOnlyByManyNights) {
