@@ -155,7 +155,7 @@ TEST_F(Bisect, HarmlessDifferentResult_IsAChange) {
   const ShellResult said = recapture("bisect c.Reproduces");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out,
-              AllOf(HasSubstr("different in 2.5.1; in 2.6.0 it is reproduced"), HasSubstr("2.6.0 changed it")));
+              AllOf(HasSubstr("showed E by another in 2.5.1; in 2.6.0 it shows D"), HasSubstr("2.6.0 changed it")));
 }
 
 TEST_F(Bisect, UnavailableInconclusiveOrOtherCode_IsNotCompared) {
