@@ -31,11 +31,13 @@ inline const Json* member(const Json& object, std::string_view key) {
   return nullptr;
 }
 
-// A member, if it is there and of that kind.
-inline std::string text_at(const Json& object, std::string_view key) {
+// A member, if it is there and of that kind. The text lives as long as the object.
+inline const std::string& text_at(const Json& object, std::string_view key) {
+  static const std::string kNone;
   const Json* value = member(object, key);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+  return value != nullptr && value->is_string() ? value->get_ref<const std::string&>() : kNone;
 }
+const std::string& text_at(const Json&& object, std::string_view key) = delete;
 inline std::optional<int> int_at(const Json& object, std::string_view key) {
   const Json* value = member(object, key);
   if (value == nullptr || !value->is_number_integer()) return std::nullopt;

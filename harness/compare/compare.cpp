@@ -60,7 +60,7 @@ std::vector<Advised> fixes_of(const Pair& pair, const std::vector<Pair>& pairs, 
     const auto& results = to.of(name);
     const bool holds = !results.empty() && results.front().row->result == Result::Holds;
     const bool has_stopped = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& other) {
-      return other.compared.test == name && other.compared.consequence == Consequence::StoppedHolding;
+      return other.compared.consequence == Consequence::StoppedHolding && other.compared.test == name;
     });
     if (has_stopped) continue;
     if (pair.compared.consequence == Consequence::Healed) {
@@ -101,8 +101,9 @@ std::vector<CaseChange> changes_of(const std::vector<Pair>& pairs, const Results
   }
   const auto rank = [](const auto& one) {
     const CaseChange& change = one.second;
-    const std::string number = change.upstream.empty() ? "~" : change.upstream.front().number;
-    return std::tuple(change.consequence, !one.first, number, change.sentence, change.case_id);
+    const std::string_view number = change.upstream.empty() ? "~" : std::string_view(change.upstream.front().number);
+    return std::tuple(change.consequence, !one.first, number, std::string_view(change.sentence),
+                      std::string_view(change.case_id));
   };
   std::sort(changes.begin(), changes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   std::vector<CaseChange> sorted;
@@ -154,17 +155,9 @@ Json facts_of(const Record& from, const Record& to) {
   return facts;
 }
 
-// Whether each test of a plan has a line in one of the runs.
-bool is_on_record(const std::vector<std::string>& plan, const std::vector<JudgedRun>& runs) {
-  return !plan.empty() && std::all_of(plan.begin(), plan.end(), [&](const std::string& test) {
-    return std::any_of(runs.begin(), runs.end(),
-                       [&](const JudgedRun& run) { return run.record.find(test) != nullptr; });
-  });
-}
-
-std::vector<std::string> head_of(const Side& from, const Side& to, const std::vector<Pair>& pairs,
+std::vector<std::string> head_of(const Results& from, const Results& to, const std::vector<Pair>& pairs,
                                  const CompareContext& background) {
-  const Record &before = from.runs.front().record, &now = to.runs.front().record;
+  const Record &before = from.side().runs.front().record, &now = to.side().runs.front().record;
   std::vector<std::string> head = {bundled(before, now)};
   std::set<std::string> moved, blind;
   const Pair* last = nullptr;
@@ -189,14 +182,8 @@ std::vector<std::string> head_of(const Side& from, const Side& to, const std::ve
     head.push_back(fmt::format("of {} the records do not say whether both sides ran the same fixtures",
                                plural(blind.size(), "case")));
   }
-  for (const Side* side : {&from, &to}) {
-    for (const JudgedRun& run : side->runs) {
-      const bool was_cut = run.record.end != "complete" && !run.record.has_all();
-      if (was_cut && is_on_record(run.record.plan, side->runs)) continue;  // Other runs have what this one lacks.
-      for (const std::string& note : run.record.notes) {
-        add_once(head, fmt::format("{}{}: {}", kNote, side->name, escape_control(note)));
-      }
-    }
+  for (const Results* side : {&from, &to}) {
+    for (const std::string& note : side->notes()) add_once(head, note);
   }
   return head;
 }
@@ -305,7 +292,7 @@ Comparison compare_sides(const Results& from, const Results& to, const CompareCo
       to.name(),
       label(now.environment.machine, {.driver = true, .variables = true, .no_gpu = "a machine without a GPU"}),
       facts_of(before, now),
-      head_of(from.side(), to.side(), pairs, background),
+      head_of(from, to, pairs, background),
       {},
       changes_of(pairs, to, background)};
   comparison.tests.reserve(pairs.size());

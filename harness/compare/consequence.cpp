@@ -86,14 +86,15 @@ int grade(std::string_view probe, std::string_view outcome) {
   }
 }
 
-// Calls `report(probe, before, now)` for each probe that both sides have.
+// Calls `report(probe, before, now)` for each probe that both sides have, and with another outcome.
 template <class Report>
 void for_each_probe(const TestRecord& before, const TestRecord& now, const Report& report) {
   if (!before.has("probes") || !now.has("probes")) return;
   const Json &earlier = before.line.at("probes"), &later = now.line.at("probes");
   if (!earlier.is_object() || !later.is_object()) return;
   for (const ProbeText& probe : kProbes) {
-    if (!earlier.contains(probe.probe) || !later.contains(probe.probe)) continue;
+    const Json *was = member(earlier, probe.probe), *is = member(later, probe.probe);
+    if (was == nullptr || is == nullptr || *was == *is) continue;
     report(probe, text_at(earlier, probe.probe), text_at(later, probe.probe));
   }
 }

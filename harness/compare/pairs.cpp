@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "harness/base/escape.h"
@@ -34,7 +35,7 @@ std::string failure_words(const std::string& failure) {
 
 // The first error of a test, or that at the end of its capture: "CUDA error 900, invalidating the capture".
 std::string error_words(const Seen& seen) {
-  const std::string text = seen.test().text(key::seen);
+  const std::string& text = seen.test().text(key::seen);
   if (const auto signature = Signature::read(text)) {
     const bool at_end = signature->first == "ok";
     return fmt::format("{}{}{}", failure_words(at_end ? signature->end : signature->first),
@@ -95,7 +96,7 @@ std::pair<std::string, std::string> different_errors(const Seen& before, const S
 bool has_raised(const Seen& seen) {
   static const RE2 kPythonError(R"re(^[\w.]*(?:Error|Exception|Failed): )re", RE2::Latin1);
   const TestRecord& test = seen.test();
-  const std::string text = test.text(key::seen);
+  const std::string& text = test.text(key::seen);
   return Signature::read(text) || test.has(key::exception) || test.error() != 0 || code_of_failure(text) != 0 ||
          RE2::PartialMatch(text.substr(0, text.find('\n')), kPythonError);
 }
@@ -153,7 +154,7 @@ class Comparer {
     std::map<std::string_view, std::vector<std::string_view>> cases;
     for (const std::string_view test : tests) {
       // Releases differ in their lists of operators, and few runs try them.
-      const bool is_operator = case_id_of(test) == kOperatorsCase && kind_of_id(std::string(test)) == Kind::Operator;
+      const bool is_operator = case_id_of(test) == kOperatorsCase && kind_of_id(test) == Kind::Operator;
       if (is_operator && (from_.is_without(test) || to_.is_without(test))) continue;
       cases[case_id_of(test)].push_back(test);
     }
@@ -162,19 +163,19 @@ class Comparer {
     for (const auto& [id, its] : cases) {
       const CatalogueCase* described = background_.find(std::string(id));
       // Records have tests that the case no longer has; there is nothing to report of those.
-      const auto has_today = [&](std::string_view name) {
-        return std::any_of(described->tests.begin(), described->tests.end(),
-                           [&](const CatalogueTest& test) { return test.name == name; });
-      };
-      std::vector<Pair> pairs;
-      pairs.reserve(its.size());
+      std::vector<std::string_view> today;
+      if (described != nullptr) {
+        for (const CatalogueTest& test : described->tests) today.push_back(test.name);
+      }
+      std::sort(today.begin(), today.end());
+      const size_t first = all.size();
       for (const std::string_view test : its) {
-        if (described == nullptr || has_today(test.substr(test.find('.') + 1))) {
-          pairs.push_back(pair_of(std::string(test)));
+        const std::string_view name = test.substr(test.find('.') + 1);
+        if (described == nullptr || std::binary_search(today.begin(), today.end(), name)) {
+          all.push_back(pair_of(std::string(test)));
         }
       }
-      reconcile_within_case(pairs);
-      std::move(pairs.begin(), pairs.end(), std::back_inserter(all));
+      reconcile_within_case(std::span(all).subspan(first));
     }
     return all;
   }
@@ -386,15 +387,19 @@ class Comparer {
   }
 
   void compare_raised(Pair& pair, const TestRecord& then, const TestRecord& now) const {
-    const std::string then_seen = then.text(key::seen), now_seen = now.text(key::seen);
+    const std::string &then_seen = then.text(key::seen), &now_seen = now.text(key::seen);
     if (then_seen != now_seen && without_places(then_seen) != without_places(now_seen)) {
       const auto [earlier, later] = different_errors(pair.from, pair.to);
       tell(pair, Consequence::ErrorChanged, failing(pair.from, Tense::Past, earlier),
            failing(pair.to, Tense::Present, later));
       return;
     }
-    const std::string type = then.text(key::exception), new_type = now.text(key::exception);
-    const std::string call = without_versions(then.culprit("api")), new_call = without_versions(now.culprit("api"));
+    const std::string &type = then.text(key::exception), &new_type = now.text(key::exception);
+    std::string call = then.culprit("api"), new_call = now.culprit("api");
+    if (call != new_call) {
+      call = without_versions(call);
+      new_call = without_versions(new_call);
+    }
     std::vector<std::string> was, is;
     if (!type.empty() && !new_type.empty() && type != new_type) {
       was.push_back(fmt::format("was a {}", escape_control(type)));
@@ -463,7 +468,7 @@ class Comparer {
   }
 
   // What one test says may mean something else beside the others of its case.
-  void reconcile_within_case(std::vector<Pair>& pairs) const {
+  void reconcile_within_case(std::span<Pair> pairs) const {
     const auto fails_now = [](const Pair& pair) {
       if (pair.to.row == nullptr || pair.to.row->kind != Kind::Reproduces) return false;
       const State state = pair.to.state();
@@ -505,6 +510,15 @@ class Comparer {
   const Results &from_, &to_;
   const CompareContext& background_;
 };
+
+// Whether each test of a plan has a line in one of the runs.
+bool is_on_record(const std::vector<std::string>& plan, const std::vector<JudgedRun>& runs) {
+  return !plan.empty() && std::all_of(plan.begin(), plan.end(), [&](const std::string& test) {
+    return std::any_of(runs.begin(), runs.end(),
+                       [&](const JudgedRun& run) { return run.record.find(test) != nullptr; });
+  });
+}
+
 }  // namespace
 
 Seen::Seen(const JudgedRun* run, const TestVerdict* row) : run(run), row(row), test_(run->record.find(row->test)) {
@@ -533,6 +547,13 @@ Results::Results(const Side& side, const Counts& counts) : side_(side) {
   for (const auto& [test, row] : silent_) tests_.push_back(test);
   std::sort(tests_.begin(), tests_.end());
   tests_.erase(std::unique(tests_.begin(), tests_.end()), tests_.end());
+  for (const JudgedRun& run : side.runs) {
+    const bool was_cut = run.record.end != "complete" && !run.record.has_all();
+    if (was_cut && is_on_record(run.record.plan, side.runs)) continue;  // Other runs have what this one lacks.
+    for (const std::string& note : run.record.notes) {
+      notes_.push_back(fmt::format("{}{}: {}", kNote, side.name, escape_control(note)));
+    }
+  }
 }
 
 const std::vector<Seen>& Results::of(std::string_view test) const {

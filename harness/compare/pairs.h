@@ -43,6 +43,8 @@ class Results {
   bool is_without(std::string_view test) const;
   // All of them, sorted.
   const std::vector<std::string_view>& tests() const { return tests_; }
+  // What a reader must know of its runs, a line each, as a comparison's head has it.
+  const std::vector<std::string>& notes() const { return notes_; }
   const Side& side() const { return side_; }
   const std::string& name() const { return side_.name; }
 
@@ -52,6 +54,7 @@ class Results {
   std::unordered_map<std::string_view, std::vector<Seen>> ran_;
   std::unordered_map<std::string_view, const TestVerdict*> silent_;  // Of those that could not run the newest.
   std::vector<std::string_view> tests_;
+  std::vector<std::string> notes_;
 };
 
 // Why a test says nothing where is_ours().

@@ -48,6 +48,7 @@ std::vector<std::string> read_run_ids(const Json& changing) {
 
 Environment::Environment(Json json) : json_(std::move(json)) {
   if (!json_.is_object()) return;
+  format = int_at(json_, "recapture").value_or(1);
   release = text_at(json_, "release");
   build = text_at(json_, "build");
   shard = text_at(json_, "shard");

@@ -22,6 +22,7 @@ class Environment {
   // The same with another value of one member.
   Environment with(const std::string& key, Json value) const;
 
+  int format = 1;  // Of the record.
   // Texts as they are on record, "" where they are absent.
   std::string release;
   std::string build;  // The name in ci/matrix.toml, such as "nightly", of what is no release.

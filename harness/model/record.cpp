@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -95,7 +96,8 @@ std::string test_id(const Json& json) {
 
 std::vector<std::string> tests_in(const Json& list) {
   std::vector<std::string> tests;
-  std::unordered_set<std::string> known;
+  tests.reserve(list.size());
+  std::unordered_set<std::string_view> known;
   for (const Json& test : list) {
     tests.push_back(test_id(test));
     if (!known.insert(tests.back()).second) throw std::runtime_error("a plan with " + tests.back() + " twice");
@@ -129,6 +131,15 @@ void take_test(Record& record, TestRecord test) {
   }
 }
 
+void take_case(Record& record, CaseInfo info) {
+  const auto [known, is_new] = record.cases.try_emplace(info.id);
+  if (is_new) {
+    known->second = std::move(info);
+  } else if (known->second.hash != info.hash) {
+    throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
+  }
+}
+
 void take_line(Record& record, Json line) {
   if (!line.is_object()) throw std::runtime_error("it is no object");
   require_kinds(line);
@@ -141,13 +152,7 @@ void take_line(Record& record, Json line) {
     record.plan = tests_in(line.at("plan"));
     if (has("whole")) record.whole_plan = tests_in(line.at("whole"));
   } else if (has("case")) {
-    CaseInfo info = CaseInfo::from(std::move(line));
-    const auto [known, is_new] = record.cases.try_emplace(info.id);
-    if (is_new) {
-      known->second = std::move(info);
-    } else if (known->second.hash != info.hash) {
-      throw std::runtime_error(fmt::format("it has case '{}' twice, of different code", info.id));
-    }
+    take_case(record, CaseInfo::from(std::move(line)));
   } else if (has("test")) {
     take_test(record, {std::move(line)});
   } else if (has("end")) {
@@ -227,8 +232,8 @@ CaseInfo CaseInfo::from(Json json) {
   if (info.deadline_s < 1) throw std::runtime_error("a case without a deadline");
   info.effect = text_at(json, "effect");
   info.stopping = text_at(json, "stopping");
-  info.effects = json.value("effects", Json::object());
-  info.fixes = json.value("fixes", Json::object());
+  if (json.contains("effects")) info.effects = std::move(json.at("effects"));
+  if (json.contains("fixes")) info.fixes = std::move(json.at("fixes"));
   for (const auto& test : json.at("tests")) info.tests.push_back(test);
   if (escape_control(info.id + info.family) != info.id + info.family) {
     throw std::runtime_error("a case with control characters in its name");
@@ -270,8 +275,8 @@ Json CaseInfo::to_json() const {
 
 std::string TestRecord::missing_module() const {
   constexpr std::string_view kBefore = "No module named '";
-  const std::string message = text("message");
-  if (text("ended") != "failed" || text("exception") != "ModuleNotFoundError") return "";
+  if (text("exception") != "ModuleNotFoundError" || text("ended") != "failed") return "";
+  const std::string& message = text("message");
   if (message.rfind(kBefore, 0) != 0) return "";
   const std::string module =
       message.substr(kBefore.size(), message.find_first_of(".'", kBefore.size()) - kBefore.size());
@@ -298,10 +303,9 @@ SkipReason TestRecord::skip_reason() const {
 }
 
 double TestRecord::seconds() const {
-  if (!has("volatile")) return 0;
-  const Json& changing = line.at("volatile");
-  const auto found = changing.find("seconds");
-  if (found == changing.end() || !found->is_number()) return 0;
+  const Json* changing = member(line, "volatile");
+  const Json* found = changing == nullptr ? nullptr : member(*changing, "seconds");
+  if (found == nullptr || !found->is_number()) return 0;
   constexpr double kMost = 1e9;  // Thirty years: a sum of these does not overflow.
   const double seconds = found->get<double>();
   return seconds >= 0 && seconds < kMost ? seconds : 0;
@@ -356,6 +360,23 @@ std::string text_after(std::string_view line, std::string_view start) {
 // The test of a line of a record, and nothing of any other line, as the runner writes it.
 std::string test_of(std::string_view line) { return text_after(line, R"({"test":")"); }
 
+Json parse_line(std::string_view line) {
+  Json parsed = parse_json(line);
+  if (line.size() > kLongestText) require_text_length(parsed);
+  return parsed;
+}
+
+// Of a line that begins with a case. Most runs have the same cases, so what one line says is read once.
+CaseInfo case_in(std::string_view line) {
+  static std::mutex mutex;
+  static std::unordered_map<std::string, CaseInfo> known;
+  const std::scoped_lock lock(mutex);
+  const std::string text(line);
+  auto at = known.find(text);
+  if (at == known.end()) at = known.emplace(text, CaseInfo::from(parse_line(line))).first;
+  return at->second;
+}
+
 // Those lines of a record's text that `wanted` says are wanted.
 template <class Wanted>
 Record read_lines(const std::string& path, const std::string& text, Wanted&& wanted) {
@@ -372,9 +393,11 @@ Record read_lines(const std::string& path, const std::string& text, Wanted&& wan
     const std::string_view line = std::string_view(text).substr(at, end - at);
     try {
       if (wanted(line)) {
-        Json parsed = parse_json(line);
-        require_text_length(parsed);
-        take_line(record, std::move(parsed));
+        if (record.end.empty() && starts(line, R"({"case":")")) {
+          take_case(record, case_in(line));
+        } else {
+          take_line(record, parse_line(line));
+        }
       }
     } catch (const std::exception& e) {
       throw ExitError(Exit::Usage, fmt::format("{}:{}: not a line of a record: {}", escape_control(path), number,

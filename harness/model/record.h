@@ -46,8 +46,9 @@ struct CaseInfo {
 // A test's id is its case and its name: "item_in_capture.Reproduces".
 inline std::string case_of(const std::string& test_id) { return test_id.substr(0, test_id.find('.')); }
 inline std::string name_of(const std::string& test_id) { return test_id.substr(test_id.find('.') + 1); }
-inline Kind kind_of_id(const std::string& test_id) {
-  return kind_of(case_of(test_id), name_of(test_id)).value_or(Kind::Control);
+inline Kind kind_of_id(std::string_view test_id) {
+  const size_t dot = test_id.find('.');
+  return kind_of(test_id.substr(0, dot), test_id.substr(dot + 1)).value_or(Kind::Control);
 }
 
 // Why a planned test was not started that no binary has.
@@ -88,7 +89,7 @@ Json truncate_texts(Json line);
 // One test's line. What is absent reads as "", 0 or false.
 struct TestRecord {
   Json line;
-  std::string id() const { return text("test"); }
+  const std::string& id() const { return text("test"); }
   std::string case_id() const { return case_of(id()); }
   std::string name() const { return name_of(id()); }
   Ending ending() const;
@@ -98,7 +99,7 @@ struct TestRecord {
   std::string culprit(std::string_view member) const {  // "api", "thread", "mode".
     return has("culprit") ? text_at(line.at("culprit"), member) : "";
   }
-  std::string text(std::string_view key) const { return text_at(line, key); }
+  const std::string& text(std::string_view key) const { return text_at(line, key); }
   std::optional<int> number(std::string_view key) const { return int_at(line, key); }
   bool has(std::string_view key) const { return member(line, key) != nullptr; }
   SkipReason skip_reason() const;
@@ -136,7 +137,7 @@ struct Record {
   std::string machine() const;
   // 1 or 2. A record of format 1 lacks what the environment and the cases say only since, and its hashes are of the
   // case's source alone.
-  int format() const { return environment.json().value("recapture", 1); }
+  int format() const { return environment.format; }
   Break broken() const { return environment.broken; }
 
  private:

@@ -100,6 +100,7 @@ std::optional<Version> read_version(std::string_view text) {
     number = scanner.number();
   }
   if (!number) return std::nullopt;
+  version.release.reserve(4);
   version.release.push_back(*number);
   for (Scanner after = scanner; after.take(".") && (number = after.number()); scanner = after) {
     version.release.push_back(*number);

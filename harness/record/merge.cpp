@@ -40,7 +40,8 @@ constexpr std::array kPlaces = {"host", "gpu_id"};
 constexpr std::array kPlaceVariables = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"};
 
 std::string variable_in(const Json& environment, const char* name) {
-  return text_at(environment.value("variables", Json::object()), name);
+  const Json* variables = member(environment, "variables");
+  return variables == nullptr ? "" : text_at(*variables, name);
 }
 
 void erase_variable(Json& environment, const char* name) {

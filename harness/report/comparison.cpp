@@ -165,8 +165,9 @@ std::vector<Alike> groups_of(const compare::Comparison& comparison) {
       const compare::CaseChange& first = *known.front();
       // An error with a new type or text is one change, even if a capture leaves different things behind.
       const bool has_same_note = first.note == change.note || change.consequence == compare::Consequence::ErrorChanged;
-      return has_same_note && number_of(first) == number_of(change) &&
-             std::tie(first.consequence, first.was, first.is) == std::tie(change.consequence, change.was, change.is);
+      return has_same_note &&
+             std::tie(first.consequence, first.was, first.is) == std::tie(change.consequence, change.was, change.is) &&
+             number_of(first) == number_of(change);
     });
     if (group == groups.end()) group = groups.insert(groups.end(), Alike());
     group->push_back(&change);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <unordered_map>
 
 #include "harness/model/release.h"
 #include "harness/verdict/select.h"
@@ -61,7 +63,7 @@ std::string render_operator_counts(const std::vector<Latest>& operators) {
 std::vector<OnMachine> latest(const ResultMatrix& board) {
   std::vector<OnMachine> all;
   std::map<std::pair<std::string, Break>, size_t> places;
-  std::vector<std::map<std::string, size_t>> at;  // Of each of them, where a test's row is.
+  std::vector<std::unordered_map<std::string_view, size_t>> at;  // Of each of them, where a test's row is.
   for (const JudgedRun& judged : board.records()) {
     const std::string& machine = board.machine_of(judged.record);
     const auto [place, is_new] = places.emplace(std::pair(machine, judged.record.broken()), all.size());
@@ -75,7 +77,7 @@ std::vector<OnMachine> latest(const ResultMatrix& board) {
       std::vector<Latest>& rows = row.is_simulated             ? here.simulated
                                   : row.kind == Kind::Operator ? here.operators
                                                                : here.rows;
-      const auto [known, first] = at[place->second].emplace(row.test, rows.size());
+      const auto [known, first] = at[place->second].try_emplace(row.test, rows.size());
       if (first) {
         rows.push_back({&judged, &row});
       } else if (replaces(row, *rows[known->second].row)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -53,36 +54,25 @@ constexpr std::array<std::pair<const char*, const char*>, compare::kConsequenceC
      {"", ""}}};
 
 // Values, each once, by their number. Number 0 is what is empty.
+template <class Numbered>
 class Once {
  public:
-  explicit Once(const Json& empty) { add(empty); }
-  size_t add(const Json& value) {
-    const auto [at, is_new] = known_.emplace(to_text(value), all_.size());
+  using Value = typename Numbered::key_type;
+  Once() { add({}); }
+  int add(const Value& value) {
+    const auto [at, is_new] = known_.try_emplace(value, all_.size());
     if (is_new) all_.push_back(value);
     return at->second;
   }
   Json take() { return std::move(all_); }
 
  private:
-  std::unordered_map<std::string, size_t> known_;
+  Numbered known_;
   Json all_ = Json::array();
 };
-
-// The same of texts, which are their own keys. Number 0 is "".
-class Texts {
- public:
-  Texts() { add(""); }
-  size_t add(const std::string& text) {
-    const auto [at, is_new] = known_.emplace(text, all_.size());
-    if (is_new) all_.push_back(text);
-    return at->second;
-  }
-  Json take() { return std::move(all_); }
-
- private:
-  std::unordered_map<std::string, size_t> known_;
-  Json all_ = Json::array();
-};
+using Texts = Once<std::unordered_map<std::string, int>>;
+using Numbers = std::vector<int>;
+using Lists = Once<std::map<Numbers, int>>;
 
 // Text from outside with its lines, and nothing else that could steer what shows it.
 std::string shown(const std::string& text) {
@@ -189,8 +179,8 @@ class Page {
   }
 
  private:
-  size_t text(const std::string& words) { return texts_.add(words); }
-  size_t from_outside(const std::string& words) {
+  int text(const std::string& words) { return texts_.add(words); }
+  int from_outside(const std::string& words) {
     const auto [at, is_new] = shown_.try_emplace(words);
     if (is_new) at->second = text(shown(words));
     return at->second;
@@ -246,7 +236,7 @@ class Page {
     return all;
   }
 
-  static size_t number_of(std::string_view tag) { return static_cast<size_t>(tag_of(tag) - kTags.data()); }
+  static int number_of(std::string_view tag) { return static_cast<int>(tag_of(tag) - kTags.data()); }
 
   // Of all machines, the oldest first: what a short name is looked for among.
   Json releases(const std::vector<compare::MachineSides>& machines) {
@@ -263,8 +253,8 @@ class Page {
   }
 
   // "pytorch#1, pytorch#2": of those that are in cases/sources.toml.
-  size_t cited(const std::string& ids) {
-    Json list = Json::array();
+  int cited(const std::string& ids) {
+    Numbers list;
     for (size_t at = 0; at < ids.size();) {
       const size_t end = std::min(ids.find(", ", at), ids.size());
       if (const auto found = sources_.find(ids.substr(at, end - at)); found != sources_.end()) {
@@ -281,7 +271,7 @@ class Page {
     return newest;
   }
 
-  size_t test(const std::string& id) {
+  int test(const std::string& id) {
     const auto [at, is_new] = tests_.try_emplace(id, test_list_.size());
     if (is_new) {  // A case that says nothing of it.
       const auto [its, is_new_case] = cases_.emplace(case_of(id), case_list_.size());
@@ -293,8 +283,9 @@ class Page {
     }
     return at->second;
   }
-  size_t tests(const std::vector<std::string>& ids) {
-    Json list = Json::array();
+  template <class Ids>
+  int tests(const Ids& ids) {
+    Numbers list;
     for (const std::string& id : ids) list.push_back(test(id));
     return lists_.add(list);
   }
@@ -308,7 +299,7 @@ class Page {
       const bool is_upstream = document == "upstream";
       cites.push_back({text(is_upstream ? "" : heading), cited(is_upstream ? heading : document)});
     }
-    Json tags = Json::array();
+    Numbers tags;
     for (const std::string& tag : one.tags) {
       if (tag_of(tag) != nullptr) tags.push_back(number_of(tag));
     }
@@ -354,21 +345,22 @@ class Page {
 
   // [result, verdict, seen, effect, reason, call, stack, message, exception, after, documented, healthy, raised by],
   // without the zeros at its end; result is -1 of what did not run.
-  size_t observation(const TestVerdict& row, const TestRecord* test) {
+  int observation(const TestVerdict& row, const TestRecord* test) {
     const auto [at, is_new] = observed_.try_emplace(&row);
     if (is_new) at->second = add(row, test);
     return at->second;
   }
 
-  size_t add(const TestVerdict& row, const TestRecord* test) {
-    Json one = {row.ran ? static_cast<int>(row.result) : -1, row.verdict, from_outside(render_observed(row)),
-                from_outside(row.effect ? std::string(to_string(*row.effect)) : ""), 0};
+  int add(const TestVerdict& row, const TestRecord* test) {
+    Numbers one = {row.ran ? static_cast<int>(row.result) : -1, static_cast<int>(row.verdict),
+                   from_outside(render_observed(row)),
+                   from_outside(row.effect ? std::string(to_string(*row.effect)) : ""), 0};
     if (!row.reason.empty()) {
       one.back() = reasons_.add({text(row.reason), text(row.source), cited(row.source)});
     }
     if (test != nullptr) {
       const Details known = details_of(*test);
-      Json stack = Json::array();
+      Numbers stack;
       for (const std::string& frame : known.stack) stack.push_back(from_outside(frame));
       one.push_back(from_outside(known.call));
       one.push_back(lists_.add(stack));
@@ -377,12 +369,12 @@ class Page {
         one.push_back(from_outside(words));
       }
     }
-    while (one.size() > 2 && one.back() == 0) one.erase(one.size() - 1);
+    while (one.size() > 2 && one.back() == 0) one.pop_back();
     return observations_.add(one);
   }
 
-  size_t all_from_outside(const std::vector<std::string>& words) {
-    Json list = Json::array();
+  int all_from_outside(const std::vector<std::string>& words) {
+    Numbers list;
     for (const std::string& each : words) list.push_back(from_outside(each));
     return lists_.add(list);
   }
@@ -430,18 +422,19 @@ class Page {
     Json head = Json::array(), groups = Json::array(), unknown = Json::array();
     for (const std::string& line : comparison.head) head.push_back(text(line));
     std::array<size_t, compare::kConsequenceCount> counts{};
-    std::vector<std::string> all;
-    std::map<std::pair<std::string, bool>, std::vector<std::string>> reasons;
-    std::unordered_map<std::string, const compare::ComparedTest*> by_test;
+    using Ids = std::vector<std::reference_wrapper<const std::string>>;
+    Ids all;
+    std::map<std::pair<std::string_view, bool>, Ids> reasons;
+    std::unordered_map<std::string_view, const compare::ComparedTest*> by_test;
     for (const compare::ComparedTest& one : comparison.tests) {
       const bool changed =
           one.consequence != compare::Consequence::Unknown && one.consequence != compare::Consequence::Same;
       if (case_of(one.test) == kOperatorsCase && !changed) continue;
       ++counts.at(static_cast<size_t>(one.consequence));
-      all.push_back(one.test);
+      all.emplace_back(one.test);
       if (changed) by_test.emplace(one.test, &one);
       if (one.consequence == compare::Consequence::Unknown)
-        reasons[{one.sentence, one.is_measured}].push_back(one.test);
+        reasons[{one.sentence, one.is_measured}].emplace_back(one.test);
     }
     for (const Alike& alike : groups_of(comparison)) {
       Json group = Json::array();
@@ -451,14 +444,13 @@ class Page {
       }
       groups.push_back(std::move(group));
     }
-    std::vector<std::pair<std::pair<std::string, bool>, std::vector<std::string>>> sorted(reasons.begin(),
-                                                                                          reasons.end());
+    std::vector<std::pair<std::pair<std::string_view, bool>, Ids>> sorted(reasons.begin(), reasons.end());
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-    for (const auto& [reason, ids] : sorted) unknown.push_back({text(reason.first), tests(ids), reason.second});
-    Json json = {{"head", head},     {"exit", exit_for(comparison)},
-                 {"counts", counts}, {"tests", tests(all)},
-                 {"groups", groups}, {"unknown", unknown}};
+    for (const auto& [reason, ids] : sorted)
+      unknown.push_back({text(std::string(reason.first)), tests(ids), reason.second});
+    Json json = {{"head", std::move(head)}, {"exit", exit_for(comparison)}, {"counts", counts},
+                 {"tests", tests(all)},     {"groups", std::move(groups)},  {"unknown", std::move(unknown)}};
     for (const compare::PriceChange& change : comparison.prices) json["prices"].push_back(price(change));
     return json;
   }
@@ -470,19 +462,19 @@ class Page {
             from_outside(describe(change.now))};
   }
 
-  size_t change(const compare::CaseChange& change) {
-    Json fixes = Json::array(), advices = Json::array(), upstream = Json::array();
+  int change(const compare::CaseChange& change) {
+    Numbers fixes, advices, upstream;
     for (const auto& [advice, fix] : change.fixes) {
       fixes.push_back(text(fix));
-      advices.push_back(advice);
+      advices.push_back(static_cast<int>(advice));
     }
     for (const compare::UpstreamChange& one : change.upstream) {
       upstream.push_back(
           upstream_.add({text(one.what), text(one.number), text(one.since_words()), text(one.title), text(one.url)}));
     }
     test(change.tests.front());  // Which adds its case.
-    return changes_.add({change.consequence, cases_.at(change.case_id), tests(change.tests), text(change.was),
-                         text(change.is), text(change.note), lists_.add(fixes), lists_.add(advices),
+    return changes_.add({static_cast<int>(change.consequence), cases_.at(change.case_id), tests(change.tests),
+                         text(change.was), text(change.is), text(change.note), lists_.add(fixes), lists_.add(advices),
                          lists_.add(upstream)});
   }
 
@@ -549,7 +541,7 @@ class Page {
         }
       }
     }
-    return {{"name", from_outside(machine.name)}, {"releases", releases}, {"pairs", pairs}};
+    return {{"name", from_outside(machine.name)}, {"releases", std::move(releases)}, {"pairs", std::move(pairs)}};
   }
 
   // Of the machines that ran two releases that which `compare` takes.
@@ -663,11 +655,11 @@ class Page {
             {"facts", facts(record)},
             {"notes", notes},
             {"tests", tests(plan)},
-            {"seen", seen}};
+            {"seen", std::move(seen)}};
   }
 
   // What the record says of its machine, as a list of label, value, label, value.
-  size_t facts(const Record& record) {
+  int facts(const Record& record) {
     constexpr std::array<std::pair<const char*, const char*>, 12> kFacts = {
         {{"CUDA runtime", "cuda_runtime"},
          {"CUDA of the driver", "cuda_driver"},
@@ -681,7 +673,7 @@ class Page {
          {"image", "image"},
          {"host", "host"},
          {"revision of the cases", "revision"}}};
-    Json list = Json::array();
+    Numbers list;
     for (const auto& [label, key] : kFacts) {
       const std::string value = record.env(key);
       if (value.empty()) continue;
@@ -695,7 +687,8 @@ class Page {
   // cases that are unavailable, but not all of them, [the case, its tests that are, its tests].
   Json column(const OnMachine& on) {
     const Record& record = on.newest->record;
-    Json tests = Json::array(), seen = Json::array(), runs = Json::array();
+    Numbers tests;
+    Json seen = Json::array(), runs = Json::array();
     std::vector<std::vector<Verdict>> verdicts(case_list_.size());
     std::set<size_t> ran;
     for (const Latest& latest : on.rows) {
@@ -737,11 +730,10 @@ class Page {
   std::vector<Record> records_;
   const PageInput& input_;
   Texts texts_;
-  std::unordered_map<std::string, size_t> shown_;  // Texts from outside.
-  std::unordered_map<const TestVerdict*, size_t> observed_;
-  Once lists_{Json::array()}, observations_{Json::array()}, reasons_{Json::array()}, upstream_{Json::array()},
-      changes_{Json::array()};
-  std::unordered_map<std::string, size_t> sources_, cases_, tests_, runs_;  // By id; runs by path.
+  std::unordered_map<std::string, int> shown_;  // Texts from outside.
+  std::unordered_map<const TestVerdict*, int> observed_;
+  Lists lists_, observations_, reasons_, upstream_, changes_;
+  std::unordered_map<std::string, int> sources_, cases_, tests_, runs_;  // By id; runs by path.
   std::optional<Upgrade> first_;
   std::map<std::pair<std::string, std::string>, Taken> taken_;  // By the two releases.
   Json source_list_ = Json::array(), case_list_ = Json::array(), test_list_ = Json::array();

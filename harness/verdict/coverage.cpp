@@ -40,7 +40,7 @@ std::vector<std::string> complete_tests(const std::vector<const Record*>& record
 }
 
 size_t comparable_tests(const std::vector<std::string>& from, const std::vector<std::string>& to) {
-  std::vector<std::string> both;
+  std::vector<std::string_view> both;
   std::set_intersection(from.begin(), from.end(), to.begin(), to.end(), std::back_inserter(both));
   return both.size();
 }
@@ -67,12 +67,12 @@ void CoverageIndex::add(const Record& record, const Rules& rules) {
   const auto stale = stale_cases(record, rules);
   const int gpus = std::max(record.environment.gpus, record.environment.machine.gpu.empty() ? 0 : 1);
   for (const TestRecord& test : record.tests) {
-    const std::string id = test.id();
+    const std::string& id = test.id();
     const auto its = stale.find(case_of(id));
     const bool is_stale = its == stale.end() || its->second;
     if (could_run(test)) {
       see(id, is_stale ? Coverage::Stale : Coverage::Complete);
-      const auto [fewest, is_new] = fewest_gpus_.emplace(id, gpus);
+      const auto [fewest, is_new] = fewest_gpus_.try_emplace(id, gpus);
       fewest->second = std::min(fewest->second, gpus);
     } else {
       Known& known = see(id, is_stale ? Coverage::Stale : Coverage::Unavailable);

@@ -134,7 +134,7 @@ std::vector<OperatorResult> operator_results(const TestRecord& test) {
   if (!test.has("facts") || !test.line.at("facts").is_object()) return results;
   const bool has_values = !contains(kWithoutValues, test.name());
   for (size_t i = 0; i < kOperatorForms.size(); ++i) {
-    const std::string text = text_at(test.line.at("facts"), kOperatorForms.at(i));
+    const std::string& text = text_at(test.line.at("facts"), kOperatorForms.at(i));
     if (text.empty()) continue;
     const Json json = try_parse_json(text).value_or(Json());
     if (auto result = result_in(static_cast<OperatorForm>(i), json, has_values)) results.push_back(std::move(*result));

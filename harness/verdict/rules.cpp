@@ -60,7 +60,7 @@ void add_available(const Record& record, Available& available) {
   auto& tests = available[kind_of_availability(record.environment)];
   for (const TestRecord& test : record.tests) {
     if (!could_run(test)) continue;
-    const auto [fewest, is_new] = tests.emplace(test.id(), gpus);
+    const auto [fewest, is_new] = tests.try_emplace(test.id(), gpus);
     fewest->second = std::min(fewest->second, gpus);
   }
 }

@@ -75,18 +75,19 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
       ++newest.left_out;
       continue;
     }
-    const Json plan = try_parse_json(head.plan).value_or(Json());
+    const bool is_first = known.empty() && little.empty();
+    const Json plan = is_first ? Json() : try_parse_json(head.plan).value_or(Json());
     std::set<std::string> open;  // What it planned of these.
     const auto has_line = [&](const Json& test) {
       if (!test.is_string()) return false;
-      const auto id = test.get<std::string>();
+      const auto& id = test.get_ref<const std::string&>();
       if (!filter.cases.empty() && filter.cases.count(case_of(id)) == 0) return true;
       if (little.count(id) != 0) open.insert(id);
       return known.count(id) + little.count(id) != 0;
     };
     const bool nothing_new = plan.is_object() && plan.at("plan").is_array() &&
                              std::all_of(plan.at("plan").begin(), plan.at("plan").end(), has_line);
-    if (nothing_new && known.size() + little.size() != 0 && (open.empty() || !says_more(head.path, open, little))) {
+    if (nothing_new && (open.empty() || !says_more(head.path, open, little))) {
       if (open.empty()) plans_without_news.insert(head.plan);
       ++newest.left_out;
       continue;
@@ -94,7 +95,7 @@ Newest newest_of(std::vector<Head> heads, const RecordFilter& filter) {
     newest.records.push_back(filter.cases.empty() ? read_record(head.path) : read_cases(head.path, filter.cases));
     const Record& record = newest.records.back();
     for (const TestRecord& test : record.tests) {
-      const std::string id = test.id();
+      const std::string& id = test.id();
       if (known.count(id) != 0) continue;
       if (little.count(id) == 0 && could_run(test) && !test.has(key::tries)) {  // It leaves nothing to older ones.
         known.insert(id);

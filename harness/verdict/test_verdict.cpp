@@ -6,9 +6,9 @@
 #include <cctype>
 #include <map>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <string_view>
+#include <unordered_set>
 
 #include "harness/case/events.h"
 #include "harness/case/pattern.h"
@@ -166,8 +166,8 @@ std::optional<Reason> why_missing(const Record& record, const TestVerdict& row, 
   if (test.ending() == Ending::NotStarted && test.skip_reason() == SkipReason::NotBuilt)
     return Reason{ReasonKind::WasBuilt};
   const bool needs_recorder = test.has(key::raised_by) && row.result == Result::Reproduced;
-  const bool demanded = rules.demands.recorder || record.env("require").find("recorder") != std::string::npos;
-  if (!needs_recorder || test.has(key::culprit) || !demanded) return std::nullopt;
+  if (!needs_recorder || test.has(key::culprit)) return std::nullopt;
+  if (!rules.demands.recorder && record.env("require").find("recorder") == std::string::npos) return std::nullopt;
   const std::string why_off = test.text(key::recorder);  // Where it was on, the line does not say so.
   return why_off.empty() ? Reason{ReasonKind::NoCallSeen} : Reason{ReasonKind::RecorderOff, why_off};
 }
@@ -314,7 +314,7 @@ std::string shown(Result result, const TestRecord& test) {
 
 std::vector<TestVerdict> judge_record(const Record& record, const Rules& rules) {
   std::vector<std::string> order = record.plan;
-  std::set<std::string> planned(order.begin(), order.end());
+  std::unordered_set<std::string_view> planned(record.plan.begin(), record.plan.end());
   for (const TestRecord& test : record.tests) {
     if (planned.insert(test.id()).second) order.push_back(test.id());
   }

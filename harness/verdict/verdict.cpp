@@ -148,7 +148,7 @@ std::string contradiction_in_rate(const TestRecord& test) {
 
 // The test's own words, GoogleTest's result and the exit status of a process that was not killed.
 std::string contradiction_at_exit(const TestRecord& test, SelfReport own_report) {
-  const std::string ended = test.text(key::ended);
+  const std::string& ended = test.text(key::ended);
   const bool skipped = test.has(key::skipped) || test.has(key::inapplicable);
   const bool saw = test.has(key::seen) || test.has(key::tries);
   if (ended.empty()) {
@@ -177,9 +177,9 @@ std::string contradiction_at_exit(const TestRecord& test, SelfReport own_report)
 
 // `own_report` is what a Reproduces test made of what it saw; "nothing" of any other.
 std::string contradiction(const TestRecord& test, SelfReport own_report) {
-  if (std::string words = test.text("contradiction"); !words.empty()) return words;
+  if (const std::string& words = test.text("contradiction"); !words.empty()) return words;
   const Ending ending = test.ending();
-  const std::string ended = test.text(key::ended);
+  const std::string& ended = test.text(key::ended);
   if (std::string words = contradiction_in_rate(test); !words.empty()) return words;
   if (ending == Ending::Exited) return contradiction_at_exit(test, own_report);
   if (ending == Ending::Unknown) {
@@ -202,7 +202,7 @@ SelfReport self_report(Kind kind, const TestRecord& test, SelfReport own_report,
   if (!contradiction.empty()) return SelfReport::Contradictory;
   if (test.has(key::inapplicable)) return SelfReport::Inapplicable;
   if (test.has(key::skipped)) return SelfReport::Skipped;
-  const std::string ended = test.text(key::ended);
+  const std::string& ended = test.text(key::ended);
   if (kind != Kind::Reproduces) {
     return ended == "passed" ? SelfReport::Passed : ended == "failed" ? SelfReport::Failed : SelfReport::Nothing;
   }
