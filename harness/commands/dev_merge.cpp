@@ -1,4 +1,4 @@
-// recapture dev merge: one record of the shards of a run.
+// recapture dev merge: merges the shards of a run into one record.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-// recapture dev place: puts records of runs where they belong below reports/, packed.
+// recapture dev place: puts records of runs at their place below reports/, packed.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +15,7 @@ namespace recapture::commands {
 namespace fs = std::filesystem;
 namespace {
 
-// Throws ExitError(Usage) for what says nothing of today's cases, or is not a whole run.
+// Throws ExitError(Usage) for a record of outdated cases or of an incomplete run.
 void check(const Record& record, const Rules& rules) {
   const auto refuse = [&](const std::string& why) {
     throw ExitError(Exit::Usage, fmt::format("{}: {}", record.path, why));
@@ -34,7 +34,7 @@ void check(const Record& record, const Rules& rules) {
                      more == 0 ? "" : fmt::format(" and {} more", more)));
 }
 
-// The first place of its kind that is free; "" if one of them has this run already.
+// The first free path for this machine; "" if one of them has this run already.
 std::string place_of(const Record& record, const std::string& reports) {
   const std::string first = report_path(record.environment), stem = first.substr(0, first.rfind(".jsonl"));
   for (int number = 1;; ++number) {

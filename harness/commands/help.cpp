@@ -1,4 +1,4 @@
-// recapture help: --help, for a user who tries it as a verb.
+// recapture help: the same as --help.
 #include <fmt/format.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ Verb help_verb(CLI::App& app) {
             if (!words->empty() && full_name(verb) != app.get_name() + " " + name) {
               throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "--help says what there is"));
             }
-            app.clear();  // Without a verb on its command line the application prints its own help.
+            app.clear();  // Without a verb the application prints its own help.
             print("{}", verb.help(verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent())));
             return Exit::AsExpected;
           }};

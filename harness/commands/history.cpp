@@ -1,4 +1,4 @@
-// recapture history: how tests went over time on each kind of machine, from all records of a folder.
+// recapture history: results of tests over time on each kind of machine, from all records of a folder.
 #include "harness/timeline/history.h"
 
 #include <fmt/format.h>
@@ -28,13 +28,13 @@ struct Options {
   bool json = false;
 };
 
-// By case the tests that are named; no tests for all that the records have of it.
+// Selected tests by case; an empty list selects all recorded tests of the case.
 using Named = std::map<std::string, std::vector<std::string>>;
 
 Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue,
                const std::vector<timeline::Run>& runs) {
   Names names = names_in(catalogue);
-  // Of what the tree has no longer there is a history too.
+  // Cases and tests that the tree no longer has still have a history.
   std::set<std::string> planned;
   for (const timeline::Run& run : runs) planned.insert(run.record.plan.begin(), run.record.plan.end());
   std::map<std::string, std::vector<std::string>> by_case;
@@ -65,7 +65,7 @@ Named named_in(const std::vector<std::string>& words, const Catalogue& catalogue
   return named_tests;
 }
 
-// What a judgement of these runs calls missing where it is not available now: as `show` has it.
+// What was available in these runs: a test that is unavailable now counts as missing, as in `show`.
 Available available_in(const std::vector<timeline::Run>& runs) {
   Available available;
   for (const timeline::Run& run : runs) add_available(run.record, available);

@@ -11,7 +11,7 @@
 namespace recapture::commands {
 namespace {
 
-// Also those below groups, by both words.
+// Verbs of groups have both words.
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : verbs_of(app)) {

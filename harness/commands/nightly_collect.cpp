@@ -1,4 +1,4 @@
-// recapture nightly collect: one night of the records of its machines.
+// recapture nightly collect: combines the records of a night's machines.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -20,7 +20,7 @@
 namespace recapture::commands {
 namespace {
 
-// The options as they are typed.
+// The options as typed.
 struct Typed {
   run::RunOptions options;
   std::string junit;
@@ -29,7 +29,7 @@ struct Typed {
   std::optional<int> jobs;
 };
 
-// What is not typed is as in the run that began the record, where that says it.
+// Options that were not typed come from the run that began the record, if it has them.
 void take_from_record(run::RunOptions& options, const Typed& typed) {
   const Record begun = read_record(options.resume);
   if (options.release.empty()) options.release = begun.environment.name_in_matrix();
@@ -53,7 +53,7 @@ void take_from_record(run::RunOptions& options, const Typed& typed) {
   }
 }
 
-// What is to be run, as typed.
+// The selection, as typed.
 run::RunOptions what_to_run(const Typed& typed) {
   run::RunOptions options = typed.options;
   for (const OverridableLibrary& library : kOverridableLibraries) {
