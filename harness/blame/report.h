@@ -55,9 +55,9 @@ struct GivenUp {
   std::string
       at;  // The recorder's word (recorder/exceptions.h): "begin", "inside", "end", "exit", "terminate", "abort".
   Thread thread;
-  std::vector<Raised> raised;        // The exception, then its causes; empty if unseen.
-  std::vector<python::Frame> begun;  // Where the capture began, innermost first.
-  std::vector<Frame> stack;          // In C++, where it was thrown.
+  std::vector<Raised> raised;                  // The exception, then its causes; empty if unseen.
+  std::vector<python::Frame> begun;            // Where the capture began, innermost first.
+  std::vector<Frame> stack;                    // In C++, where it was thrown.
   size_t failed_before = 0, failed_after = 0;  // How many calls had failed in the process when it began and ended.
 
   // The original exception; none if it was not seen.

@@ -85,20 +85,20 @@ struct Comparison {
   std::vector<CaseChange> changes;  // Worst first.
   std::vector<PriceChange> prices = {};
 
-  // Every test is one of these. What is not measured is new, or stale on one side: the records lag behind the cases,
-  // and say nothing of the upgrade.
+  // Every test is in exactly one group. Not measured means new, or stale on one side: the records are older than the
+  // cases and show nothing about the upgrade.
   size_t judged() const;
   size_t unknown() const;
   size_t not_measured() const;
 };
 
-// What a fix did with its remedy left out on purpose.
+// The result of a fix whose remedy was left out on purpose.
 struct WithoutRemedy {
   std::string release;
   bool failed = false;
 };
 
-// What the sides are read with.
+// The data that comparing needs besides the sides.
 struct CompareContext {
   Rules rules;
   std::vector<Change> changes;
@@ -107,13 +107,13 @@ struct CompareContext {
   std::map<std::string, std::vector<WithoutRemedy>> without_remedy = {};  // By the fix's test.
 
   const CatalogueCase* find(const std::string& case_id) const;
-  // Takes in a run that left the remedies out; another says nothing of them.
+  // Adds a run that left the remedies out; ignores any other run.
   void learn_from(const Record& record);
 };
-// Of Recapture's own tree.
+// Reads it from Recapture's own tree.
 CompareContext read_compare_context(const std::string& root);
 
-// Each run as if the tree had its code: what has changed since is told at the top and hides nothing.
+// Judges each run as if the tree had the run's code: later changes are reported in the head and hide nothing.
 JudgedRun judge_without_staleness(Record record, const CompareContext& background);
 // The same for many runs, with the rules made once.
 Rules without_staleness(Rules rules);
@@ -121,19 +121,18 @@ JudgedRun judge_run(Record record, const Rules& rules);
 
 Comparison compare_sides(const Side& from, const Side& to, const CompareContext& background);
 
-// The part of it that is about these cases.
+// The part of the comparison about these cases.
 Comparison filter_cases(const Comparison& comparison, const std::set<std::string>& cases);
 
-// Of a hundred tests that were measured, how many may be unknown; and of a hundred, how many may be not measured.
+// How many percent of the measured tests may be unknown, and how many percent of all may be not measured.
 struct Limits {
   int unknown = 10, not_measured = 50;
 };
 bool too_much_unknown(const Comparison& comparison, const Limits& limits = {});
-// Whether what is not measured is alone enough for that.
+// Whether too many tests are not measured.
 bool too_little_measured(const Comparison& comparison, const Limits& limits = {});
 
-// Something hurts (1), too much is unknown (6), a price changed (3), only what does not hurt changed (5), or nothing
-// (0).
+// A regression (1), too much unknown (6), a price change (3), only harmless changes (5), or nothing (0).
 Exit exit_for(const Comparison& comparison);
 
 }  // namespace recapture::compare

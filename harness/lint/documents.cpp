@@ -18,7 +18,7 @@
 namespace recapture::lint {
 namespace {
 
-// The documents, and how many lines each has; 0: it has pages, and its claims stand by page.
+// The documents, each with its number of lines; 0: it has pages, and claims are cited by page.
 const std::map<std::string, int> kDocuments = {
     {"capture failures", 1122},    {"load corruption", 135},      {"freeze race", 173},
     {"gradient aliasing", 428},    {"CUDA graph guide", 0},       {"CUDAGraph Trees", 0},
@@ -28,7 +28,7 @@ const std::string kNoLines = "-", kNotCovered = "not covered: ", kNotYet = "not 
 const std::set<std::string> kKinds = {"environment", "heading", "item", "message",
                                       "number",      "remedy",  "row",  "warning"};
 
-// As many lines may stand between two claims: a heading, a label, empty lines.
+// The most lines between two claims: a heading, a label, empty lines.
 constexpr int kGap = 9;
 
 // "12", or "12-20".
@@ -48,7 +48,7 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the cases say, by their sources.
+// The cases' tests and sources.
 struct Cases {
   std::set<std::string> tests;                                                 // case.Test
   std::map<std::string, std::set<std::pair<std::string, std::string>>> cited;  // Document and heading, by case.
@@ -105,12 +105,12 @@ std::vector<DocumentLine> read_documents(const std::string& root) {
   std::vector<DocumentLine> lines;
   std::istringstream file(contents(root + "/cases/coverage.tsv"));
   std::string line;
-  std::getline(file, line);  // The heading.
+  std::getline(file, line);  // Skip the heading.
   for (int number = 2; std::getline(file, line); ++number) {
     std::vector<std::string> cells;
     std::istringstream row(line);
     for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
-    if (cells.size() != 6) cells.assign(6, "");  // Which is then an error of its own.
+    if (cells.size() != 6) cells.assign(6, "");  // Reported as an error below.
     lines.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], 0, 0, number});
     DocumentLine& read = lines.back();
     if (!read_lines(read.lines, read.first, read.last)) read.first = read.last = 0;
@@ -124,7 +124,7 @@ std::vector<std::string> document_errors(const std::string& root) {
   static const RE2 kOnRecord(R"(\bno record( with [^;]*)? is |\brecords have \d)");
   std::vector<std::string> errors;
   std::set<std::string> covered, said;
-  std::map<std::string, int> begun, read;  // By document: the last claim's first line, and the last line of any so far.
+  std::map<std::string, int> begun, read;  // By document: where the last claim begins, and the last line so far.
   std::set<std::pair<std::string, std::string>> headings;
   for (const DocumentLine& line : read_documents(root)) {
     const auto error = [&](const std::string& what) {

@@ -1,5 +1,5 @@
-// What remedies cost on one machine, as `tools/prices --remedies` measured it. Facts, as in a record: all times. A file
-// beside that machine's records, reports/<release>/<machine>.prices, one JSON object a line:
+// The cost of remedies on one machine, as `tools/prices --remedies` measured it. All times, no summary. A file beside
+// that machine's records, reports/<release>/<machine>.prices, one JSON object a line:
 //
 //   {"prices":2,"release":"2.11.0","gpu":…, …}    what it was measured on, by which code ("hash")
 //   {"price":["case.FixName", …],"what":"a replay of 20 kernels","clock":"gpu","without":[6.7, …],"with":[13.0, …],
