@@ -13,7 +13,7 @@
 namespace recapture::nightly {
 namespace {
 
-// Which tasks lack a record, since when, and which have one again.
+// The tasks without a record, since when, and those that have one again.
 std::vector<MissingTask> missing_of(const std::vector<Night>& nights) {
   const auto same = [](const NightTask& a, const NightTask& b) {
     return without_nightly_date(a.release) == without_nightly_date(b.release) && a.gpu == b.gpu && a.shard == b.shard &&
@@ -84,7 +84,7 @@ class Layout {
     }
   }
 
-  // Of the last night that was added; those without a run of it too, as long as they are planned.
+  // Reports the last added night; also for planned places without a run.
   void tell(const Night& night, NightReport& report) {
     for (const auto& [key, place] : places_) {
       const bool planned = is_planned(night.plan, place.environment());
