@@ -61,7 +61,7 @@ std::string render_operator_counts(const std::vector<Latest>& operators) {
 std::vector<OnMachine> latest(const ResultMatrix& board) {
   std::vector<OnMachine> all;
   std::map<std::pair<std::string, Break>, size_t> places;
-  std::vector<std::map<std::string, size_t>> at;  // Of each of them, where a test's row is.
+  std::vector<std::map<std::string, size_t>> at;  // For each of them, the index of a test's row.
   for (const JudgedRun& judged : board.records()) {
     const std::string& machine = board.machine_of(judged.record);
     const auto [place, is_new] = places.emplace(std::pair(machine, judged.record.broken()), all.size());
