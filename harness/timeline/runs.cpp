@@ -15,8 +15,8 @@ namespace recapture::timeline {
 namespace fs = std::filesystem;
 namespace {
 
-// The records below a folder, by their paths from it. As records_below() finds them, but that of folders that cannot be
-// read only the first is an error.
+// Relative paths of the records below a folder, as records_below() finds them; of unreadable folders only the first one
+// is an error.
 void find_records(const fs::path& folder, const fs::path& below, std::vector<std::string>& paths,
                   std::vector<BadRecord>& bad) {
   std::error_code error;
@@ -58,7 +58,7 @@ Runs runs_below(const std::string& folder, const std::set<std::string>& cases) {
       run.record = std::move(record);
       all.runs.push_back(std::move(run));
     } catch (const ExitError& stop) {
-      if (!fs::exists(whole)) continue;  // It was there when the folder was read.
+      if (!fs::exists(whole)) continue;  // It was removed meanwhile.
       std::string why = stop.what();
       if (why.rfind(whole, 0) == 0) why.erase(0, whole.size());
       why.erase(0, why.find_first_not_of(": "));
