@@ -7,7 +7,7 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-PATIENCE = 60  # Seconds for what takes a fraction of one.
+PATIENCE = 60  # Seconds, for waits that usually take a fraction of one.
 FLAGS = [
     "--headless=new", "--disable-gpu",
     "--no-sandbox", "--disable-dev-shm-usage",  # For root in a container, whose /dev/shm may be small.
@@ -27,7 +27,7 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         options.unhandled_prompt_behavior = "dismiss"  # reports() lists it.
         options.ignore_local_proxy_environment_variables()  # The driver is on this machine.
-        # With a path, Selenium looks for no driver to download.
+        # With a path, Selenium does not download a driver.
         self.driver = Chrome(service=Service("/usr/bin/chromedriver"), options=options)
         self.driver.set_script_timeout(PATIENCE)
         self.url = ""
@@ -48,7 +48,7 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce"}])
-        self.driver.get("about:blank")  # Another fragment alone would not load the page again.
+        self.driver.get("about:blank")  # Changing only the fragment would not reload the page.
         self.reports()
         self.url = Path(path).resolve().as_uri()
         self.driver.get(self.url + fragment)

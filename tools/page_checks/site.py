@@ -11,7 +11,7 @@ from selenium.webdriver import Keys
 
 from .records import RECAPTURE, ROOT, catalogue
 
-# Keeps axe-core, a checker of accessibility, as a package of PyPI.
+# The PyPI package with axe-core, an accessibility checker.
 AXE = "axe-playwright-python==0.1.8"
 MOST_BYTES = 20_000_000
 SIZES = ((1280, 720), (390, 844))
