@@ -36,12 +36,12 @@ class NotJudged(RuntimeError):
 class Failure(NamedTuple):
     """A capture that failed."""
 
-    text: str  # What `recapture blame` prints of it: the call or exception, your line, the cause, a fix.
-    api: str  # The driver's call that broke it; "" where an exception ended it.
+    text: str  # As `recapture blame` prints it: the call or exception, your line, the cause, a fix.
+    api: str  # The driver call that broke it; "" if an exception ended it.
     code: int  # CUDA's error, 0 without a call.
-    where: str  # "train.py:15 in evaluate"; "" where it is not known.
-    cause: str  # In one sentence; "" where it is not known.
-    data: Dict[str, Any]  # All of it, as `recapture blame --json` gives it.
+    where: str  # "train.py:15 in evaluate"; "" if unknown.
+    cause: str  # One sentence; "" if unknown.
+    data: Dict[str, Any]  # The complete object of `recapture blame --json`.
 
 
 class Report:
@@ -49,8 +49,8 @@ class Report:
 
     def __init__(self) -> None:
         self.failures: List[Failure] = []
-        self.text = ""  # All that `recapture blame` prints: failures, and calls that failed and broke no capture.
-        self.data: Dict[str, Any] = {"processes": []}  # The same, as `recapture blame --json` gives it.
+        self.text = ""  # The complete output of `recapture blame`: failures, and failed calls that broke no capture.
+        self.data: Dict[str, Any] = {"processes": []}  # The same, as in `recapture blame --json`.
 
     def __bool__(self) -> bool:
         return bool(self.failures)
@@ -104,7 +104,7 @@ class _Variables:
             if other and other != recorder:
                 os.environ[_CHAIN] = other
             within = os.environ.get(_WITHIN, "")
-            if str(os.getpid()) not in within.split(","):  # Also in a child that was forked in a block.
+            if str(os.getpid()) not in within.split(","):  # Also in a child that was forked inside a block.
                 within += ",{}".format(os.getpid())
             os.environ.update({_REPORT: events.path, _INJECTION: recorder, _WITHIN: within})
 
@@ -121,7 +121,7 @@ class _Variables:
 
 
 _variables = _Variables()
-_listening = threading.Lock()  # One thread at a time loads the recorder.
+_listening = threading.Lock()  # Only one thread at a time may load the recorder.
 _events: Optional[_Events] = None
 _library: Optional[ctypes.CDLL] = None
 
@@ -191,7 +191,7 @@ def _listen_late() -> None:
             reason, _ADVICE))
 
 
-class blame:  # noqa: N801: it is called as a function.
+class blame:  # noqa: N801: it is called like a function.
     """Reports which call, or which exception, broke which capture while the block ran.
 
     `with recapture.blame() as report:` prints what failed at the end of the block, to `file` or to standard error
@@ -209,7 +209,7 @@ class blame:  # noqa: N801: it is called as a function.
         self._report = Report()
         self._is_open = False
         self._from = 0
-        self._judged = ""  # What the report is made of.
+        self._judged = ""  # The text that the report is made from.
 
     def __enter__(self) -> Report:
         _variables.set()
@@ -230,7 +230,7 @@ class blame:  # noqa: N801: it is called as a function.
         try:
             self.so_far()
         except (NotHeard, NotJudged) as problem:
-            if error is None:  # Otherwise the program's own exception is the one to see.
+            if error is None:  # Otherwise the program's own exception must not be hidden.
                 raise
             if not self._quiet:
                 (self._file or sys.stderr).write("recapture: {}\n".format(problem))
@@ -274,7 +274,7 @@ class blame:  # noqa: N801: it is called as a function.
                     failed_before[pid] = failed_before.get(pid, 0) + 1
                 if not in_block and kind not in ("heard", "torch"):
                     continue
-                if kind == "given up":  # It counts the calls of the process, and these are only some of them.
+                if kind == "given up":  # Its counts are of all calls of the process, and these are only some of them.
                     event["failed_before"] = max(0, event.get("failed_before", 0) - failed_before.get(pid, 0))
                 has_failures = has_failures or kind in ("failed", "given up", "silent")
                 lines.append(json.dumps(event))
@@ -290,7 +290,7 @@ def _judge(events: str, report: Report) -> None:
         file.flush()
         done = subprocess.run([_places.program(), "blame", "--json", "--read", file.name], env=variables,
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    answer = done.stderr.decode("utf-8", "replace")  # That is where blame reports, beside the output of its program.
+    answer = done.stderr.decode("utf-8", "replace")  # blame reports on stderr; stdout is its program's.
     if done.returncode != 0:
         raise ValueError("recapture blame --read: " + answer.strip())
     report.data = json.loads(answer)

@@ -16,15 +16,15 @@ import os
 import sys
 import threading
 
-_used, _unknown = {}, {}  # Feature to how it was seen, or why it cannot be known.
+_used, _unknown = {}, {}  # From feature to how it was seen, or why it is unknown.
 _modes, _operators = set(), set()
 _captures, _open = 0, 0
-_pinned = None  # How many blocks of pinned memory PyTorch had given out when the capture began,
+_pinned = None  # PyTorch's pinned blocks in use when the capture began,
 _pins = 0  # and how many of PyTorch's own operators took one in it.
-_listening = False  # PyTorch records its operators for us,
+_listening = False  # PyTorch reports its operators,
 _profiling = False  # and Python its calls.
-_error = ""  # Why what follows from it cannot be relied on.
-_thread = 0  # Where the capture began; what listens belongs to that thread.
+_error = ""  # Why dependent results are unreliable.
+_thread = 0  # Where the capture began; the hooks belong to that thread.
 _last = None
 _pid = os.getpid()
 
@@ -38,13 +38,13 @@ _RANDOM = {"dropout", "native_dropout", "_fused_dropout", "feature_dropout", "al
            "rrelu", "rrelu_with_noise", "_sample_dirichlet", "binomial", "_standard_gamma"}
 _MATMUL = {"mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "linear", "mv", "addmv", "dot", "vdot", "einsum",
            "_scaled_mm", "_addmm_activation", "_grouped_mm", "_scaled_grouped_mm", "ger", "addr", "chain_matmul"}
-# What the program calls where a copy may come from the host or go there; inside other operators it stays on the GPU.
+# Calls of a program that may copy from or to the host; inside other operators the copy stays on the GPU.
 _MAY_COPY = {"copy_", "to", "_to_copy", "index", "index_put", "index_put_", "where", "lift_fresh"}
 # DDP's name for copying a reduced bucket into the gradients, all on one GPU.
 _ON_ONE_GPU = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-# They take a block of pinned memory each for what they read, and give it back.
+# Each takes a pinned block for the value that it reads, and returns it.
 _PINS = {"_local_scalar_dense", "nonzero"}
-# Random numbers may be drawn inside these, under a name of their own.
+# These may draw random numbers internally, under another name.
 _MAY_BE_RANDOM = {"_cudnn_rnn", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
                   "_scaled_dot_product_cudnn_attention", "_thnn_fused_lstm_cell"}
 _OWN_NAMESPACES = {"aten", "prims", "prim", "c10d", "c10d_functional", "_c10d_functional", "nccl", "inductor", "torch",
@@ -270,7 +270,7 @@ def begins(arguments, keywords):
     keywords = keywords or {}
     _of_process()
     _of_threads()
-    if _pinned_blocks()[0] > 0:  # Not at the end: a failed capture keeps the block of an item() in it.
+    if _pinned_blocks()[0] > 0:  # Not at the end: after a failed capture the block of an item() stays in use.
         _use("pinned memory", "PyTorch has given out some where a capture begins")
     torch = sys.modules["torch"]
     mode = keywords.get("capture_error_mode", arguments[2] if len(arguments) > 2 else "global")
@@ -278,7 +278,7 @@ def begins(arguments, keywords):
     if keywords.get("pool", arguments[1] if len(arguments) > 1 else None) is not None:
         _use("memory pools", "a capture was given a pool")
     sync_debug_mode = getattr(getattr(torch, "_C", None), "_cuda_get_sync_debug_mode", None)
-    if sync_debug_mode is not None and sync_debug_mode():  # The public one begins CUDA.
+    if sync_debug_mode is not None and sync_debug_mode():  # The public function initialises CUDA.
         _use("host reads", "set_sync_debug_mode() is on")
     frame = sys._getframe()
     while frame is not None:
@@ -379,7 +379,7 @@ def ended():
 def write(final):
     global _last
     if os.getpid() != _pid:
-        return  # A child that was forked.
+        return  # A forked child.
     for feature in {"raw CUDA calls", "NeMo"} & set(_used):
         for other in ("conditional nodes", "graph updates"):
             _doubt(other, feature + " may")

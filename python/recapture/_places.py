@@ -11,7 +11,7 @@ def _find() -> Tuple[str, str]:
     """The program, and the folder of librecorder.so."""
     folder = _PACKAGE
     while True:
-        # An installer puts bin/, lib/recapture/ and share/recapture/ beside the package or somewhere above it.
+        # Installers put bin/, lib/recapture/ and share/recapture/ beside the package or above it.
         if os.path.exists(os.path.join(folder, "share/recapture/ci/matrix.toml")):
             return os.path.join(folder, "bin/recapture"), os.path.join(folder, "lib/recapture")
         if os.path.exists(os.path.join(folder, "ci/matrix.toml")):

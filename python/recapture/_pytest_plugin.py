@@ -29,13 +29,13 @@ class _Plugin:
         self._blame = _blame
         self._warned = False
         try:
-            # From now on, so that the driver loads the recorder also where a module or a fixture begins with CUDA.
+            # Before all tests, so that the driver loads the recorder even if a module or a fixture initialises CUDA.
             self._session = _blame.blame(quiet=True)
             self._session.__enter__()
         except (_blame.NotHeard, FileNotFoundError) as error:
             raise pytest.UsageError("--recapture: {}".format(error)) from None
         self._block: Any = None
-        self._told = 0  # Failures of the running test that one of its reports has.
+        self._told = 0  # Failures of the running test that are already in one of its reports.
 
     def pytest_unconfigure(self) -> None:
         self._session.abandon()
@@ -59,7 +59,7 @@ class _Plugin:
         if not text:
             return
         if report.failed and hasattr(report.longrepr, "addsection"):
-            report.longrepr.addsection(_TITLE, text)  # It comes with the traceback: on the terminal, in JUnit's XML.
+            report.longrepr.addsection(_TITLE, text)  # Shown with the traceback: on the terminal, in JUnit's XML.
         else:
             report.sections.append((_TITLE, text))
         item.user_properties.append(("recapture", text))

@@ -19,7 +19,7 @@ def _interpreter() -> str:
 
 def _start() -> None:
     if os.environ["RECAPTURE"] == "0" or os.environ.get("RECAPTURE_BLAME"):
-        return  # Not wanted, or a child of a program that is under blame already.
+        return  # Not requested, or a child of a program that is already under blame.
     from recapture import _places
     try:
         program = _places.program()
@@ -34,7 +34,7 @@ def _start() -> None:
         block = _blame.blame()
         block.__enter__()
         atexit.register(_end, block)
-    except Exception as error:  # The program goes on without it.
+    except Exception as error:  # The program continues without it.
         sys.stderr.write("recapture: RECAPTURE is set, but this process cannot be watched: {}\n".format(error))
 
 

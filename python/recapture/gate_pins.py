@@ -33,7 +33,7 @@ _PINS = [re.compile(words, re.IGNORECASE) for words in (
     # torch==2.6.0, "torch[opt] ~= 2.6", 'torch (>=2.6,<2.9)'; not torchvision, pytorch-lightning or torch-geometric.
     r"(?<![\w./-])torch\s*(?:\[[^\]]*\])?\s*\(?\s*(" + _BOUND + r"(?:\s*,\s*" + _BOUND + ")*)",
     r"(?<![\w./-])torch\s*=\s*" + _EXACT,
-    # Poetry's and pixi's: torch = "^2.6", torch = {version = "2.6.0", ...}
+    # Poetry and pixi: torch = "^2.6", torch = {version = "2.6.0", ...}
     r"(?<![\w./-])[\"']?torch[\"']?\s*=\s*(?:\{.*?\bversion\s*=\s*)?[\"']\s*((?:" + _BOUND + "|=?" + _VERSION +
     r")(?:\s*,\s*" + _BOUND + ")*)",
     # torch @ https://…/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl
@@ -84,7 +84,7 @@ def changes_in(diff: str) -> Dict[Change, List[str]]:
     file = ""
 
     def finish() -> None:
-        # Pins that a file had, in their order, against those that it has; one that only moved is none.
+        # Compares a file's old pins, in order, with its new ones; a pin that only moved is not a change.
         removed = [pin for pin in before if pin not in after]
         added = [pin for pin in after if pin not in before]
         for i in range(max(len(removed), len(added))):
@@ -104,7 +104,7 @@ def changes_in(diff: str) -> Dict[Change, List[str]]:
         elif line.startswith("@@"):
             in_head = False
         elif in_head and line[:4] in ("--- ", "+++ ") and line[4:] != "/dev/null":
-            file = line[6:].rstrip("\t")  # Behind a/ or b/.
+            file = line[6:].rstrip("\t")  # After a/ or b/.
         elif not in_head and line[:1] in ("-", "+") and _FILES.search(file):
             pin = pin_of(line[1:])
             if pin:
@@ -203,7 +203,7 @@ def main(words: Optional[List[str]] = None) -> int:
         parser.error("the base is empty: is this a pull request?")
     try:
         code, text = run(chosen.base, options)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # An answer has more characters than some terminals.
+        if isinstance(sys.stdout, io.TextIOWrapper):  # An answer has characters that some terminals cannot encode.
             sys.stdout.reconfigure(errors="backslashreplace")
         print(text, end="")
         for file, mode in ((chosen.summary, "w"), (os.environ.get("GITHUB_STEP_SUMMARY"), "a")):

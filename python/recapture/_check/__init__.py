@@ -57,6 +57,6 @@ def main(arguments: Optional[Iterable[str]] = None) -> int:
     try:
         from .command import main as run
         return run(arguments)
-    except Exception:  # An error of our own: with Python's status 1 it would look like a finding.
+    except Exception:  # An internal error: Python's status 1 would look like a finding.
         traceback.print_exc(file=sys.stderr)
         return 7

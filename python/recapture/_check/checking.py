@@ -15,8 +15,8 @@ from .recording import Call, Recorder, Storage, host_form, is_dataclass, key_of,
 from .state import SCALARS, Saved, State, changed_host_values, lines_that_change
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
-_MOST = 12  # Findings in a report; what follows from the first ones adds nothing.
-_REPEATED = 0.1  # Values of eager code that are farther apart from run to run are others, and no noise of the same.
+_MOST = 12  # Findings in a report; more would only be consequences of the first ones.
+_REPEATED = 0.1  # Eager values that differ more between runs are not repeatable, rather than noisy.
 
 
 class ReplayFailed(Exception):
@@ -60,7 +60,7 @@ def _with_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(value, (list, tuple)):
         return type(value)(_with_tensors(item, change) for item in value)
     if isinstance(value, dict):
-        changed = copy.copy(value)  # Of its own type, which may want other arguments than dict's.
+        changed = copy.copy(value)  # Keeps its type, whose constructor may take other arguments than dict's.
         changed.update((key, _with_tensors(item, change)) for key, item in value.items())
         return changed
     if is_dataclass(value):
@@ -119,11 +119,11 @@ class Checking:
         self.fn, self.inputs, self.count, self.warm_up, self.backend = fn, Inputs(make_inputs), count, warm_up, backend
         self.report = Report(_name_of(fn))
         self.storages: Dict[int, Storage] = {}
-        self.calls: List[Call] = []  # Those of the last recorded run.
-        self.unseen = ""  # What of the state was not reached.
+        self.calls: List[Call] = []  # Of the last recorded run.
+        self.unseen = ""  # The part of the state that was not reached.
         self.not_repeated: List[str] = []  # Values that differ between two runs of eager code.
         self.opaque: Dict[str, str] = {}  # Outputs that may have tensors, and their types.
-        self.skipped_from = 0  # The call whose inputs do not fit into the static ones.
+        self.skipped_from = 0  # The first call whose inputs do not fit into the static ones.
         self.generator: Any = None
 
     # The passes.
@@ -150,7 +150,7 @@ class Checking:
             except Exception as error:
                 if not failed:
                     raise
-                # A kernel that fails leaves a context in which nothing works.
+                # A failed kernel leaves an unusable context.
                 self.report.unknown.append(f"The state was not restored: {comparison.first_line(error)}.")
         self.report.findings = _arranged(self.report.findings)[:_MOST]
         self.report.cost["seconds"] = round(time.monotonic() - began, 3)
@@ -215,7 +215,7 @@ class Checking:
         self.saved.restore()
         self.backend.set_generator_state(self.generator)
         if torch.is_autocast_enabled(self.backend.device):
-            torch.clear_autocast_cache()  # As training does, which enters a region in each step.
+            torch.clear_autocast_cache()  # As in training, which enters a region in each step.
 
     def _recording(self, **options: Any) -> Recorder:
         return Recorder(self.backend.on_device, storages=self.storages, **options)
@@ -451,7 +451,7 @@ class Checking:
         self._restore()
         arguments = self.inputs.get(0)
         self.backend.run(lambda: self._call(arguments))
-        # Only what goes back is of interest: drawing goes on.
+        # Only a state that goes back matters; drawing continues.
         changes = lines_that_change(lambda: self.backend.run(lambda: self._call(arguments)),
                                     lambda: bytes(self.backend.generator_state().tolist()))
         offsets = [(line, _offset(before), _offset(after)) for line, before, after in changes]

@@ -40,7 +40,7 @@ def compare_calls(calls: List[Call]) -> List[Finding]:
     """What differs between calls of eager code, and is therefore frozen in a graph: that of the first call."""
     first, others = calls[0], calls[1:]
     lengths = [len(call.operators) for call in calls]
-    ends: Dict[int, int] = {}  # Where each call parts from the first one.
+    ends: Dict[int, int] = {}  # Where each call first differs from the first one.
     findings: List[Finding] = []
     for number, call in enumerate(others, 1):
         finding, end = _parting(first, call, number)
@@ -59,7 +59,7 @@ def compare_calls(calls: List[Call]) -> List[Finding]:
                 seen.add(key)
                 findings.append(finding)
         for finding, origins in _rebound(operators):
-            if origins not in seen:  # Where it is read first; later readers follow from that.
+            if origins not in seen:  # The first read; later readers follow from it.
                 seen.add(origins)
                 findings.append(finding)
     return findings
@@ -246,9 +246,9 @@ def compare_outputs(outputs: List[Dict[str, torch.Tensor]], definition: Optional
     return []
 
 
-# What fails in the capture.
+# Failures in the capture.
 
-_REFUSALS = (  # What an exception's text has, and the case that documents it.
+_REFUSALS = (  # Part of an exception's text, and the case that documents it.
     ("attempt to increase offset for a cuda generator", "unregistered_generator"),
     ("pageable", "pageable_copy_in_capture"),
     ("unless the cpu tensor is pinned", "pageable_copy_in_capture"),

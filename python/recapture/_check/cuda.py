@@ -20,7 +20,7 @@ class Refused(Exception):
         self.cause = cause
 
 
-# What has become of the memory that an address in a graph lay in.
+# The current state of the memory at an address in a graph.
 FREE = "in a block that the allocator may give away"
 GIVEN = "in a block that the allocator has given to another tensor since"
 GONE = "where no memory is any more"
@@ -33,7 +33,7 @@ class Node:
     number: int
     kind: str
     words: List[int]
-    host_source: int = 0  # Of a copy: its source, where that may be the host's memory.
+    host_source: int = 0  # Of a copy: its source, if that may be host memory.
 
 
 class _KernelParams(ctypes.Structure):
@@ -187,9 +187,9 @@ class CudaBackend:
             self.driver = None
         self.reads_addresses = self.driver is not None and self.driver.param_info is not None
         self._captured: int = 0
-        self._alive: Ranges = []  # What tensors had when the capture began.
-        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was freed until the capture ended,
-        self._known: Set[int] = set()  # and those that CUDA knew then.
+        self._alive: Ranges = []  # The memory of tensors at the begin of the capture.
+        self._freed: Set[int] = set()  # Addresses in the nodes whose memory was freed before the capture ended,
+        self._known: Set[int] = set()  # and those that CUDA had at that time.
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda
@@ -216,7 +216,7 @@ class CudaBackend:
         self.graph = torch.cuda.CUDAGraph()
         for generator in self.registered:
             register = getattr(self.graph, "register_generator_state", None)
-            if register:  # Gone from 2.14 on, where a generator registers at its first use.
+            if register:  # Removed in 2.14, where a generator registers at its first use.
                 register(generator)
         self.nodes = []
         gc.collect()

@@ -24,7 +24,7 @@ class Kind(enum.Enum):
     WRONG_VALUE = "wrong value"
 
 
-# The cases that a finding can name, with the fix of each that a program can apply. A test compares both with
+# The cases that a finding can name, each with the fix that a program can apply. A test compares both with
 # cases/catalogue.json.
 FIXES: Dict[str, str] = {
     "autocast_cache_across_capture":
@@ -71,7 +71,7 @@ FIXES: Dict[str, str] = {
         "Keep a workspace that has been replaced alive for as long as a graph may refer to it.",
 }
 
-# The case of a kind where nothing more special is known.
+# The case of a kind if no more specific one is known.
 CASES: Dict[Kind, Optional[str]] = {
     Kind.REFUSED: "operators",
     Kind.HOST_VALUE: "host_scalar_baked_in",
@@ -103,13 +103,13 @@ class Finding:
     """One way in which the graph differs from eager code. `eager` and `graph` are what each of them has."""
 
     kind: Kind
-    what: str  # A sentence: what differs.
+    what: str  # One sentence: what differs.
     eager: str
     graph: str
     operator: str = ""
     line: Optional[Line] = None
     case: Optional[str] = None
-    node: str = ""  # The node of the graph, where an address led here.
+    node: str = ""  # The node of the graph, if an address was the evidence.
 
     @property
     def fix(self) -> str:

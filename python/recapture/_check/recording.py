@@ -81,7 +81,7 @@ class Storage:
         return self.weak.expired()
 
 
-# Where an operand comes from: ("input", n), ("made", operator, n) in this call, ("fresh", n) first seen in this call
+# The origin of an operand: ("input", n), ("made", operator, n) in this call, ("fresh", n) first seen in this call
 # without an operator that made it, or ("outside", storage).
 Origin = Tuple[Any, ...]
 
@@ -106,7 +106,7 @@ class Operator:
     results: List[Operand]
     random: bool = False
     on_device: bool = False
-    captured: bool = True  # Whether its stream was capturing; of interest in a capture alone.
+    captured: bool = True  # Whether its stream was capturing; only relevant in a capture.
     nodes: Tuple[int, int] = (0, 0)  # Its nodes of the graph, by their numbers.
     checks: List[Any] = dataclasses.field(default_factory=list)
     generator: Any = None  # State of the default generator before it.
@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):
         self.fingerprint, self.generator_state = fingerprint, generator_state
         self.storages: Dict[int, Storage] = {} if storages is None else storages
         self.calls: List[Call] = []
-        self.running: Optional[Operator] = None  # What has begun and not ended: where it was raised.
+        self.running: Optional[Operator] = None  # Begun but not ended: an exception was raised there.
         self.thread = threading.get_ident()
         self.after: Optional[Callable[[Operator, Any], None]] = None
 
@@ -234,7 +234,7 @@ class Recorder(TorchDispatchMode):
 
     def line(self) -> Optional[Line]:
         found = line_of(sys._getframe())  # Our own lines are skipped; autograd's thread may have no others.
-        if found is None and threading.get_ident() != self.thread:  # Autograd's thread runs for the line that waits.
+        if found is None and threading.get_ident() != self.thread:  # Autograd's thread works for the line that waits.
             found = line_of(sys._current_frames().get(self.thread))
         return found
 
@@ -322,7 +322,7 @@ class Recorder(TorchDispatchMode):
         if operand.on_device or operand.written or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             return
         if op.name in _COPIES and operand.origin[0] in ("input", "outside"):
-            return  # A copy reads the host's memory at the replay.
+            return  # At the replay, a copy reads host memory.
         to_device = any(name == "device" and str(value).startswith("cuda") for name, value in op.host)
         if not (op.on_device or to_device or op.name in _MADE_FROM_HOST):
             return

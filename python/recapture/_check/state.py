@@ -16,7 +16,7 @@ from .findings import Line
 from .recording import LIBRARY, OWN, SKIPPED, STDLIB, line_of, place_of, storage_of
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_LIMIT = 200_000  # Objects; a function that reaches more of them is judged by these, and the report has that.
+_LIMIT = 200_000  # Objects; if a function reaches more, only these are compared, and the report states it.
 _MISSING = object()
 
 
@@ -64,10 +64,10 @@ class State:
 
     def __init__(self, roots: Dict[str, Any]) -> None:
         self.tensors: Dict[str, torch.Tensor] = {}
-        self.host: Dict[str, Any] = {}  # Numbers, strings and lengths of containers that the program itself keeps.
+        self.host: Dict[str, Any] = {}  # Numbers, strings and container lengths that the program itself keeps.
         self.generators: Dict[str, torch.Generator] = {}
         self.held: List[Tuple[str, Any, Any, Any]] = []  # How, where, under which name, what.
-        self._seen: Dict[int, Any] = {}  # Keeps what it has seen, so that no id is used twice.
+        self._seen: Dict[int, Any] = {}  # Keeps visited objects alive, so that no id is reused.
         self._queue: collections.deque = collections.deque()
         for name, root in roots.items():
             self._queue.append((name, root, True))
@@ -166,7 +166,7 @@ class State:
             if module and name in ("_parameters", "_buffers", "_modules"):
                 self._visit_members(path, item)
             else:
-                # A hook is a function of the program's; the dict that keeps it is PyTorch's.
+                # A hook is a function of the program; the dict that stores it is PyTorch's.
                 private = module and name.startswith("_") and name not in type(value).__dict__
                 self._queue.append((f"{path}.{name}", item, is_own and not private))
         if isinstance(value, torch.optim.Optimizer):
@@ -225,7 +225,7 @@ class Saved:
                 value = [weak(item) for item in value]
             else:
                 value = weak(value)
-            # The place itself may be a tensor, whose gradient is restored.
+            # The place may itself be a tensor, whose gradient is restored.
             held.append((how, weakref.ref(where) if isinstance(where, torch.Tensor) else where, name, value))
         self.held = held
         self.tensors = {path: weak(tensor) for path, tensor in self.tensors.items()}

@@ -30,7 +30,7 @@ class Graph:
     line: Optional[Line]
     reads: Dict[int, Operator] = dataclasses.field(default_factory=dict)
     writes: Dict[int, Operator] = dataclasses.field(default_factory=dict)
-    ranges: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # All that it writes, its own memory too.
+    ranges: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # All memory that it writes, its own too.
     kept: Set[int] = dataclasses.field(default_factory=set)  # Storages that it made and that outlived the capture.
     pool: List[Tuple[int, int]] = dataclasses.field(default_factory=list)  # The memory of its pool.
     last: Tuple[int, int] = (0, 0)  # Stream and time of the last replay.
@@ -45,8 +45,8 @@ class Clocks:
     def __init__(self) -> None:
         self.known: Dict[int, Dict[int, int]] = {}
         self.host: Dict[int, int] = {}
-        # What an event has seen is kept on the event: in 2.11 torch.cuda.Event leaves weak references to it dangling
-        # (pytorch#183403), and the interpreter crashes over them at its end.
+        # An event's clock is stored on the event: in 2.11 torch.cuda.Event leaves weak references to it dangling
+        # (pytorch#183403), and the interpreter crashes on them at exit.
         self.attribute = f"_recapture_clock_{next(_numbers)}"
 
     def _of(self, stream: int) -> Dict[int, int]:
@@ -162,7 +162,7 @@ class Watch:
         self.storages: Dict[int, Storage] = {}
         self.written: Dict[int, Tuple[Tuple[int, int], Optional[Line], str]] = {}  # Last writer of a storage.
         self.readers: Dict[int, Tuple[Tuple[int, int], Optional[Line], str]] = {}  # Last reader, of pinned memory.
-        self.lost: Dict[int, Tuple[Graph, Graph]] = {}  # Storages of one graph that another one's replay has overwritten.
+        self.lost: Dict[int, Tuple[Graph, Graph]] = {}  # Storages of one graph that another's replay overwrote.
         self.overlaps: Dict[Tuple[int, int], Set[int]] = {}
         self.limit = 100_000
         self.replays = 0
@@ -311,7 +311,7 @@ class Watch:
         if self.open:
             return
         call = self.recorder.calls[-1]
-        call.operators.clear()  # Only what captures hold is of use later.
+        call.operators.clear()  # Only the operators in captures are needed later.
         call.made.clear()
         if len(self.storages) > self.limit:
             self._forget_dead()
