@@ -1,7 +1,7 @@
 """Which call broke a capture: `with recapture.blame() as report:`.
 
-The recorder (librecorder.so) hears the driver's calls that fail; the program `recapture` judges them. Here the one is
-loaded and the other is asked.
+The recorder (librecorder.so) records failed driver calls; the program `recapture` judges them. This module loads the
+recorder and runs the program.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADVICE = ("start the program with RECAPTURE=1 in its environment, or put `recap
 
 
 class NotHeard(RuntimeError):
-    """CUDA has begun in this process, and its driver (before R575) cannot be heard any more."""
+    """CUDA is initialised in this process, and its driver (before R575) can no longer be recorded."""
 
 
 class NotJudged(RuntimeError):
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 
 
 class Report:
-    """What has failed in a block. Filled at the block's end; empty, and false, where no capture has failed."""
+    """The failures in a block. Filled at the block's end; empty, and false, if no capture has failed."""
 
     def __init__(self) -> None:
         self.failures: List[Failure] = []
@@ -60,7 +60,7 @@ class Report:
 
 
 class _Events:
-    """The file of this process that the recorder writes to. It has no name, so that nothing is left of it."""
+    """The file of this process for the recorder's output. It has no name, so nothing remains."""
 
     def __init__(self) -> None:
         self.path = os.environ.get(_REPORT, "")
@@ -84,9 +84,9 @@ class _Events:
 
 
 class _Variables:
-    """The variables by which the driver loads the recorder: set while any block of this process is open.
+    """The variables that make the driver load the recorder: set while any block of this process is open.
 
-    Blocks may overlap and belong to several threads, so the first sets them and the last one takes them back.
+    Blocks may overlap and belong to several threads, so the first one sets them and the last one restores them.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ def _loaded_driver() -> Optional[ctypes.CDLL]:
 
 
 def _has_begun() -> bool:
-    """Whether CUDA has begun in this process, so that the driver loads no recorder any more."""
+    """Whether CUDA is initialised in this process, so that the driver will not load the recorder."""
     driver = _loaded_driver()
     if driver is None:
         return False
@@ -163,7 +163,7 @@ def _has_begun() -> bool:
 
 
 def _state() -> Optional[str]:
-    """Why nothing is heard in this process, "" where it is, None where it was not tried."""
+    """Why nothing is recorded in this process; "" if it is, None if it was not tried."""
     found: Optional[str] = None
     for event in _parsed(_the_events().read()):
         if event.get("event") == "heard" and event.get("pid") == os.getpid():
@@ -172,7 +172,7 @@ def _state() -> Optional[str]:
 
 
 def _listen_late() -> None:
-    """Loads the recorder into a process in which CUDA has begun."""
+    """Loads the recorder into a process in which CUDA is already initialised."""
     global _library
     chosen = os.environ.get("RECAPTURE_RECORDER")
     os.environ["RECAPTURE_RECORDER"] = chosen or "log"
@@ -194,14 +194,14 @@ def _listen_late() -> None:
 class blame:  # noqa: N801: it is called like a function.
     """Reports which call, or which exception, broke which capture while the block ran.
 
-    `with recapture.blame() as report:` prints what failed at the end of the block, to `file` or to standard error
-    unless it is `quiet`, and `report` has it. It works wherever the block begins: before CUDA has begun the driver
-    loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Processes that are started in
-    the block are included.
+    At the end of the block, `with recapture.blame() as report:` prints the failures to `file` or to standard error,
+    unless it is `quiet`, and stores them in `report`. The block may begin at any time: before CUDA is initialised the
+    driver loads the recorder; afterwards it is loaded here, which needs a driver R575 or newer. Processes that are
+    started in the block are included.
 
     Raises FileNotFoundError at the beginning if the recorder is not installed, NotHeard at the beginning or the end if
-    the driver's calls cannot be heard, NotJudged at the end if the program `recapture` does not answer. The last two
-    are a line on standard error where the block itself ends in an exception.
+    the driver's calls cannot be recorded, NotJudged at the end if the program `recapture` does not answer. If the block
+    itself ends in an exception, the last two are a line on standard error instead.
     """
 
     def __init__(self, file: Optional[IO[str]] = None, *, quiet: bool = False) -> None:
@@ -244,7 +244,7 @@ class blame:  # noqa: N801: it is called like a function.
             _variables.restore()
 
     def so_far(self) -> Report:
-        """The report, filled with what has failed since the block began. Raises NotHeard and NotJudged."""
+        """The report of what has failed since the block began. Raises NotHeard and NotJudged."""
         if _state() != "" and _has_begun():
             raise NotHeard("what failed in the block is not known: {}; {}".format(
                 _state() or "the driver has loaded no recorder", _ADVICE))
@@ -282,7 +282,7 @@ class blame:  # noqa: N801: it is called like a function.
 
 
 def _judge(events: str, report: Report) -> None:
-    """Asks the program, which knows causes and fixes."""
+    """Runs the program, which knows causes and fixes."""
     variables = {name: value for name, value in os.environ.items()
                  if name not in (_INJECTION, _REPORT, "LD_PRELOAD")}
     with tempfile.NamedTemporaryFile("w", prefix="recapture-", suffix=".events") as file:

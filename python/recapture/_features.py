@@ -1,10 +1,10 @@
-"""What of CUDA graphs a program uses: for `recapture blame --features` and `recapture gate … -- PROGRAM`.
+"""The CUDA-graph features of a program: for `recapture blame --features` and `recapture gate … -- PROGRAM`.
 
-The recorder runs this file inside the program, as a module of its own, and calls begins(), begun() and ends() around
-each capture of torch.cuda.CUDAGraph. What a capture contains is read from PyTorch's own record of its operators
+The recorder runs this file inside the program, as its own module, and calls begins(), begun() and ends() around each
+capture of torch.cuda.CUDAGraph. The contents of a capture come from PyTorch's own record of its operators
 (torch.autograd.profiler_legacy) and from Python's profile hook, both only while the capture is open: replays and all
-other work cost nothing. docs/reference/features.md says how each feature is seen. Nothing here may raise, and nothing
-calls the driver.
+other work cost nothing. docs/reference/features.md describes how each feature is observed. Nothing here may raise, and
+nothing calls the driver.
 
 The names of features are those of harness/case/tags.h.
 """
@@ -74,7 +74,7 @@ def _doubt(feature, why):
 
 
 def _of_operators(lists):
-    """Reads what PyTorch has recorded: a list of events a thread."""
+    """Reads PyTorch's record: a list of events for each thread."""
     for events in lists:
         stack = []
         for event in events:
@@ -189,7 +189,7 @@ def _of_code(code, when):
 
 
 def _of_process():
-    """What costs little to ask at any time, outside of captures."""
+    """Queries that are cheap at any time outside captures."""
     if "nemo" in sys.modules:
         _use("NeMo", "nemo is imported")
     for package in ("cuda.bindings", "cuda.cuda", "cuda.cudart", "cupy", "pycuda", "numba.cuda", "cuda.core"):
@@ -224,7 +224,7 @@ def _of_process():
 
 
 def _pinned_blocks():
-    """How many blocks of pinned memory PyTorch has given out now, and how many so far."""
+    """How many pinned blocks of PyTorch are in use now, and how many were given out so far."""
     try:
         stats = sys.modules["torch"]._C._cuda_hostMemoryStats()
         active = stats.get("active_requests") or {"current": stats["num_host_alloc"], "allocated": stats["num_host_alloc"]}
@@ -235,7 +235,7 @@ def _pinned_blocks():
 
 
 def _of_modules():
-    """Which wrappers are alive. It looks at every object, and so only where there is a process group."""
+    """Which wrappers are alive. It inspects every object, so it only runs if there is a process group."""
     for thing in gc.get_objects():
         for kind in type(thing).__mro__[:-1]:
             if kind.__name__ == "DistributedDataParallel":
@@ -257,7 +257,7 @@ def _of_threads():
 
 
 def _at_exit():
-    """What is worth looking for once."""
+    """Checks that are made once."""
     for thing in gc.get_objects():
         if type(thing).__name__ == "CDLL" and any(name in str(getattr(thing, "_name", ""))
                                                   for name in ("cudart", "libcuda.so", "nvrtc", "cublas", "curand")):

@@ -1,4 +1,4 @@
-"""Where the program `recapture` and its recorder lie: where the wheel was installed, or in the tree's build folder."""
+"""Finds the program `recapture` and its recorder: beside the installed wheel, or in the tree's build folder."""
 from __future__ import annotations
 
 import os
@@ -30,10 +30,10 @@ def _existing(path: str) -> str:
 
 
 def program() -> str:
-    """The path of the program, which FileNotFoundError says is missing."""
+    """The path of the program. Raises FileNotFoundError if it is missing."""
     return _existing(_find()[0])
 
 
 def recorder() -> str:
-    """The path of librecorder.so, which FileNotFoundError says is missing."""
+    """The path of librecorder.so. Raises FileNotFoundError if it is missing."""
     return _existing(os.path.join(_find()[1], "librecorder.so"))

@@ -57,7 +57,7 @@ class Problem(Exception):
 
 
 def pin_of(line: str) -> str:
-    """The torch that a line asks for: "2.6.0" for exactly one, a range such as ">=2.6,<2.9", "" if it asks for none."""
+    """The torch that a line requires: "2.6.0" for an exact version, a range such as ">=2.6,<2.9", "" if none."""
     line = re.sub(r"(^|\s)#.*", "", line)
     for pattern in _PINS:
         found = pattern.search(line)
@@ -71,13 +71,13 @@ def pin_of(line: str) -> str:
 
 
 def release_of(pin: str) -> str:
-    """2.6.0 of 2.6.0, 2.6 of >=2.6,<2.9; "" for what names no release, such as 2.6.0a0 and <2.9."""
+    """2.6.0 of 2.6.0, 2.6 of >=2.6,<2.9; "" if it is not a release, such as 2.6.0a0 and <2.9."""
     version = re.sub(r"^(?:~=|>=|<=|>|\^)v?", "", pin.split(",")[0])
     return version if _RELEASE.match(version) else ""
 
 
 def changes_in(diff: str) -> Dict[Change, List[str]]:
-    """What a diff without context changes, each with the files that it stands in."""
+    """The changes of a diff without context, each with its files."""
     changes: Dict[Change, List[str]] = {}
     before: List[str] = []
     after: List[str] = []
@@ -126,7 +126,7 @@ def git(*words: str) -> str:
 
 
 def diff_from(base: str) -> str:
-    """What HEAD changes since it left `base`; what differs from it, where a shallow clone does not have that commit."""
+    """The changes of HEAD since it left `base`; the difference from it if a shallow clone lacks that commit."""
     try:
         git("rev-parse", "--quiet", "--verify", base + "^{commit}")
     except Problem:
@@ -164,7 +164,7 @@ def answer(change: Change, options: List[str]) -> Tuple[int, str]:
 
 
 def worst(codes: List[int]) -> int:
-    """Blocked before anything that failed, and that before what cannot be told."""
+    """Blocked comes before a failure, and that before "cannot tell"."""
     for code in [BLOCKED] + [c for c in codes if c not in (PASSES, BLOCKED, CANNOT_TELL)] + [CANNOT_TELL]:
         if code in codes:
             return code

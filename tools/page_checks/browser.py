@@ -1,4 +1,4 @@
-"""One Chromium with one page, by Selenium; and what the page reported that it should not have."""
+"""One Chromium with one page, by Selenium; and the errors that the page reported."""
 import json
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Browser:
         self.driver.quit()
 
     def command(self, method, **parameters):
-        """A command of the DevTools protocol, for what WebDriver has none for."""
+        """A command of the DevTools protocol, where WebDriver has none."""
         return self.driver.execute_cdp_cmd(method, parameters)
 
     def open(self, path, fragment="", width=1280, height=720, dark=False):
@@ -55,7 +55,7 @@ class Browser:
         self.wait_until_drawn()
 
     def reports(self):
-        """What should not be there since the last call: messages on the console, errors, requests, dialogs."""
+        """Errors since the last call: messages on the console, errors, requests, dialogs."""
         found = [f"{entry['level']}: {entry['message']}" for entry in self.driver.get_log("browser")]
         for entry in self.driver.get_log("performance"):
             event = json.loads(entry["message"])["message"]
@@ -83,23 +83,23 @@ class Browser:
         self.get(DRAWN)
 
     def press(self, keys):
-        """Keys or a text, for the element that has the focus."""
+        """Sends keys or a text to the focused element."""
         ActionChains(self.driver).send_keys(keys).perform()
         self.wait_until_drawn()
 
     def choose(self, css, text):
-        """An option of a list."""
+        """Selects an option of a list."""
         Select(self.get(f"$('{css}')")).select_by_visible_text(text)
         self.wait_until_drawn()
 
     def click(self, element):
-        """By the mouse, in the middle of the element that a JavaScript expression gives."""
+        """Clicks in the middle of the element that a JavaScript expression returns."""
         self.get(f"{element}.scrollIntoView({{block: 'center', inline: 'center'}})")
         self.get(element).click()
         self.wait_until_drawn()
 
     def accessible_nodes(self):
-        """Role and name of each node that a screen reader meets."""
+        """Role and name of each node in the accessibility tree."""
         return [(node["role"]["value"], node.get("name", {}).get("value", ""))
                 for node in self.command("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
 

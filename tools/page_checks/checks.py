@@ -1,4 +1,4 @@
-"""All checks, in their order, and how many do not hold."""
+"""All checks, in order, and how many fail."""
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ class Checks:
         self.equal(f"{where}: no error and no request", self.browser.reports(), [])
 
     def run(self, part, *arguments):
-        """A part that cannot go on fails; the others are still tried."""
+        """A part that raises an exception fails; the others still run."""
         try:
             part(self, self.browser, *arguments)
         except Exception as error:

@@ -26,7 +26,7 @@ def figures(browser):
 
 
 def shown(browser):
-    """What the page shows of what records.compare() gives."""
+    """The page's texts for the values of records.compare()."""
     status = re.search(r"ends with exit status (\d+)", browser.get(ANSWER))
     return figures(browser), browser.get("$('#machine').value"), int(status[1]) if status else None
 
@@ -76,7 +76,7 @@ def check_first_sight(check, browser, page):
 
 
 def check_headline(check, browser, page):
-    """Where nothing hurts, the worst that changed is open, and the headline names it and nothing else."""
+    """Without a regression, the worst change is open, and the headline names only that."""
     get = browser.get
     browser.open(page, "#compare/2.14.1/2.15.0")
     words = [word for word in figures(browser) if word not in ("the same", "unknown")]
@@ -129,7 +129,7 @@ def check_text(check, browser):
 
 
 def check_machines(check, browser, page):
-    """Without a choice the page shows the machine that the program takes."""
+    """Without a choice the page shows the machine that the program uses."""
     get = browser.get
     machines = {}
     for machine in get("[...$('#machine').options].map(option => option.value).filter(name => name !== 'no GPU')"):
@@ -212,7 +212,7 @@ HEADLINES = """((pairs, texts) => pairs.map(([machine, from, to, exit]) => texts
 
 
 def check_headlines(check, browser, page):
-    """Of all pairs, without a filter and with those of two users: never green over damage."""
+    """For all pairs, without a filter and with two typical ones: never green over damage."""
     browser.open(page)
     pairs = browser.get(ALL_PAIRS)
     check("headlines: of many pairs", len(pairs) > 300, len(pairs))

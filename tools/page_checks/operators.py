@@ -1,4 +1,4 @@
-"""The tab Operators: it shows what `recapture operators` prints, and a reader finds an operator by any of its names."""
+"""The tab Operators: it agrees with `recapture operators`, and finds an operator by any of its names."""
 import json
 import subprocess
 

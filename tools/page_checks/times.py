@@ -1,4 +1,4 @@
-"""The page of 15 releases × 200 cases × 4 GPUs is quick, and a screen reader meets each of its cells."""
+"""The page of 15 releases × 200 cases × 4 GPUs is fast, and each of its cells is in the accessibility tree."""
 from .records import CASES, GPUS, RELEASES
 
 CELLS = CASES * len(RELEASES) * len(GPUS)

@@ -46,7 +46,7 @@ def check(fn: Optional[Callable[..., Any]] = None, make_inputs: Any = None, *, c
 
 
 def fixture_check(fn: Callable[..., Any], make_inputs: Any = None, **options: Any) -> Report:
-    """`check()` as a test has it: what is found fails the test, with AssertionError, also under `python -O`."""
+    """`check()` for a test: a finding fails the test with AssertionError, also under `python -O`."""
     report = check(fn, make_inputs, **options)
     if report.findings:
         raise AssertionError(f"\n{report}")

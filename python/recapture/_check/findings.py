@@ -1,4 +1,4 @@
-"""What a check reports: kinds, findings, and the report as text and as JSON."""
+"""The results of a check: kinds, findings, and the report as text and as JSON."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 
 class Kind(enum.Enum):
-    """How a graph comes to compute something else than eager code."""
+    """Why a graph computes something else than eager code."""
 
     REFUSED = "refused"
     HOST_VALUE = "host value frozen"
@@ -89,7 +89,7 @@ CASES: Dict[Kind, Optional[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of the program; `inside` is the innermost line outside PyTorch, where that is another one."""
+    """A line of the program; `inside` is the innermost line outside PyTorch, if it differs."""
 
     file: str
     number: int
@@ -100,7 +100,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One way in which the graph differs from eager code. `eager` and `graph` are what each of them has."""
+    """One difference between the graph and eager code. `eager` and `graph` are their values."""
 
     kind: Kind
     what: str  # One sentence: what differs.
@@ -118,7 +118,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Report:
-    """What a check found, and what it compared."""
+    """The findings of a check, and what it compared."""
 
     subject: str
     findings: List[Finding] = dataclasses.field(default_factory=list)
@@ -153,7 +153,7 @@ class Report:
 
 
 def shown(file: str) -> str:
-    """A path as a reader would type it."""
+    """A path as a user would type it."""
     here = os.getcwd() + os.sep
     return file[len(here):] if file.startswith(here) else file
 

@@ -1,4 +1,4 @@
-"""What a function asks PyTorch to do: its operators with host arguments, storages, stream and line."""
+"""Records a function's calls of PyTorch: operators with host arguments, storages, stream and line."""
 from __future__ import annotations
 
 import dataclasses
@@ -24,7 +24,7 @@ SKIPPED, LIBRARY, OWN = 0, 1, 2
 
 
 def place_of(file: str) -> int:
-    """Whether a source file is PyTorch's or ours, another library's, or the program's own."""
+    """Whether a source file belongs to PyTorch or us, to another library, or to the program."""
     place = _places.get(file)
     if place is None:
         path = os.path.abspath(file)
@@ -39,7 +39,7 @@ def place_of(file: str) -> int:
 
 
 def line_of(frame: Optional[FrameType]) -> Optional[Line]:
-    """The innermost own line; without one, the innermost outside PyTorch."""
+    """The innermost line of the program; if there is none, the innermost outside PyTorch."""
     inner = None
     while frame:
         place = place_of(frame.f_code.co_filename)
@@ -167,7 +167,7 @@ def key_of(tensor: torch.Tensor) -> Optional[int]:
 
 
 def host_form(value: Any) -> Any:
-    """A host argument as it is compared."""
+    """A host argument in comparable form."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, (list, tuple)):
@@ -184,10 +184,11 @@ _MADE_FROM_HOST = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
 
 
 class Recorder(TorchDispatchMode):
-    """Notes every operator. It keeps no tensor alive.
+    """Records every operator. It keeps no tensor alive.
 
-    `on_device` tells memory that a graph reads from the host's; `capturing` says whether the current stream captures;
-    `count_nodes` is how many nodes the graph has so far; `fingerprint` gives a tensor that sums up another one.
+    `on_device` distinguishes memory that a graph reads from host memory; `capturing` returns whether the current stream
+    captures; `count_nodes` returns the graph's number of nodes so far; `fingerprint` returns a small tensor that
+    summarises another one.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool],
@@ -318,7 +319,7 @@ class Recorder(TorchDispatchMode):
                        self.on_device(tensor))
 
     def _note_host_tensor(self, op: Operator, operand: Operand, tensor: torch.Tensor) -> None:
-        """What a kernel takes from a tensor of the host's is an argument of its launch."""
+        """A value that a kernel takes from a host tensor is an argument of its launch."""
         if operand.on_device or operand.written or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             return
         if op.name in _COPIES and operand.origin[0] in ("input", "outside"):
