@@ -22,7 +22,7 @@ using ::testing::Not;
 const std::string kReproduced = "D > active > ok", kHealthy = "ok > active > ok";
 const std::vector<std::string> kMatrix = {"2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1"};
 
-// What is to be read of a record with this line of c.Reproduces beside a Control that holds.
+// A tree with records of a line of c.Reproduces and a Control that holds.
 class Bisect : public FakeTree {
  protected:
   void SetUp() override {
@@ -168,7 +168,7 @@ TEST_F(Bisect, UnavailableInconclusiveOrOtherCode_IsNotCompared) {
 TEST_F(Bisect, FalseExpectation_DoesNotHideTheChange) {
   record("2.5.1", {saw(kReproduced)});
   record("2.6.0", {saw(kHealthy)});
-  change("2.6", ">=2.5");  // Of 2.5.1 the entry is false, and of 2.9.1 a guess.
+  change("2.6", ">=2.5");  // The entry is wrong for 2.5.1, and a guess for 2.9.1.
   record("2.9.1", {saw(kHealthy)});
   EXPECT_EQ(recapture("bisect c.Reproduces").code, 0);
 }
@@ -266,7 +266,7 @@ TEST_F(Bisect, BadInput_IsOneLineWithItsExitCode) {
   EXPECT_THAT(said.out, AllOf(HasSubstr("broken.jsonl"), HasSubstr("nothing to compare 2.5.1 with")));
 }
 
-// The same case built for every release, with a failure that the last of them do not have.
+// The same case built for every release, with a failure that the last ones do not have.
 class BisectRuns : public Bisect {
  protected:
   void SetUp() override {

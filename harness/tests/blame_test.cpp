@@ -1,5 +1,5 @@
-// Who broke which capture: what the recorder hears of a driver's log, what blame makes of it, and the whole way through
-// real processes, C++ and Python, whose driver is a stand-in.
+// Which call broke which capture: what the recorder reads from the driver's log, how blame judges it, and both together
+// in real processes, C++ and Python, with a fake driver.
 #include "harness/report/blame.h"
 
 #include <dlfcn.h>
@@ -127,7 +127,7 @@ TEST(PythonText, FaulthandlerOutput_GivesThreadsAndTheirFrames) {
   EXPECT_EQ(one[0].handle, 5U);
 }
 
-// Asked at thousands of places in every library that this process has.
+// Checked for thousands of addresses in every library of this process.
 TEST(Places, AddressInALibrary_HasTheModuleAndSymbolOfDladdr) {
   std::vector<uintptr_t> addresses;
   dl_iterate_phdr(
@@ -150,7 +150,7 @@ TEST(Places, AddressInALibrary_HasTheModuleAndSymbolOfDladdr) {
     Dl_info info{};
     ASSERT_NE(dladdr(where, &info), 0);
     EXPECT_EQ(reinterpret_cast<const void*>(place.begin), info.dli_fbase);
-    // Where two symbols share an address either may be named.
+    // If two symbols share an address, either may be named.
     void* ours = place.symbol.empty() ? nullptr : dlsym(RTLD_DEFAULT, place.symbol.c_str());
     EXPECT_EQ(place.symbol.empty(), info.dli_sname == nullptr) << info.dli_fname << " " << place.symbol;
     if (info.dli_sname != nullptr && place.symbol != info.dli_sname && ours != nullptr) {
@@ -233,7 +233,7 @@ std::string failed(const std::string& api, int code, int thread = 1, int pid = 7
 // The same line with more members.
 std::string with(std::string line, const std::string& members) { return line.insert(line.size() - 2, "," + members); }
 
-// What the log says of a call, and what --deep and CUPTI say.
+// The log's members for a call, and those of --deep and CUPTI.
 constexpr char kOwn[] = R"("sentence":"… initiated from the calling thread","capturing":true)";
 constexpr char kBeside[] = R"("sentence":"… initiated from another thread","capturing":false)";
 std::string in_capture(int number, int latest, const std::string& mode) {
@@ -328,7 +328,8 @@ TEST(Judging, TwoCapturingThreadsFail_EachIsCulpritOfItsOwnCapture) {
     EXPECT_THAT(all[1 - first].victims, IsEmpty());
   }
   EXPECT_THAT(failures(one + other), SizeIs(2)) << "the process ended before its captures";
-  // A broken capture may still be refused what a whole one is; so the order counts where one capture was open.
+  // A broken capture may still be refused calls that a valid one is refused; so the order counts if one capture was
+  // open.
   const auto order =
       failures(with(failed("cuEventQuery", 900, 2), kBeside) + with(failed("cuMemAlloc_v2", 900, 1), kOwn) + its_end);
   ASSERT_THAT(order, SizeIs(1));
@@ -381,7 +382,7 @@ TEST(Judging, AmbiguousErrorCode_CountsOnlyWithoutAnotherSuspect) {
   EXPECT_THAT(update.at(0).refused, IsEmpty());
 }
 
-// Whoever hears; with CUPTI too it is not the first error that is named.
+// With the log and with CUPTI: the first error is not the one to name.
 TEST(Judging, VictimHeardByCupti_IsNotTheCulprit) {
   const std::string heard = R"({"event":"heard","pid":7,"by":"CUPTI","why_not":"","program":"a"})"
                             "\n";
@@ -393,7 +394,7 @@ TEST(Judging, VictimHeardByCupti_IsNotTheCulprit) {
   EXPECT_EQ(begin[0].culprit->code, 906);
 }
 
-// An exception that has ended the capture of a thread, in which calls of these numbers may have failed.
+// An exception that ended a thread's capture, in which calls of these numbers may have failed.
 std::string given_up(const std::string& at, int failed_before, const std::string& type = "ValueError", int thread = 1) {
   return fmt::format(
       R"({{"event":"given up","pid":7,"at":"{}","failed_before":{},"thread":{{"id":{},"handle":{}}},)"
@@ -467,7 +468,7 @@ TEST(Judging, LibraryOfATorchPackage_GivesItsRelease) {
   EXPECT_EQ(release("other", "2.8.0\n"), "");
 }
 
-// What the tree knows, without the records of a release.
+// The tree's tables, without the records of a release.
 const blame::Knowledge& knowledge() {
   static const blame::Knowledge kKnowledge = [] {
     blame::Knowledge all;
@@ -479,7 +480,7 @@ const blame::Knowledge& knowledge() {
   return kKnowledge;
 }
 
-// The causes of a call that has broken a capture of its own thread, by the functions on its stack, innermost first.
+// The causes of a call that broke its own thread's capture, by the functions on its stack, innermost first.
 std::vector<std::string> causes_of(const std::string& api, int code, const std::vector<recapture::Frame>& frames,
                                    const blame::Process& process = {}) {
   blame::Failure failure;
@@ -495,7 +496,7 @@ std::vector<std::string> causes_of(const std::string& api, int code, const std::
   return ids;
 }
 
-// As the records have these stacks.
+// These stacks are from records.
 TEST(Causes, ImplicitDependencyOnAutogradsThread_IsTheTapeOrDdp) {
   const std::vector<recapture::Frame> stack = {
       {"", "/t/libc10_cuda.so", 0x21a7b},
@@ -699,7 +700,7 @@ TEST(Judging, LinesOfTwoProcesses_AreSeparatedAndGarbageIsSkipped) {
   EXPECT_EQ(all[0].program, "a b");
 }
 
-// The way through real processes.
+// End to end in real processes.
 class Blame : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -723,7 +724,7 @@ class Blame : public ::testing::Test {
   std::string command(const std::string& arguments) const {
     return "'" RECAPTURE_BUILD "/recapture' blame " + arguments;
   }
-  // What blame says of it; what the program prints is elsewhere.
+  // blame's output for it; the program's own output is separate.
   ShellResult blame(const std::string& program, const std::string& variables = "",
                     const std::string& driver = "lib") const {
     ShellResult said = shell("cd '" + folder + "' && " + environment(driver) + variables + " " +
@@ -739,7 +740,7 @@ class Blame : public ::testing::Test {
     std::ofstream(folder + "/" + name) << text;
     return folder + "/" + name;
   }
-  // The number of the line that has this in it.
+  // The number of the line that contains `words`.
   static int line_with(const std::string& path, const std::string& words) {
     std::ifstream file(path);
     int number = 0;
@@ -765,8 +766,7 @@ def start():
     cu.cuStreamCreate(ctypes.byref(stream), 0)
 )" + body);
   }
-  // A Python program with a stand-in for PyTorch, whose captures are torch.cuda.graph's as far as methods and their
-  // order go.
+  // A Python program with a fake PyTorch, whose captures have torch.cuda.graph's methods and order of calls.
   std::string torch(const std::string& body) const {
     fs::create_directories(folder + "/torch/cuda");
     write("torch/__init__.py", "__version__ = '2.11.0+cu130'\nfrom torch import cuda\n");
@@ -982,7 +982,7 @@ TEST_F(Blame, ProgramUnderBlame_KeepsItsOutputExitCodeAndArguments) {
     EXPECT_EQ(run("exec " + breaker + what), run("exec " + command("--log '" + folder + "/log' -- " + breaker + what)))
         << what;
   }
-  // Nothing is taken from its words, nor from its variables but the two that we need.
+  // Its arguments are unchanged, and its variables except for the two that we need.
   const std::string shown = folder + "/shown";
   blame("sh -c 'printf \"%s,\" \"$@\" >" + shown + "; env >>" + shown + "' sh -- --json '' 'a b' -x --",
         "CUDA_LOG_FILE=mine");
@@ -1077,7 +1077,7 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("which stood at\n           " + at(script, "from here", "backward")));
 }
 
-// All of these are one call, cuStreamSynchronize: what to do depends on what made it, and on which thread.
+// All of these are one call, cuStreamSynchronize: the advice depends on its caller and thread.
 TEST_F(Blame, SameCallFromOtherPlaces_HasOtherCauses) {
   const std::string body = R"(
 start()
@@ -1343,7 +1343,7 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("and 1536 calls more\n"));
 }
 
-// faulthandler tells of the newest hundred.
+// faulthandler prints only the newest hundred threads.
 TEST_F(Blame, BreakInTheOldestOfManyThreads_NamesThePythonLine) {
   const std::string script = python(R"(
 start()
@@ -1363,7 +1363,8 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("  python   " + at(script, "breaks it", "load")));
 }
 
-// Who has the GIL waits for the driver, and the driver waits for us. Then the failing thread alone is asked.
+// The thread with the GIL waits for the driver, and the driver waits for us. Then only the failing thread's frames are
+// read.
 TEST_F(Blame, GilHeldByAnotherThread_NamesTheLineOfTheFailingThreadAlone) {
   const std::string script = python(R"(
 start()
@@ -1381,8 +1382,8 @@ with capture():
   EXPECT_THAT(said.out, Not(HasSubstr(" in hold\n")));
 }
 
-// Who loads a library holds the loader's lock, and may wait for the driver in the library's constructor, while the
-// driver waits for us.
+// A thread that loads a library holds the loader's lock, and may wait for the driver in the library's constructor,
+// while the driver waits for us.
 TEST_F(Blame, LibraryCallingCudaInItsConstructor_DoesNotDeadlock) {
   const std::string library = RECAPTURE_BUILD "/harness/tests/libchained.so";
   const ShellResult said = blame(breaker + "thread", "FAKE_LOADS='" + library + "'");
@@ -1406,7 +1407,7 @@ TEST_F(Blame, FileSizeLimitOfZero_LeavesTheProgramsExitCode) {
   EXPECT_EQ(blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'").code, 3);
 }
 
-// What was not kept is no fact about the program.
+// A truncated report is no fact about the program.
 TEST_F(Blame, TruncatedOrRemovedReport_IsReportedAsSuch) {
   const std::string program = breaker.substr(1, breaker.size() - 3);
   const ShellResult cut = blame("sh -c 'ulimit -f 1; exec " + program + " sync >/dev/null 2>&1'");
@@ -1434,7 +1435,7 @@ TEST_F(Blame, RanksUnderABlameEach_ShareALog) {
 
 TEST_F(Blame, PythonStartedAfterCuda_NamesThePythonLine) {
   const std::string library = python_library();
-  // Also where the call keeps the GIL.
+  // Also if the call keeps the GIL.
   for (const char* library_of_calls : {"cu", "ctypes.PyDLL('libcuda.so.1')"}) {
     const std::string script = python(std::string("\nstart()\nwith capture():\n    ") + library_of_calls +
                                       ".cuEventQuery(None)  # breaks it\n");
@@ -1447,8 +1448,8 @@ TEST_F(Blame, PythonStartedAfterCuda_NamesThePythonLine) {
   }
 }
 
-// The thread that tells faulthandler of the signals runs Python code with the GIL, and that may give it to a thread
-// that waits for the driver with it, inside which the call has failed.
+// The thread that registers faulthandler's signals runs Python code with the GIL, and that may give it to a thread that
+// waits for the driver, inside which the call has failed.
 TEST_F(Blame, ImportHookThatReleasesTheGil_DoesNotDeadlock) {
   const std::string script = python(R"(
 import time
@@ -1530,7 +1531,7 @@ TEST_F(Blame, JsonReport_HasCulpritVictimsCausesAndCounts) {
   EXPECT_EQ(poll.at("unreported"), 935);
 }
 
-// What the runner hears if it lets the recorder hear the log.
+// The runner's events if the recorder reads the log.
 TEST_F(Blame, EventsForTheRunner_HaveTheSameCulprit) {
   const std::string script = python("\nstart()\nwith capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   const std::string events = folder + "/events";
@@ -1569,7 +1570,7 @@ TEST_F(Blame, BadInput_IsOneLineWithItsExitCode) {
   const ShellResult unwritable = shell("TMPDIR='" + folder + "/none' " + command("-- true"));
   EXPECT_EQ(unwritable.code, 7);
   EXPECT_THAT(unwritable.out, HasSubstr("cannot make it"));
-  ShellResult no_pipe;  // How many files are open already depends on who starts us.
+  ShellResult no_pipe;  // The number of open files depends on our parent.
   for (int most = 4; most < 100 && no_pipe.out.find("cannot make a pipe") == no_pipe.out.npos; ++most) {
     no_pipe = shell(fmt::format("ulimit -n {}; {}exec {}", most, environment(), command("-- true")));
   }
@@ -1665,7 +1666,7 @@ TEST_F(Blame, ProgramOfAGate_SetsItsScope) {
   const ShellResult said = shell("cd '" + folder + "' && " + environment() +
                                  "'" RECAPTURE_BUILD "/recapture' gate --json 2.6.0 2.15.0 -- python3 -B " + script +
                                  " 2>'" + folder + "/err'");
-  const Json answer = Json::parse(said.out);  // What the program prints is elsewhere.
+  const Json answer = Json::parse(said.out);  // The program's own output is separate.
   EXPECT_EQ(answer.at("schema"), 2);
   EXPECT_EQ(answer.at("features").at("captures"), 1);
   EXPECT_EQ(answer.at("features").at("program"), "python3 -B " + script);

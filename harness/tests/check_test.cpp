@@ -1,4 +1,4 @@
-// The lints, on small trees that are wrong in one way each.
+// The lints, on small trees with one error each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -145,7 +145,7 @@ TEST_F(Tree, UnknownOrUncitedSource_IsAnError) {
               ElementsAre(HasSubstr("no https://"), HasSubstr("'rumour' is no kind")));
 }
 
-// What date_errors says where a number of this date explains what is so since that release.
+// date_errors() for a number with this date as the cause of a change since that release.
 class Dates : public Tree {
  protected:
   void SetUp() override {

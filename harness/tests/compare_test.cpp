@@ -1,4 +1,4 @@
-// What a comparison says, and what a gate makes of it: every consequence, every exit code.
+// A comparison's output, and a gate's decision on it: every consequence, every exit code.
 #include "harness/compare/compare.h"
 
 #include <fmt/format.h>
@@ -382,7 +382,7 @@ TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
   EXPECT_EQ(test_of(other).sentence, "not comparable: 2.6.0 and 2.15.0 ran different code of the case");
   EXPECT_FALSE(test_of(other).is_measured);
   EXPECT_EQ(other.unknown(), 0U);
-  // Each side's newest run with code that the other has as well, although the tree has gone on since.
+  // Each side's newest run with code that the other also has, although the tree has newer code.
   background.rules.tree["c"] = {"f", "", "source", "new"};
   const Comparison moved = compared({FakeRun().saw("D")}, {now, FakeRun().saw(kOk)}, background);
   EXPECT_EQ(test_of(moved).consequence, Consequence::Healed);
@@ -390,7 +390,7 @@ TEST(Compare, DifferentCodeOfACase_IsNotMeasured) {
               ::testing::Contains(HasSubstr("1 case has changed since these runs; both sides ran the same")));
   const Comparison one = compared({FakeRun().saw("D")}, {now}, background);
   EXPECT_THAT(test_of(one).sentence, HasSubstr("; `ci/suite 2.6.0` runs today's"));
-  // Hashes of different formats count different things: both must be the tree's.
+  // Formats hash different sources: both hashes must be the tree's.
   FakeRun old;
   old.format = 1;
   old.hash = "source";
@@ -427,7 +427,7 @@ TEST(Compare, NoClearResultOnOneSide_IsUnknownWithItsReason) {
   }
 }
 
-// The records lag behind the cases: that is no fault of the upgrade, and no answer either.
+// The records are older than the cases: that is no fault of the upgrade, and no result either.
 TEST(Compare, TestThatNoRunOfASideHas_IsNotMeasured) {
   const Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(test_of(comparison).consequence, Consequence::Unknown);
@@ -458,7 +458,7 @@ TEST(Compare, EachOutcome_HasItsExitCode) {
       << "what is known to hurt does so whatever else is unknown";
 }
 
-// Of two sides that differ in everything, in each format.
+// Two sides that differ in everything, for each format.
 Comparison rich() {
   FakeRun before, now;
   before.effect = now.effect = "silently wrong";
@@ -514,7 +514,7 @@ TEST(Format, Json_HasTheseKeysAndNoOthers) {
   EXPECT_EQ(json.at("not_measured_tests").at(0).at("reason"), "not part of any run of 2.15.0");
 }
 
-// An error of 93 tests that has another type now, a third of which leaves less behind.
+// An error of 93 tests that now has another type; a third of them leaves less behind.
 Comparison renamed() {
   Comparison comparison = rich();
   CaseChange change;
@@ -733,7 +733,7 @@ TEST(Gate, TestsInScopeThatNeverRan_AreNotMeasured) {
   EXPECT_EQ(decided(Policy(), comparison).answer, "cannot tell");
 }
 
-// What a policy names is to be known: that the records lag behind is no excuse there.
+// Cases that a policy names must be measured, even if the records are older than the cases.
 TEST(Gate, NotMeasuredCaseThatTheScopeNames_IsUnknown) {
   Comparison comparison = compared({FakeRun()}, {FakeRun().saw("D")});
   EXPECT_EQ(decided(Policy(), comparison).answer, "passes");
@@ -786,7 +786,7 @@ TEST(Gate, JUnit_FailsForWhatBlocksAlone) {
   EXPECT_THAT(render_junit({worse, policy, &blocked}), HasSubstr("<failure"));
 }
 
-// What real records say, change by change. Sentences may become better; what they are about may not change unseen.
+// The changes from real records. Sentences may be improved; the changes themselves may not change unnoticed.
 TEST(Compare, CommittedRecords_GiveTheChangesOnFile) {
   const ShellResult said = shell(RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " compare --json " RECAPTURE_ROOT
                                                  "/reports/2.6.0/nvidia-h200.jsonl.gz " RECAPTURE_ROOT

@@ -1,4 +1,4 @@
-// What is on record of a machine's tests, and what is left to run there.
+// Which tests of a machine have records, and what is left to run there.
 #include "harness/verdict/coverage.h"
 
 #include <fmt/format.h>
@@ -89,7 +89,7 @@ TEST_F(Coverages, RunWithoutAGpu_DoesForACaseThatNeedsNone) {
   EXPECT_EQ(why({{"c.Control", kHost}}, with_another_library).size(), 1U);
 }
 
-// A test with ranks says only when it runs how many GPUs it needs: the runs know.
+// A test with ranks states only at run time how many GPUs it needs; its runs have the number.
 TEST_F(Coverages, TestThatWasShortOfGpus_IsLeftForAMachineWithMore) {
   const std::vector<WantedTest> wanted = {{"c.Control", kRanks}, {"c.FixSkipped", kRanks}};
   add({fake_test("c.Control"), fake_test("c.FixSkipped", kCouldNot)}, {{"gpus", 1}}, {{"needs", "ranks"}});

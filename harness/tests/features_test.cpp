@@ -1,4 +1,4 @@
-// What a program uses of CUDA graphs: read from what was observed, kept as a file, and made the scope of a gate.
+// The CUDA-graph features of a program: observed, kept in a file, and used as the scope of a gate.
 #include "harness/compare/features.h"
 
 #include <fmt/format.h>

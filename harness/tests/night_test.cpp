@@ -1,4 +1,4 @@
-// A night on many machines: what it is to run, what is gathered of it, what is new in it, and what makes others run it.
+// A night on many machines: its plan, its collected records, what is new, and the scripts that start other machines.
 #include "harness/report/night.h"
 
 #include <fmt/format.h>
@@ -23,13 +23,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// A run of one task; each test "c.Name" saw something, and documents "D".
+// A run of one task; each test "c.Name" has an observation, and documents "D".
 struct FakeTask {
   std::string release = "2.6.0", gpu = "NVIDIA H200", driver = "1", host = "a", shard = "1/1", run = "r1",
               started = "2026-01-01T00:00:00Z", end = "complete", hash = "h";
   std::map<std::string, std::string> seen = {{"Reproduces", "D"}, {"ReproducesTwice", "D"}};
-  std::vector<std::string> plan = {}, whole = {};  // Where it is another than what was seen.
-  std::vector<std::string> again = {};             // What Reproduces saw when it was run again.
+  std::vector<std::string> plan = {}, whole = {};  // If it differs from the observations.
+  std::vector<std::string> again = {};             // Observations of repeated Reproduces tests.
   std::map<std::string, int> rates = {};           // Hits of a race, of ten tries.
   double seconds = 0;                              // Of each test.
   int jobs = 2;
@@ -83,7 +83,7 @@ struct FakeTask {
  private:
   static Json line_of(const std::string& id, const std::string& name, const std::string& what) {
     const bool good = what == "D";
-    if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // Not a word.
+    if (what.empty()) return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 0}};  // No report.
     if (what.rfind("Not applicable: ", 0) == 0) {
       return {{"test", id + "." + name}, {"ending", "exited"}, {"code", 77},
               {"ended", "skipped"},      {"skipped", what},    {"inapplicable", what.substr(what.find(':') + 2)}};
@@ -127,7 +127,7 @@ class Nights : public FakeTree {
     task.release = "2.15.0";
     return task;
   }
-  // Gathers a night of these records.
+  // Collects a night of these records.
   int night_of(const std::string& name, std::vector<FakeTask> tasks) const {
     fs::remove_all(from);
     fs::create_directories(from);
@@ -138,7 +138,7 @@ class Nights : public FakeTree {
     }
     return gather("nights/" + name).code;
   }
-  // Of both releases.
+  // For both releases.
   void night(const std::string& name, const FakeTask& old, FakeTask now) const {
     now.release = "2.15.0";
     EXPECT_EQ(night_of(name, {old, now}), 0);
@@ -159,7 +159,7 @@ class Nights : public FakeTree {
     task.seen["Reproduces"] = what;
     return task;
   }
-  // Its fix holds, or fails with this.
+  // Its fix holds, or fails with this observation.
   static FakeTask with_fix(const std::string& what = "D") {
     FakeTask task;
     task.seen["FixIt"] = what;
@@ -339,7 +339,7 @@ TEST_F(Nights, CopiesOfARun_CountOnceUnlessTheyDiffer) {
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_THAT(said.out, AllOf(HasSubstr("copy/b.jsonl is a copy of"), HasSubstr("half.jsonl is a shorter copy of")));
   EXPECT_FALSE(fs::exists(out + "/2.6.0/nvidia-h200.run-2.jsonl"));
-  FakeTask other = that_saw("E");  // With the same run's number.
+  FakeTask other = that_saw("E");  // With the same run's id.
   other.write(from + "/other.jsonl");
   const ShellResult contradiction = gather();
   EXPECT_EQ(contradiction.code, 6);
@@ -487,7 +487,7 @@ TEST_F(Nights, SecondNightOfARegression_IsStillRed) {
   EXPECT_EQ(machine.at("red")[0].at("nights"), Json({"2026-01-02", "2026-01-03"}));
 }
 
-// A regression on night 2 that heals on night 5 and is back on night 6; of night 4 a machine is dead.
+// A regression on night 2 that heals on night 5 and returns on night 6; on night 4 a machine is dead.
 TEST_F(Nights, Week_IsToldEveryMorning) {
   struct Morning {
     std::string fix;

@@ -1,4 +1,5 @@
-// Operators under capture: what the facts of a test come to, which operator a word means, and what an upgrade changes.
+// Operators under capture: the results from a test's facts, the operator that a word names, and the changes of an
+// upgrade.
 #include "harness/model/operators.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// The command line and what the program reads and writes beside records: what is wrong gets one line and its exit code,
-// before hours of running.
+// The command line, and files other than records that the program reads and writes: an error gets one line and its exit
+// code, before hours of running.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -198,7 +198,7 @@ TEST_F(Options, NoCasesVerbOrMemory_GetsALineAndACode) {
   const ShellResult none = shell(RECAPTURE_BUILD "/recapture");
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.out, HasSubstr("no verb; --help says what there is"));
-#ifndef __SANITIZE_ADDRESS__  // Which takes terabytes of addresses as a program starts.
+#ifndef __SANITIZE_ADDRESS__  // It reserves terabytes of addresses at start.
   for (const char* limit_kb : {"25000", "30000", "40000", "50000", "60000"}) {  // Each runs out in another place.
     const ShellResult cramped = shell("ulimit -v " + std::string(limit_kb) +
                                       "; exec " RECAPTURE_BUILD "/recapture --root " RECAPTURE_ROOT " show");

@@ -66,7 +66,7 @@ TEST(RateOfRuns, RunsThatDiffer_WidenTheInterval) {
   EXPECT_GT(rate->high - rate->low, 0.3) << "5000 tries, but five observations";
 }
 
-// The interval must cover the true rate about as often as it says, with runs that differ and with runs that do not.
+// The interval must cover the true rate about as often as it claims, with and without differences between runs.
 TEST(RateOfRuns, AnySpreadOfRuns_IntervalCoversTheTrueRate) {
   std::mt19937_64 random(20261122);
   const auto coverage = [&](double between, Stopping stopping) {
@@ -193,7 +193,7 @@ TEST(RatePools, CopiesOfARun_CountOnce) {
   EXPECT_EQ(pools[0].runs.size(), 5U) << "without an id nobody can tell";
 }
 
-// One run says that a race was seen, or nothing.
+// One run shows that a race occurs, or nothing.
 TEST(UnseenRace, OneRun_IsInsufficientDataEvenIfExpected) {
   const TestVerdict row = judge_record(night("1", 0), {}).front();
   EXPECT_EQ(row.result, Result::Unseen);

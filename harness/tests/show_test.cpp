@@ -124,7 +124,7 @@ TEST(Show, UnavailableTestThatRanBefore_IsMissing) {
   EXPECT_EQ(judge_record(now, rules)[1].verdict, Verdict::Unavailable) << "with that runtime it never ran";
 }
 
-// What one GPU could not run was not there before because a machine with two could.
+// A test that one GPU cannot run was not available there just because a machine with two ran it.
 TEST(Show, TestThatNeedsMoreGpus_IsNotMissing) {
   Record before = two_tests(), now = two_tests();
   before.environment = before.environment.with("gpus", 2);
@@ -404,7 +404,7 @@ TEST(Show, Latest_IsTheNewestResultOfEachTest) {
             "6 results on 1 machine, 1 surprise: 1 changed; 3 runs are not whole, and 2 tests have not run\n");
 }
 
-// Whether it is the newest or not, and whether or not anything of it is shown.
+// Newest or not, and with or without results that are shown.
 TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   Record cut = two_tests(), rest, nothing;
   cut.path = "cut.jsonl";
@@ -429,7 +429,7 @@ TEST(Show, IncompleteRun_HasANoteAndIsCounted) {
   EXPECT_EQ(last_line(latest(three)), "3 results on 1 machine, no surprises; 2 runs are not whole\n");
 }
 
-// A remedy that held when its test was another one is not said to hold.
+// A remedy that held for an older form of its test is not reported as holding.
 TEST(Show, FixThatHeldInAnOlderForm_IsListedApart) {
   Record older = two_tests(), now = two_tests(), doubtful = two_tests();
   older.environment = older.environment.with("gpu", "Old");
@@ -519,7 +519,7 @@ TEST_F(Index, OlderRecord_CountsForWhatTheNewestLacks) {
   EXPECT_THAT(newest(), ::testing::ElementsAre("b", "d")) << "the last was cut short";
 }
 
-// As where a package has gone: the record that still had the test says that it is missing, and what it showed.
+// For example, if a package was removed: the record that still had the test counts as evidence that it is missing.
 TEST_F(Index, OlderRecord_CountsForWhatTheNewestCouldNotRun) {
   const Json gone = {{"ending", "exited"}, {"code", 77}, {"ended", "skipped"}, {"skipped", "no package"}};
   const Json good = {{"ending", "exited"}, {"code", 0}, {"ended", "passed"}};
@@ -543,7 +543,7 @@ TEST_F(Index, OlderRecord_CountsForWhatTheNewestCouldNotRun) {
   EXPECT_THAT(newest(), ElementsAre("d")) << "nor had the older ones it";
 }
 
-// That no try showed a race is no evidence against the run that saw it; a run that breaks it is.
+// A run without a race is no evidence against a run with it; a run that breaks it is.
 TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   const auto rate = [](int hits, int tries) {
     return Json{{"ending", "exited"},
@@ -581,7 +581,8 @@ TEST_F(Index, RaceThatWasSeen_StaysSeen) {
   EXPECT_EQ(verdict(), Verdict::Insufficient) << "and one that broke saw nothing";
 }
 
-// What one GPU shows, another of its architecture can show; what one does not show says nothing of another.
+// What occurs on one GPU can occur on others of its architecture; what does not occur on one shows nothing about
+// others.
 TEST(Show, UnseenRace_NamesTheGpuOfItsArchitectureThatShowedIt) {
   const std::string folder = ::testing::TempDir() + "recapture-races-" + std::to_string(getpid());
   const auto run = [&](const std::string& gpu, const char* capability, int hits, const Json& more = Json::object(),

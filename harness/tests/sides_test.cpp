@@ -1,4 +1,4 @@
-// What the two sides of a comparison may be called, and which runs of them gate makes itself.
+// The names for the two sides of a comparison, and the runs that gate makes itself.
 #include "harness/compare/sides.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Records in a folder of their own, read by the program.
+// Records in their own folder, read by the program.
 class Sides : public FakeTree {
  protected:
   void SetUp() override {
@@ -68,11 +68,11 @@ TEST_F(Sides, Release_IsFoundInFoldersOfAnyName) {
   }
 }
 
-// Runs of January whose records are called by their days; each is whole and lacks nothing.
+// Runs of January whose records are named by their days; each is complete and lacks nothing.
 class CountedSides : public FakeTree {
  protected:
   struct Library {
-    std::string version, by;  // "preload" where it was chosen.
+    std::string version, by;  // "preload" if it was chosen.
   };
   void add(const std::string& release, int day, const std::string& gpu = "G",
            const Library& runtime = {"12.4", ""}) const {
@@ -88,7 +88,7 @@ class CountedSides : public FakeTree {
   std::string path(const std::string& release, int day) const {
     return fmt::format("{}/{}/{}.jsonl", reports, release, day);
   }
-  // The days of the runs of both sides, "3 -> 4", or the one line that refuses them.
+  // The days of both sides' runs, "3 -> 4", or the error line.
   std::string days(const std::string& from, const std::string& to, const MachineChoice& choice = {}) const {
     try {
       const BothSides sides = sides_of(from, to, choice, reports, {});
@@ -273,8 +273,7 @@ TEST_F(Sides, SameRelease_UsesTheNamesAsTyped) {
   const ShellResult none = compare_sides(folder + "/elsewhere.jsonl latest");
   EXPECT_EQ(none.code, 4) << none.out;
   EXPECT_THAT(none.out, HasSubstr("there is no latest of 2.6 on J, driver 1: 0 runs"));
-  const ShellResult said =
-      compare_sides("baseline latest");  // The newest is cut short, and the one before it is whole.
+  const ShellResult said = compare_sides("baseline latest");  // The newest is cut short, the one before it is complete.
   EXPECT_THAT(said.out, StartsWith("baseline -> latest on G"));
   EXPECT_THAT(said.out, HasSubstr("note: latest: 2.6.0, " + reports + "/2.6.0/g.run-3.jsonl\n")) << "which run that is";
   EXPECT_THAT(said.out, HasSubstr("note: latest: the run did not come to its end"));

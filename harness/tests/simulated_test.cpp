@@ -1,4 +1,4 @@
-// What a model of ours shows: it is run on the host, is on record for no release, and counts in no total.
+// Simulated cases: they run on the host, belong to no release, and count in no total.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
