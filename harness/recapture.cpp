@@ -138,7 +138,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
     return Exit::AsExpected;
   } catch (const CLI::ParseError& e) {
     commands::require_options(command, app.remaining());
-    throw ExitError(Exit::Usage, std::string(e.what()) + "; --help says what there is");
+    throw ExitError(Exit::Usage, std::string(e.what()) + "; see --help");
   }
   if (asks_version) {
     print("{}", version(root));
@@ -146,7 +146,7 @@ Exit command_line(std::vector<std::string> words, OutputSignals& signals) {
   }
   if (verb != verbs.end()) return verb->act();
   if (&command != &app) commands::refuse_group(command);
-  throw ExitError(Exit::Usage, "no verb; --help says what there is");
+  throw ExitError(Exit::Usage, "no verb; see --help");
 }
 
 // The JSON library destroys nested values on the heap, in a destructor that must not throw. If memory runs out there,

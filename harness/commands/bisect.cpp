@@ -90,7 +90,7 @@ class Question {
   Exit answer() {
     if (background_.rules.simulated.count(case_of(test_)) != 0) {
       throw ExitError(Exit::NothingRan,
-                      fmt::format("{} is simulated: a model of ours, which says nothing of a release", case_of(test_)));
+                      fmt::format("{} is simulated: a model of ours, independent of the release", case_of(test_)));
     }
     if (!options_.folders.empty()) {
       search_folders();
@@ -105,19 +105,19 @@ class Question {
         const std::string folder = options_.records.empty() ? places_.reports() : options_.records;
         known = timeline::gpus_on_record(timeline::runs_below(folder, {case_of(test_)}).runs);
       }
-      throw ExitError(Exit::NothingRan, fmt::format("no run as asked for has {}{}", test_, known));
+      throw ExitError(Exit::NothingRan, fmt::format("no run with these options has {}{}", test_, known));
     }
     const CatalogueCase* one = background_.find(case_of(test_));
-    const std::vector<timeline::MachineTimeline> told = timeline::folded(found_);
+    const std::vector<timeline::MachineTimeline> machines = timeline::folded(found_);
     if (options_.json) {
       Json json = {{"test", test_}, {"machines", Json::array()}};
       for (const timeline::MachineTimeline& course : found_) json["machines"].push_back(report::render_json(course));
       print("{}\n", to_text(json, 1));
     } else {
       print("{}{}\n", test_, one == nullptr ? "" : ": " + one->title);
-      for (const timeline::MachineTimeline& course : told) print("\n{}", report::render_text(course));
+      for (const timeline::MachineTimeline& course : machines) print("\n{}", report::render_text(course));
     }
-    return exit_for(told);
+    return exit_for(machines);
   }
 
  private:
@@ -164,7 +164,7 @@ class Question {
 
   void take_records() {
     if (!options_.records.empty() && !fs::is_directory(options_.records)) {
-      throw ExitError(Exit::Usage, escape_control(options_.records) + " is no folder");
+      throw ExitError(Exit::Usage, escape_control(options_.records) + " is not a folder");
     }
     const auto matrix = read_matrix(places_.root);
     for (compare::MachineSides& machine : compare::sides_by_machine(records(), background_)) {

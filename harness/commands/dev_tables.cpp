@@ -44,7 +44,7 @@ Exit tables(const run::Layout& places, const Options& options, const CLI::App& a
     return Exit::AsExpected;
   }
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is no folder");
+  if (!std::filesystem::is_directory(folder)) throw ExitError(Exit::Usage, escape_control(folder) + " is not a folder");
   if (options.which == "operators" || options.which == "operators.json") {
     const timeline::OperatorTable table = timeline::operator_table(places.root, folder);
     print("{}", options.which == "operators" ? report::render_markdown(table) : report::render_json_lines(table));

@@ -18,7 +18,7 @@ Verb help_verb(CLI::App& app) {
             const CLI::App& verb = find_verb(app, *words);
             const std::string name = join(*words, " ");
             if (!words->empty() && full_name(verb) != app.get_name() + " " + name) {
-              throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "--help says what there is"));
+              throw ExitError(Exit::Usage, unknown_name("verb", name, {}, "see --help"));
             }
             app.clear();  // Without a verb the application prints its own help.
             print("{}", verb.help(verb.get_parent() == nullptr ? "" : full_name(*verb.get_parent())));

@@ -117,12 +117,12 @@ Exit history(const run::Layout& places, const Options& options) {
   const auto is_simulated = [&](const std::string& id) { return rules.simulated.count(id) != 0; };
   if (!has_history && !cases.empty() && std::ranges::all_of(cases, is_simulated)) {
     print_error(
-        fmt::format("{}: a model of ours, which says nothing of a release and so has no history; "
+        fmt::format("{}: a model of ours, independent of the release, so it has no history; "
                     "`recapture show {}` has its last run",
                     join(std::vector<std::string>(cases.begin(), cases.end())), *cases.begin()));
   } else if (!has_history) {
     const std::string what = options.names.size() == 1 ? "'" + options.names.front() + "'" : "any of these";
-    print_error(fmt::format("{}: no run as asked for has {}{}", folder, what,
+    print_error(fmt::format("{}: no run with these options has {}{}", folder, what,
                             wanted.gpu.empty() ? "" : timeline::gpus_on_record(runs)));
   }
   if (!bad.empty()) {
@@ -139,7 +139,7 @@ Exit history(const run::Layout& places, const Options& options) {
 Verb history_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("history", "Show a test's result history per machine");
-  command->add_option("names", options->names, "Tests as case.Test, cases, or families; * stands for anything")
+  command->add_option("names", options->names, "Tests as case.Test, cases, or families; * matches anything")
       ->required();
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_option("--release", options->wanted.release, "Only runs of this LibTorch release");

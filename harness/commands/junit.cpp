@@ -32,7 +32,7 @@ void require_place_for_junit(const std::string& path, const std::string& record)
   if (!there || !fs::is_regular_file(path, error)) return;  // A device, as /dev/stdout.
   const std::string text = contents_of(path);
   if (!text.empty() && text.front() != '<') {
-    throw ExitError(Exit::Usage, path + " is there and is no XML; --junit does not overwrite it");
+    throw ExitError(Exit::Usage, path + " exists and is not XML; --junit does not overwrite it");
   }
 }
 

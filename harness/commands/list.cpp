@@ -116,7 +116,7 @@ Verb list_verb(CLI::App& app, const std::string& root) {
   const auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("list", "List cases, tests or features");
   auto* names = command->add_option("names", options->names,
-                                    "Families, cases, tests as case.Test, or features; * stands for anything");
+                                    "Families, cases, tests as case.Test, or features; * matches anything");
   auto* tests = command->add_flag("--tests", options->tests, "List the tests of each case too, and what each fix does");
   auto* json = command->add_flag("--json", options->json, "Print a JSON array");
   command

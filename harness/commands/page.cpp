@@ -96,7 +96,7 @@ Input read(const run::Layout& places, const Options& options, DeferredErrors& wr
   std::error_code error;
   const auto kind = fs::status(input.folder, error);
   if (!fs::exists(kind)) throw ExitError(Exit::Usage, fmt::format("{}: {}", input.folder, std::strerror(ENOENT)));
-  if (!fs::is_directory(kind)) throw ExitError(Exit::Usage, input.folder + " is no folder; --records takes one");
+  if (!fs::is_directory(kind)) throw ExitError(Exit::Usage, input.folder + " is not a folder; --records takes one");
   input.background = compare::read_compare_context(places.root);
   input.rules = input.background.rules;
   std::vector<Record> newest;
@@ -137,7 +137,7 @@ std::vector<Prices> read_all_prices(const std::string& folder, DeferredErrors& w
 void check_site(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    throw ExitError(Exit::Usage, folder + " is no folder; --site takes one");
+    throw ExitError(Exit::Usage, folder + " is not a folder; --site takes one");
   }
   if (fs::is_directory(folder, error) && !fs::is_empty(folder, error) && !fs::exists(folder + "/index.html", error)) {
     throw ExitError(Exit::Usage, folder + " has other files in it; --site takes a new folder or one that it has made");

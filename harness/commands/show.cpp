@@ -413,7 +413,7 @@ Exit show(const run::Layout& places, const Options& options) {
     throw ExitError(Exit::Usage, "--slowest prints text; --json has the seconds of every test");
   }
   if (!options.records.empty() && !fs::is_directory(options.records)) {
-    throw ExitError(Exit::Usage, options.records + " is no folder");
+    throw ExitError(Exit::Usage, options.records + " is not a folder");
   }
   if (!options.gpu.empty() && !options.left) throw ExitError(Exit::Usage, "--gpu goes with --left");
   if (options.left) {
@@ -446,7 +446,7 @@ Verb show_verb(CLI::App& app, const std::string& root) {
   auto* command = app.add_subcommand("show", "Show results: of all machines, of a record, or of a case");
   command->add_option(
       "names", options->names,
-      "Cases, families or tests; or records; or a folder of records (default: reports/); * stands for anything");
+      "Cases, families or tests; or records; or a folder of records (default: reports/); * matches anything");
   command->add_option("--records", options->records, "Folder of the records (default: reports/)");
   command->add_flag("--all", options->all, "Show every test of every record, not only the newest of each machine");
   command->add_flag("--slowest", options->slowest, "Show the ten tests of each record that took longest");

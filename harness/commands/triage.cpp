@@ -375,7 +375,7 @@ Exit triage(const run::Layout& places, const Options& options) {
   const auto [one, test] = chosen(background.catalogue, options.test);
   const std::string release = options.release.empty() ? "" : known_release(places.root, options.release);
   const std::string folder = options.records.empty() ? places.reports() : options.records;
-  if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is no folder; --records takes one");
+  if (!fs::is_directory(folder)) throw ExitError(Exit::Usage, folder + " is not a folder; --records takes one");
   const ResultMatrix board(newest_records(folder).records, background.rules);
   const std::vector<report::OnMachine> machines = report::latest(board);
   const std::string id = one->id + "." + test;

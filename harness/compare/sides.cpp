@@ -513,7 +513,7 @@ std::string mark_baseline(const std::string& path, const std::string& records) {
   }
   if (record.broken() != Break::Nothing || !record.is_complete()) {
     throw ExitError(Exit::Usage, fmt::format("{} is {}, and no run to compare with", escape_control(path),
-                                             record.is_complete() ? "broken on purpose" : "not whole"));
+                                             record.is_complete() ? "broken on purpose" : "incomplete"));
   }
   if (baselines_below(records).count(name) == 0) {
     std::ofstream file(marks_of(records), std::ios::app);

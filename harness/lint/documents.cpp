@@ -123,7 +123,7 @@ std::vector<std::string> document_errors(const std::string& root) {
   static const RE2 kMayWait("DDP|DistributedDataParallel|NCCL");
   static const RE2 kOnRecord(R"(\bno record( with [^;]*)? is |\brecords have \d)");
   std::vector<std::string> errors;
-  std::set<std::string> covered, said;
+  std::set<std::string> covered, claims;
   std::map<std::string, int> begun, read;  // By document: where the last claim begins, and the last line so far.
   std::set<std::pair<std::string, std::string>> headings;
   for (const DocumentLine& line : read_documents(root)) {
@@ -145,14 +145,14 @@ std::vector<std::string> document_errors(const std::string& root) {
       int &before = begun[line.document], &to = read[line.document];
       if (line.first < before) error(fmt::format("stands after line {} of its document", before));
       if (line.first - to - 1 > kGap) {
-        error(fmt::format("nothing is said of its document's lines {} to {}", to + 1, line.first - 1));
+        error(fmt::format("no claim covers lines {} to {} of its document", to + 1, line.first - 1));
       }
       before = line.first;
       to = std::max(to, line.last);
     }
     if (kKinds.count(line.kind) == 0) error("'" + line.kind + "' is no kind");
-    if (!said.insert(line.document + "|" + line.heading + "|" + line.kind + "|" + line.says).second) {
-      error("says this a second time");
+    if (!claims.insert(line.document + "|" + line.heading + "|" + line.kind + "|" + line.says).second) {
+      error("repeats an earlier claim");
     }
     headings.insert({line.document, line.heading});
     if (RE2::PartialMatch(line.says + line.covered, kOnRecord)) {
@@ -179,8 +179,7 @@ std::vector<std::string> document_errors(const std::string& root) {
   }
   for (const auto& [document, to] : read) {
     if (kDocuments.at(document) - to <= kGap) continue;
-    errors.push_back(
-        fmt::format("cases/coverage.tsv: nothing is said of the lines of '{}' from {} on", document, to + 1));
+    errors.push_back(fmt::format("cases/coverage.tsv: no claim covers the lines of '{}' from {} on", document, to + 1));
   }
   for (const auto& [id, cited] : cases.cited) {
     for (const auto& [document, heading] : cited) {

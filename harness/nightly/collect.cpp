@@ -77,7 +77,7 @@ void require_place(const std::string& out) {
   std::error_code error;
   if (!fs::exists(out, error) || (fs::is_directory(out, error) && fs::is_empty(out, error))) return;
   if (!fs::exists(out + "/" + kNightFile, error)) {
-    throw ExitError(Exit::Usage, escape_control(out) + " is there already, and is no collected night");
+    throw ExitError(Exit::Usage, escape_control(out) + " exists, and is not a collected night");
   }
 }
 
@@ -91,7 +91,7 @@ class Night {
     std::error_code error;
     if (!fs::is_directory(folder, error)) {  // A typo must not replace a night by an empty one.
       throw ExitError(Exit::Usage,
-                      fmt::format("{} is no folder; a job whose machines may leave no record at all makes it "
+                      fmt::format("{} is not a folder; a job whose machines may leave no record at all makes it "
                                   "first (mkdir -p)",
                                   escape_control(folder)));
     }
@@ -165,7 +165,7 @@ class Night {
       if (one->flaw.empty()) {
         ++whole;
       } else {
-        add_lack(plan_[task], kIncomplete, fmt::format(" is not whole: {}: {}", escape_control(one->path), one->flaw));
+        add_lack(plan_[task], kIncomplete, fmt::format(" is incomplete: {}: {}", escape_control(one->path), one->flaw));
       }
     }
     if (is_covered(found)) {

@@ -85,7 +85,7 @@ class Layout {
   }
 
   // Reports the last added night; also for planned places without a run.
-  void tell(const Night& night, NightReport& report) {
+  void report_night(const Night& night, NightReport& report) {
     for (const auto& [key, place] : places_) {
       const bool planned = is_planned(night.plan, place.environment());
       if (present_.count(key) != 0) {
@@ -151,7 +151,7 @@ NightReport report_of(const std::string& folder, const ReportChoice& choice,
   report.missing = missing_of(all.nights);
   Layout places(folder, choice.baseline, background);
   for (const Night& night : all.nights) places.add(night);
-  places.tell(all.tonight(), report);
+  places.report_night(all.tonight(), report);
   return report;
 }
 

@@ -66,7 +66,7 @@ RecordWriter::~RecordWriter() {
 RecordWriter RecordWriter::create(const std::string& path, const std::string& instead) {
   make_folder_of(path);
   RecordWriter writer(open_regular(path, O_CREAT, "make this record"), path);
-  if (!writer.is_blank()) throw ExitError(Exit::Usage, fmt::format("{} is there already; {}", path, instead));
+  if (!writer.is_blank()) throw ExitError(Exit::Usage, fmt::format("{} exists already; {}", path, instead));
   return writer;
 }
 

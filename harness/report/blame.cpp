@@ -204,7 +204,7 @@ std::string by_exception(const blame::Failure& failure) {
 std::string without_culprit(std::string_view heard_by) {
   const bool is_log = heard_by == "the driver's log";
   return fmt::format("a capture was broken by a call that was not recorded{}\n",
-                     is_log ? "; RECAPTURE_RECORDER=cupti hears more" : "");
+                     is_log ? "; RECAPTURE_RECORDER=cupti records more" : "");
 }
 
 // A call that shows that a capture was broken, if the culprit is unknown; or none.
@@ -313,7 +313,7 @@ namespace {
 // One line of advice if --deep is not possible.
 std::string without_deep(const std::string& why_not) {
   const bool missing = why_not.find("not to be found") != why_not.npos;
-  return fmt::format("--deep told nothing: {}; {}", escape_control(why_not),
+  return fmt::format("--deep reported nothing: {}; {}", escape_control(why_not),
                      missing
                          ? "install nvidia-cuda-cupti (nvidia-cuda-cupti-cu12 for CUDA 12) and name the folder of its "
                            "libcupti.so in LD_LIBRARY_PATH"
@@ -493,14 +493,14 @@ std::string cut_in_words(const std::string& head, const blame::Cut& cut) {
 std::string render_text(const Answer& answer, Style style) {
   const Painter painter(style.colour);
   std::string words;
-  size_t heard = 0, failures = 0;
+  size_t recorded = 0, failures = 0;
   for (const Answer::OfProcess& one : answer.processes) {
     const blame::Process& process = one.process;
-    heard += process.why_not.empty() ? 1 : 0;
+    recorded += process.why_not.empty() ? 1 : 0;
     failures += process.failures.size();
     const std::string head = fmt::format("recapture blame: {}", name(process));
     if (!process.why_not.empty())
-      words += fmt::format("{}: nothing was heard, {}\n", head, escape_control(process.why_not));
+      words += fmt::format("{}: nothing was recorded, {}\n", head, escape_control(process.why_not));
     if (!process.why_not_deep.empty()) words += fmt::format("{}: {}\n", head, without_deep(process.why_not_deep));
     words += list_in_words(head, process.failures, [&](size_t i) {
       const blame::Failure& failure = process.failures[i];
@@ -512,15 +512,16 @@ std::string render_text(const Answer& answer, Style style) {
     words += cut_in_words(head, process.cut);
   }
   if (!answer.not_whole.empty())
-    return words + fmt::format("recapture blame: the report is not whole: {}\n", answer.not_whole);
+    return words + fmt::format("recapture blame: the report is incomplete: {}\n", answer.not_whole);
   if (answer.processes.empty()) {
-    return "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+    return "recapture blame: nothing was recorded: the program has not used CUDA's driver, or this driver loads no "
            "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
            "uses CUDA is still running\n";
   }
-  if (failures == 0 && heard != 0) {
-    words += fmt::format("recapture blame: no capture has failed in {}\n",
-                         heard == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", heard));
+  if (failures == 0 && recorded != 0) {
+    words += fmt::format(
+        "recapture blame: no capture has failed in {}\n",
+        recorded == 1 ? "the process that used CUDA" : fmt::format("{} processes that used CUDA", recorded));
   }
   return words;
 }

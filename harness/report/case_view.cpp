@@ -229,8 +229,8 @@ std::string results_text(const CaseView& view) {
       if (latest.test() == nullptr) continue;
       const std::string more = details(*latest.test());
       const bool is_short = std::ranges::count(more, '\n') < 3;
-      const auto [told, is_new] = known.emplace(more, on->machine + ", " + row.name);
-      text += is_new || is_short ? more : "      the same as " + told->second + "\n";
+      const auto [first, is_new] = known.emplace(more, on->machine + ", " + row.name);
+      text += is_new || is_short ? more : "      the same as " + first->second + "\n";
     }
   }
   for (const OnMachine& on : view.latest) {

@@ -128,7 +128,7 @@ std::string last_line(const std::vector<OnMachine>& all) {
   }
   const std::string of = fmt::format("{} results on {}", results, plural(machines.size(), "machine"));
   // What a cut run left may have run later, so both numbers are shown.
-  std::string rest = cut == 0 ? "" : fmt::format("; {} {} not whole", cut, cut == 1 ? "run is" : "runs are");
+  std::string rest = cut == 0 ? "" : fmt::format("; {} {} incomplete", cut, cut == 1 ? "run is" : "runs are");
   if (lost > 0) rest += fmt::format(", and {} {} not run", lost, lost == 1 ? "test has" : "tests have");
   if (surprised == 0) return of + ", no surprises" + rest + "\n";
   return fmt::format("{}, {}: {}{}\n", of, plural(surprised, "surprise"), counts(surprising), rest);

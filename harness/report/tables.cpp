@@ -79,7 +79,7 @@ std::vector<Column> columns_of(TableInput& input) {
 }
 
 // A test's result on one machine, and on machines that add nothing.
-struct Told {
+struct MachineCourse {
   const std::vector<compare::Side>* sides;
   timeline::Timeline course;
   std::string on;  // "NVIDIA H200; NVIDIA H100 80GB HBM3 for 2.11.0"
@@ -102,37 +102,37 @@ class Machines {
 
   // Machines with the most results come first. For cases that need no GPU, the machines' results are combined unless
   // they contradict each other.
-  std::vector<Told> of(const std::string& test) {
-    std::vector<Told> all, kept;
+  std::vector<MachineCourse> of(const std::string& test) {
+    std::vector<MachineCourse> all, kept;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      Told told{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
-      if (!told.course.known().empty()) all.push_back(std::move(told));
+      MachineCourse shown{&columns_[i].sides, courses_[i].of(test), columns_[i].machine};
+      if (!shown.course.known().empty()) all.push_back(std::move(shown));
     }
     std::vector<timeline::TimelineView> courses;
     courses.reserve(all.size());
-    for (const Told& told : all) courses.push_back({&told.course, told.sides});
+    for (const MachineCourse& shown : all) courses.push_back({&shown.course, shown.sides});
     const auto groups = timeline::grouped(courses);
     if (all.size() > 1 && need_no_gpu_.count(case_of(test)) != 0) {
       std::vector<std::string> machines;
       for (const std::vector<size_t>& group : groups) {
         for (const size_t i : group) machines.push_back(all[i].on);
       }
-      Told any{&any_.sides, on_any_.of(test), join(machines, "; ")};
+      MachineCourse any{&any_.sides, on_any_.of(test), join(machines, "; ")};
       const timeline::TimelineView its{&any.course, any.sides};
       const auto is_said = [&](const timeline::TimelineView& one) { return timeline::subsumes(its, one); };
       if (std::ranges::all_of(courses, is_said)) return {any};
     }
     for (const std::vector<size_t>& group : groups) {
-      Told told = all[group.front()];
+      MachineCourse shown = all[group.front()];
       for (size_t i = 1; i < group.size(); ++i) {
-        const Told& other = all[group[i]];
-        told.on += "; " + other.on;
-        if (other.course.known().size() == told.course.known().size()) continue;
+        const MachineCourse& other = all[group[i]];
+        shown.on += "; " + other.on;
+        if (other.course.known().size() == shown.course.known().size()) continue;
         std::vector<std::string> releases;
         for (const size_t side : other.course.known()) releases.push_back(other.release(side));
-        told.on += fmt::format(" for {}", fmt::join(releases, ", "));
+        shown.on += fmt::format(" for {}", fmt::join(releases, ", "));
       }
-      kept.push_back(std::move(told));
+      kept.push_back(std::move(shown));
     }
     return kept;
   }

@@ -431,11 +431,11 @@ std::vector<std::string> releases_on(size_t side, const std::vector<Place>& plac
       return all;
     };
     const auto tells_apart = [&](const std::pair<const char*, const char*>& part) {
-      std::vector<std::string> theirs = values(part.first, false);
-      theirs.emplace_back();  // A missing member distinguishes nothing.
+      std::vector<std::string> others = values(part.first, false);
+      others.emplace_back();  // A missing member distinguishes nothing.
       const auto ours = values(part.first, true);
-      return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) == ours.end() &&
-             std::ranges::count(theirs, "") == 1;
+      return std::find_first_of(ours.begin(), ours.end(), others.begin(), others.end()) == ours.end() &&
+             std::ranges::count(others, "") == 1;
     };
     std::string name = place.release();
     if (!values("release", false).empty()) {

@@ -72,24 +72,24 @@ Pool::~Pool() { end(false); }
 void Pool::serve(size_t index, int connection) {
   // Returns once the runner has handled it: a test's result is on disk before the next test begins.
   const Say say = [connection](const Json& message) {
-    char heard = 0;
+    char acknowledged = 0;
     ssize_t got = send_line(connection, to_text(message)) ? -1 : 0;
     while (got < 0 && !interrupted()) {
-      got = recv(connection, &heard, 1, 0);
+      got = recv(connection, &acknowledged, 1, 0);
       if (got < 0 && errno != EINTR) got = 0;
     }
     if (got == 0) process::stop_from_within();
   };
-  std::string said;
+  std::string line;
   for (;;) {
     std::array<char, 64> buffer{};
     const ssize_t got = interrupted() ? 0 : recv(connection, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    said.append(buffer.data(), static_cast<size_t>(got));
-    if (said.back() != '\n') continue;  // Items are assigned one at a time.
-    const size_t item = std::stoul(said);
-    said.clear();
+    line.append(buffer.data(), static_cast<size_t>(got));
+    if (line.back() != '\n') continue;  // Items are assigned one at a time.
+    const size_t item = std::stoul(line);
+    line.clear();
     try {
       work_(index, item, say);
       if (!interrupted()) say({{"done", item}});  // An interrupted item is not done.

@@ -157,7 +157,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 // Like process::watch, but leaves the text of the second pipe unparsed.
-Observation watch_text(process::Pipe& output, process::Pipe& other, std::string& said, double deadline_s,
+Observation watch_text(process::Pipe& output, process::Pipe& other, std::string& events, double deadline_s,
                        const process::Watched& watched) {
   constexpr int kLook_ms = 10;     // Poll interval without a wake-up descriptor,
   constexpr int kAsleep_ms = 100;  // and with one: a signal may come just before poll.
@@ -166,7 +166,7 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   Observation seen;
   std::optional<int> status;
   bool killed = false;
-  size_t said_bytes = 0;
+  size_t event_bytes = 0;
   double most_s = deadline_s;
   int open_output = output.read, open_other = other.read;
   while (!status) {
@@ -182,7 +182,7 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
     const int most_ms = watched.wake >= 0 ? kAsleep_ms : kLook_ms;
     poll(fds.data(), fds.size(), std::min(static_cast<int>(std::min(left, 1.0) * 1000) + 1, most_ms));
     seen.output_bytes += drain(output.read, seen.last_words, kOutputTail);
-    said_bytes += drain(other.read, said, kMostEvents / 2);
+    event_bytes += drain(other.read, events, kMostEvents / 2);
     status = watched.ended();
     if ((fds[0].revents & POLLHUP) != 0) open_output = -1;  // A closed pipe would stay readable.
     if ((fds[1].revents & POLLHUP) != 0) open_other = -1;
@@ -191,8 +191,8 @@ Observation watch_text(process::Pipe& output, process::Pipe& other, std::string&
   if (!status) watched.give_up();
   seen.stuck = kill_children(status ? patience_s() : kLast_s, is_orphan);
   seen.output_bytes += drain(output.read, seen.last_words, kOutputTail);
-  said_bytes += drain(other.read, said, kMostEvents / 2);
-  seen.events_lost = said_bytes > said.size();
+  event_bytes += drain(other.read, events, kMostEvents / 2);
+  seen.events_lost = event_bytes > events.size();
   if (seen.last_words.size() > kOutputTail) seen.last_words.erase(0, seen.last_words.size() - kOutputTail);
   if (killed) {
     seen.ending = Observation::Ending::Deadline;
@@ -308,9 +308,9 @@ pid_t start(const Program& program, const Scratch& scratch, int out, int err, in
 }
 
 Observation watch(Pipe& output, Pipe& events, double deadline_s, const Watched& watched) {
-  std::string said;
-  Observation seen = watch_text(output, events, said, deadline_s, watched);
-  parse_events(said, seen);
+  std::string text;
+  Observation seen = watch_text(output, events, text, deadline_s, watched);
+  parse_events(text, seen);
   return seen;
 }
 
@@ -398,7 +398,7 @@ namespace {
 // Runs in a process between us and the program, which adopts everything that the program leaves behind, independently
 // of our other work. Reports its observation in one line.
 [[noreturn]] void guard(const Program& program, const Scratch& scratch, double deadline_s, int report) {
-  Json told;
+  Json reply;
   try {
     Pipe errors, answer;
     std::string text;
@@ -407,15 +407,15 @@ namespace {
     answer.close_write();
     errors.close_write();
     seen = child < 0 ? not_started(std::strerror(errno)) : watch_text(errors, answer, text, deadline_s, a_child(child));
-    told = {
+    reply = {
         {"ending", static_cast<int>(seen.ending)}, {"code", seen.code}, {"words", seen.last_words}, {"answer", text}};
   } catch (const ExitError& stop) {
-    told = {{"ending", static_cast<int>(Observation::Ending::NotStarted)},
-            {"code", 0},
-            {"words", stop.what()},
-            {"answer", ""}};
+    reply = {{"ending", static_cast<int>(Observation::Ending::NotStarted)},
+             {"code", 0},
+             {"words", stop.what()},
+             {"answer", ""}};
   }
-  const std::string line = to_text(told);
+  const std::string line = to_text(reply);
   for (size_t done = 0; done < line.size();) {
     const ssize_t put = write(report, line.data() + done, line.size() - done);
     if (put < 0 && errno != EINTR) break;
@@ -473,15 +473,15 @@ class Question {
   static constexpr double kLonger_s = 15;  // Additional time for a guard that has to kill.
 
   Reply answer() const {
-    const Json told = Json::parse(text_, nullptr, false);
+    const Json reply = Json::parse(text_, nullptr, false);
     Observation seen;
     seen.seconds = since(start_);
     seen.ending = Observation::Ending::Deadline;
-    if (!told.is_object()) return {seen, ""};
-    seen.ending = static_cast<Observation::Ending>(told.at("ending").get<int>());
-    seen.code = told.at("code");
-    seen.last_words = told.at("words");
-    return {seen, told.at("answer")};
+    if (!reply.is_object()) return {seen, ""};
+    seen.ending = static_cast<Observation::Ending>(reply.at("ending").get<int>());
+    seen.code = reply.at("code");
+    seen.last_words = reply.at("words");
+    return {seen, reply.at("answer")};
   }
 
   const Clock::time_point start_ = Clock::now();

@@ -271,7 +271,7 @@ void Run::leave_out_simulated() {
   std::erase_if(whole_plan_, is_simulated);
   if (left_out.empty()) return;
   const std::string why = fmt::format(
-      "{}, a model of ours that says nothing of a release; without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has {}",
+      "{}, a model of ours, independent of the release; without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has {}",
       left_out.size() == 1 ? left_out.front() + " is simulated"
                            : fmt::format("{} cases are simulated", left_out.size()),
       left_out.size() == 1 ? "it" : "them");
@@ -564,7 +564,7 @@ void Run::run_all() {
   pool.stop();
   if (interrupted()) end_interrupted();
   if (failure) fail(*failure);
-  if (!left_.empty()) cut_short(Exit::Infrastructure, *left_.begin() + " has not run, and nothing says why");
+  if (!left_.empty()) cut_short(Exit::Infrastructure, *left_.begin() + " has not run, for an unknown reason");
 }
 
 void Run::end_interrupted() {

@@ -217,7 +217,7 @@ TEST_F(Bisect, OtherGpuOrChosenRuntime_IsAnsweredSeparately) {
   EXPECT_THAT(answers("--cuda-runtime 12.9"), ElementsAre(HasSubstr("nothing to compare")));
   EXPECT_EQ(recapture("bisect c.Reproduces --gpu none").code, 4);
   EXPECT_THAT(recapture("bisect c.Reproduces --gpu H300").out,
-              ::testing::EndsWith("no run as asked for has c.Reproduces; GPUs on record: G, H\n"));
+              ::testing::EndsWith("no run with these options has c.Reproduces; GPUs on record: G, H\n"));
 }
 
 TEST_F(Bisect, AgreeingMachines_AreFoldedIntoTheOneWithTheNarrowestRange) {
@@ -251,8 +251,8 @@ TEST_F(Bisect, BadInput_IsOneLineWithItsExitCode) {
            {"c.Reprodces", 2, "did you mean c.Reproduces?"},
            {"c", 2, "bisect takes one test, such as c.Reproduces"},
            {"f", 2, "bisect takes one test, such as c.Reproduces"},
-           {"c.FixIt", 4, "no run as asked for has c.FixIt"},
-           {"c.Reproduces --records /nowhere", 2, "/nowhere is no folder"},
+           {"c.FixIt", 4, "no run with these options has c.FixIt"},
+           {"c.Reproduces --records /nowhere", 2, "/nowhere is not a folder"},
            {"c.Reproduces --run", 7, "no GPU to run on: no driver"},
            {"c.Reproduces --gpu none --libtorch /nowhere", 2, "/nowhere has no torch/version.py"}}) {
     const ShellResult said = recapture("bisect " + arguments);
@@ -306,7 +306,7 @@ TEST_F(BisectRuns, MissingReleases_RunTheEndsThenTheMiddleAndOnlyOnce) {
   EXPECT_THAT(said.out, AllOf(HasSubstr("  2.8.0 changed it\n"), HasSubstr("  2.6.0: not on record\n")));
   EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1));
   EXPECT_EQ(bisect("--run").out, said.out);
-  EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1)) << "what is on record was run again";
+  EXPECT_THAT(all_runs(), ElementsAre(1, 0, 1, 1, 1)) << "a recorded result was run again";
 }
 
 TEST_F(BisectRuns, ReleaseThatCannotRunOrIsNotBuilt_IsNotCompared) {
@@ -317,7 +317,7 @@ TEST_F(BisectRuns, ReleaseThatCannotRunOrIsNotBuilt_IsNotCompared) {
   EXPECT_THAT(said.out,
               AllOf(HasSubstr("it changed after 2.6.0 and not after 2.9.1"), HasSubstr("between lie 2.7.1, 2.8.0"),
                     HasSubstr("  2.7.1: not on record, and not built here\n"),
-                    HasSubstr("  2.8.0: cannot run in 2.8.0: something is away\n")));
+                    HasSubstr("  2.8.0: cannot run in 2.8.0: a requirement is missing\n")));
   EXPECT_THAT(all_runs(), ElementsAre(1, 1, 0, 1, 1));
 }
 

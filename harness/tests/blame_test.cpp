@@ -268,7 +268,7 @@ TEST(Judging, EndThatFailsWith904_IsItsOwnCulprit) {
   ASSERT_THAT(all, SizeIs(2));
   EXPECT_EQ(all[0].culprit->api, "cuStreamEndCapture");
   EXPECT_EQ(all[1].culprit->api, "cuEventQuery");
-  EXPECT_FALSE(all[1].end) << "nobody knows what it broke";
+  EXPECT_FALSE(all[1].end) << "the broken capture is unknown";
 }
 
 TEST(Judging, OneCallBreaksTwoCaptures_IsOneFailureWithTwoEnds) {
@@ -294,15 +294,16 @@ TEST(Judging, VictimBeforeAnySuspect_FailureHasNoCulprit) {
   EXPECT_FALSE(late[0].culprit) << "the capture was broken before";
   EXPECT_THAT(late[0].victims, SizeIs(2));
   const auto killed = failures(failed("cuStreamSynchronize", 901));
-  ASSERT_THAT(killed, SizeIs(1)) << "901 says that a capture was broken";
+  ASSERT_THAT(killed, SizeIs(1)) << "901 means that a capture was broken";
   EXPECT_FALSE(killed[0].culprit);
   EXPECT_FALSE(killed[0].end);
   EXPECT_THAT(blame::render_text(killed[0], "CUPTI"),
               StartsWith("a capture was broken by a call that was not recorded\n"));
-  EXPECT_THAT(blame::render_text(killed[0], "the driver's log"), HasSubstr("; RECAPTURE_RECORDER=cupti hears more\n"));
+  EXPECT_THAT(blame::render_text(killed[0], "the driver's log"),
+              HasSubstr("; RECAPTURE_RECORDER=cupti records more\n"));
   const auto explained = failures(with(failed("cuEventQuery", 900, 3), kBeside) + failed("cuStreamEndCapture", 901, 1) +
                                   failed("cuStreamSynchronize", 901, 2));
-  ASSERT_THAT(explained, SizeIs(1)) << "of a second capture that the same call has broken";
+  ASSERT_THAT(explained, SizeIs(1)) << "in a second capture that the same call broke";
   EXPECT_THAT(explained[0].victims, SizeIs(1));
 }
 
@@ -363,7 +364,7 @@ TEST(Judging, SecondBrokenCapture_SharesTheCulpritOnlyIfTheCallReachesIt) {
   ASSERT_THAT(both(2, "global"), SizeIs(1));
   EXPECT_EQ(both(2, "global")[0].ends, 2U);
   EXPECT_THAT(both(2, "relaxed"), SizeIs(2));
-  EXPECT_THAT(both(3, "global"), SizeIs(2)) << "it had not begun";
+  EXPECT_THAT(both(3, "global"), SizeIs(2)) << "the capture had not begun";
   const auto nested = failures(with(failed("cuEventQuery", 900), in_capture(2, 2, "thread_local")) +
                                with(failed("cuStreamEndCapture", 901), in_capture(2, 2, "thread_local")) +
                                with(failed("cuStreamEndCapture", 901), in_capture(1, 2, "thread_local")));
@@ -419,7 +420,8 @@ TEST(Judging, ExceptionAfterAFailedCall_FollowsFromIt) {
   EXPECT_EQ(all[0].culprit->api, "cuEventQuery");
   EXPECT_EQ(all[0].given_up->root()->type, "ValueError");
   EXPECT_THAT(failures(broken + given_up("inside", 2)), SizeIs(2)) << "the capture began after these calls";
-  EXPECT_THAT(failures(broken + given_up("inside", 0, "ValueError", 2)), SizeIs(2)) << "of another thread's capture";
+  EXPECT_THAT(failures(broken + given_up("inside", 0, "ValueError", 2)), SizeIs(2))
+      << "they are in another thread's capture";
   const auto open = failures(failed("cuEventQuery", 900) + given_up("exit", 0));
   ASSERT_THAT(open, SizeIs(1)) << "the capture never ended";
   EXPECT_EQ(open[0].culprit->api, "cuEventQuery");
@@ -617,7 +619,7 @@ TEST(Causes, OperatorOnRecord_HasTheRecordsAnswer) {
   EXPECT_THAT(lines(), IsEmpty()) << "no wait";
   failure.culprit->api = "cuStreamSynchronize";
   failure.culprit->frames.pop_back();
-  EXPECT_THAT(lines(), IsEmpty()) << "item() has no answer there";
+  EXPECT_THAT(lines(), IsEmpty()) << "the records have no answer for item()";
 }
 
 TEST(Causes, Exception_IsExplainedByItsOwnTextAlone) {
@@ -681,7 +683,7 @@ TEST(Judging, TruncatedLine_MakesTheReportIncomplete) {
   EXPECT_TRUE(blame::is_whole(""));
   EXPECT_TRUE(blame::is_whole(line + line));
   EXPECT_FALSE(blame::is_whole(line + line.substr(0, 40)));
-  EXPECT_FALSE(blame::is_whole(line.substr(0, 40) + line)) << "room has come back";
+  EXPECT_FALSE(blame::is_whole(line.substr(0, 40) + line)) << "there is room again";
   EXPECT_FALSE(blame::is_whole(line.substr(0, line.size() - 1)));
 }
 
@@ -864,7 +866,7 @@ TEST_F(Blame, BenignOrRefusedCalls_AreNotBlamed) {
   EXPECT_EQ(count(refused.out, "it broke no capture"), 2U);
   EXPECT_THAT(refused.out, EndsWith("no capture has failed in the process that used CUDA\n"));
   EXPECT_THAT(blame(breaker + "unlogged").out,
-              HasSubstr("by a call that was not recorded; RECAPTURE_RECORDER=cupti hears more\n"));
+              HasSubstr("by a call that was not recorded; RECAPTURE_RECORDER=cupti records more\n"));
   EXPECT_THAT(blame(breaker + "unlogged", "", "old").out, HasSubstr("by a call that was not recorded\n"));
 }
 
@@ -1154,7 +1156,7 @@ if what == "open":
   EXPECT_THAT(begin.out, AllOf(HasSubstr("an exception kept the capture from beginning"),
                                HasSubstr(at(script, "# refused", "<module>"))));
   EXPECT_THAT(blame("python3 -B " + script + " begin default").out, HasSubstr("(capture_on_default_stream)\n"))
-      << "and not what torch.cuda.graphs mentions";
+      << "torch.cuda.graphs' own lines do not count";
   const ShellResult end = blame("python3 -B " + script + " end");
   EXPECT_THAT(end.out, AllOf(HasSubstr("the end of the capture raised an exception"),
                              HasSubstr(at(script, "# not ended", "<module>")), HasSubstr("  cause    not known\n")));
@@ -1412,12 +1414,12 @@ TEST_F(Blame, TruncatedOrRemovedReport_IsReportedAsSuch) {
   const std::string program = breaker.substr(1, breaker.size() - 3);
   const ShellResult cut = blame("sh -c 'ulimit -f 1; exec " + program + " sync >/dev/null 2>&1'");
   EXPECT_THAT(cut.out,
-              EndsWith("the report is not whole: a line of it is cut, as on a full disk or under ulimit -f\n"));
+              EndsWith("the report is incomplete: a line of it is cut, as on a full disk or under ulimit -f\n"));
   const ShellResult gone = blame("sh -c '" + program + " sync; rm -f \"$TMPDIR\"/*'");
   EXPECT_THAT(gone.out, EndsWith("is gone; the program has removed it\n"));
   EXPECT_THAT(cut.out + gone.out, Not(HasSubstr("no capture has failed")));
   const ShellResult none = blame("sh -c 'ulimit -f 0; exec " + program + " sync >/dev/null 2>&1'");
-  EXPECT_THAT(none.out, AllOf(HasSubstr("nothing was heard: "), HasSubstr("under ulimit -f")));
+  EXPECT_THAT(none.out, AllOf(HasSubstr("nothing was recorded: "), HasSubstr("under ulimit -f")));
 }
 
 TEST_F(Blame, RanksUnderABlameEach_ShareALog) {
@@ -1476,7 +1478,7 @@ print("done", flush=True)
 )");
   const ShellResult said = blame("timeout 60 " + breaker + "embed-late " + python_library() + " " + script);
   if (said.code == 4) GTEST_SKIP() << "no " << python_library();
-  EXPECT_EQ(said.code, 0) << "124 if it stands still";
+  EXPECT_EQ(said.code, 0) << "124 means that it hangs";
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("done\n"));
   EXPECT_THAT(said.out, HasSubstr("cuEventQuery returned 900"));
 }
@@ -1496,12 +1498,12 @@ TEST_F(Blame, DriverWithoutALog_IsHeardThroughCupti) {
   EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
   EXPECT_THAT(said.out, HasSubstr("which does not capture; capture mode global\n"));
   EXPECT_THAT(blame(breaker + "thread", "RECAPTURE_RECORDER=log", "old").out,
-              EndsWith("nothing was heard, this driver has no log that can be heard (since R575)\n"));
+              EndsWith("nothing was recorded, this driver has no log that can be heard (since R575)\n"));
 }
 
 TEST_F(Blame, ProgramWithoutCuda_ReportsThatNothingWasHeard) {
   EXPECT_EQ(blame(breaker + "without-cuda").out,
-            "recapture blame: nothing was heard: the program has not used CUDA's driver, or this driver loads no "
+            "recapture blame: nothing was recorded: the program has not used CUDA's driver, or this driver loads no "
             "library, or the report could not be written (by another user, on a full disk, under ulimit -f), or what "
             "uses CUDA is still running\n");
   EXPECT_EQ(blame("true").code, 0);
@@ -1599,7 +1601,7 @@ TEST_F(Blame, KeptEvents_AreJudgedAsThoseOfAProgram) {
   EXPECT_EQ(shell(command("--read /nowhere 2>&1")).code, 2);
   EXPECT_EQ(shell(command("--read '" + events + "' -- true 2>&1")).code, 2);
   std::ofstream(events, std::ios::app) << "{\"event\":\"fai";
-  EXPECT_THAT(shell(command("--read '" + events + "' 2>&1")).out, HasSubstr("the report is not whole"));
+  EXPECT_THAT(shell(command("--read '" + events + "' 2>&1")).out, HasSubstr("the report is incomplete"));
 }
 
 TEST_F(Blame, QuietlyUnderBlame_OnlyAProgramThatUsesCudaIsReported) {

@@ -141,7 +141,7 @@ TEST(CatalogueCaseOf, ABinaryWithTags_GivesThemAndTheReleasesOfFixes) {
   const Json json = render_json(one);
   EXPECT_EQ(json.at("tags"), Json({"host reads", "pinned memory"}));
   EXPECT_EQ(json.at("tests")[3].at("releases"), "<2.7");
-  EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "of a fix that is for all releases, or of none";
+  EXPECT_FALSE(json.at("tests")[1].contains("releases")) << "a range is only stored if it is not all releases";
 }
 
 TEST(CatalogueCaseOf, AnOldBinaryWithoutTags_IsRefused) {
@@ -259,7 +259,7 @@ TEST(Suggest, MisspelledName_OffersTheNearestOfItsKind) {
             "there is no verb 'in_capture'; did you mean a_in_capture, b_in_capture or c_in_capture?");
   EXPECT_THAT(stopped_by([] { known_release(RECAPTURE_ROOT, "30.99"); }),
               HasSubstr("there is no release '30.99'; ci/matrix.toml lists them"));
-  EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "on record, and not in the matrix";
+  EXPECT_EQ(known_release(RECAPTURE_ROOT, "2.1.0"), "2.1.0") << "with records, but not in the matrix";
 }
 
 TEST(MeantRelease, LineOrBuild_GivesTheKnownRelease) {

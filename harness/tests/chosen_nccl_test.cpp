@@ -147,7 +147,7 @@ TEST(NcclOfARecord, RangeOfAnExpectation_CoversOnlyVersionsInIt) {
   where.nccl = ">=2.23, <2.28";
   EXPECT_TRUE(where.covers(run_with({{"nccl", "2.27.7"}})));
   EXPECT_FALSE(where.covers(run_with({{"nccl", "2.28.9"}})));
-  EXPECT_FALSE(where.covers(run_with(Json::object()))) << "nobody knows which it was";
+  EXPECT_FALSE(where.covers(run_with(Json::object()))) << "the version is unknown";
 }
 
 // Two releases, one of them also with another NCCL.

@@ -38,7 +38,7 @@ TEST(Completion, LastWord_IsAVerbAnOptionACaseOrARelease) {
   EXPECT_THAT(completions("nightly ''"), ElementsAre("plan", "collect", "diff"));
   EXPECT_THAT(completions("nightly diff --ma"), ElementsAre("--markdown"));
   EXPECT_THAT(completions("gate --poli"), ElementsAre("--policy"));
-  EXPECT_THAT(completions("gate --ro"), ElementsAre("--root")) << "of the program itself";
+  EXPECT_THAT(completions("gate --ro"), ElementsAre("--root")) << "options of the program itself";
   EXPECT_THAT(completions("gate 2.6"), ElementsAre("2.6.0"));
   EXPECT_EQ(completions("gate 2.6 ''").front(), "2.15.0") << "the newest first";
   EXPECT_THAT(completions("gate 2.6 2.11 --policy ''"), IsEmpty()) << "a file";

@@ -167,7 +167,7 @@ TEST(Confirmation, MissingOrDifferentForAnOpenQuestion_IsInconclusive) {
   e.is_open_question = true;
   rules.expectations = {e};
   const auto verdict = [&] { return judge_record(record, rules).front().verdict; };
-  EXPECT_EQ(verdict(), Verdict::Inconclusive) << "the run was killed before it asked again";
+  EXPECT_EQ(verdict(), Verdict::Inconclusive) << "the run was killed before its repetition";
   record.confirmations["c.Reproduces"] = {record.tests[0], record.tests[0]};
   EXPECT_EQ(verdict(), Verdict::AsExpected);
   record.confirmations["c.Reproduces"][1].line["seen"] = "906";
@@ -238,7 +238,7 @@ TEST_F(Read, IncompleteRun_IsInconclusive) {
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed, end}), Exit::AsExpected);
   EXPECT_EQ(exit_of({environment(), plan, info(), test, {{"end", "interrupted"}}, resumed}), Exit::Inconclusive);
   const ResultMatrix truncated({read({environment(), plan, info(), test})}, {});
-  EXPECT_THAT(last_line(latest(truncated)), HasSubstr("no surprises; 1 run is not whole"));
+  EXPECT_THAT(last_line(latest(truncated)), HasSubstr("no surprises; 1 run is incomplete"));
   EXPECT_EQ(exit_for(verdicts_of(latest(truncated))), Exit::Inconclusive);
 }
 

@@ -94,7 +94,7 @@ TEST_F(CTest, EachTestOfTheCatalogue_HasItsProperties) {
       EXPECT_EQ(its.value("FIXTURES_REQUIRED", Json::array()).get<std::set<std::string>>(), fetched) << found->first;
     }
   }
-  EXPECT_THAT(locks, SizeIs(8)) << "so many run on the GPU at once";
+  EXPECT_THAT(locks, SizeIs(8)) << "that many run on the GPU in parallel";
   EXPECT_EQ(tests.size(), count + 2) << "and the two that fetch";
   EXPECT_THAT(tests.at("fetch_nemo").at("FIXTURES_SETUP"), Contains("nemo"));
 }

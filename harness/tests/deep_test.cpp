@@ -263,7 +263,7 @@ with capture():
   EXPECT_THAT(said.out, HasSubstr("the main one, which stood still at\n"));
   EXPECT_THAT(said.out, HasSubstr(fmt::format("train.py:{} in <module>\n", line_with(script, "# waits"))));
   EXPECT_EQ(blame_json(failures + "silent_in_thread").at("silent").at(0).at("capturing"), false);
-  EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "nobody waits for that thread";
+  EXPECT_THAT(blame_json(failures + "work_beside").at("silent"), IsEmpty()) << "the thread is detached";
 }
 
 // Autograd's thread does the capturing thread's work: it is not disturbed by another thread's capture.
@@ -383,13 +383,14 @@ TEST_F(Deep, LineOfATest_HasTheCulpritsLineAndTheDriversText) {
   EXPECT_EQ(told.value("log", ""),
             "API call conflicts with a stream capture sequence initiated from the calling thread");
   EXPECT_FALSE(told.contains("at"));
-  EXPECT_EQ(culprit("'" + program + "' malloc", "deep", "always", "FAKE_LOG_LAST=1 "), told) << "whoever hears first";
+  EXPECT_EQ(culprit("'" + program + "' malloc", "deep", "always", "FAKE_LOG_LAST=1 "), told)
+      << "whether the log or CUPTI reports first";
   EXPECT_FALSE(culprit("'" + program + "' malloc", "old", "always").contains("log")) << "a driver without one";
 
   const std::string script = python("with capture():\n    cu.cuEventQuery(None)  # breaks it\n");
   const std::string line = fmt::format("{}:{} <module>", script, line_with(script, "breaks it"));
   EXPECT_EQ(culprit("python3 " + script, "deep", "always").value("python", Json::array()).at(0), line);
-  EXPECT_FALSE(culprit("python3 " + script, "deep", "aloof").contains("python")) << "it would take part in a race";
+  EXPECT_FALSE(culprit("python3 " + script, "deep", "aloof").contains("python")) << "it would disturb a race";
 }
 
 TEST_F(Deep, KilledProgram_IsReported) {
@@ -404,7 +405,7 @@ TEST_F(Deep, WithoutCupti_NamesThePackageAndReportsFailures) {
   const ShellResult said = blame(failures + "malloc", "without");
   EXPECT_THAT(
       said.out,
-      ContainsRegex("process [^\n]*: --deep told nothing: CUPTI is not to be found; install nvidia-cuda-cupti"));
+      ContainsRegex("process [^\n]*: --deep reported nothing: CUPTI is not to be found; install nvidia-cuda-cupti"));
   EXPECT_THAT(said.out, HasSubstr("cuMemAlloc_v2 returned 900"));
   EXPECT_EQ(said.code, 3);
   EXPECT_THAT(blame(failures + "malloc", "deep", "FAKE_PROFILER=1").out,

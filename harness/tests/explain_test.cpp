@@ -357,7 +357,7 @@ TEST(Explain, CallApartFromThe901_IsTheCulprit) {
                        "occurred:\n\n" +
                        trace),
               ElementsAre("exception_in_capture"));
-  EXPECT_THAT(culprits(kRefused + trace), ElementsAre("nccl_call_in_capture")) << "the 901 does not stand alone";
+  EXPECT_THAT(culprits(kRefused + trace), ElementsAre("nccl_call_in_capture")) << "the 901 is not the only error";
 }
 
 TEST(Explain, ConsequenceOfAnError_ComesLast) {
@@ -719,7 +719,7 @@ TEST(Terms, TextWithoutAPattern_HasThePossibleCausesOfItsWords) {
   EXPECT_THAT(ids(guess(words + "quick")), IsEmpty()) << "nothing is wrong";
   EXPECT_THAT(ids(guess("An enlarged scratch moved, so the workspaces of my program are wrong")), IsEmpty())
       << "not on graphs";
-  EXPECT_THAT(ids(guess(words + "wrong\n" + kRefused)), IsEmpty()) << "an error says more";
+  EXPECT_THAT(ids(guess(words + "wrong\n" + kRefused)), IsEmpty()) << "an error weighs more";
 }
 
 TEST(Terms, ExampleCountsForLess_ForTheCausesThatItNamesBesideItsOwn) {

@@ -88,7 +88,7 @@ TEST(Features, WhatCannotBeKnown_IsAssumed) {
   none.replace(none.find(R"("captures":1)"), 12, R"("captures":0)");
   EXPECT_THAT(doubt(heard(1) + none), HasSubstr("captures that are not PyTorch's"));
   const Features used = blame::features_in(heard(1) + observed(1, kDropout, false), true);
-  EXPECT_EQ(use(used, "generators"), Use::Used) << "what was seen stays used";
+  EXPECT_EQ(use(used, "generators"), Use::Used) << "observed features stay used";
 }
 
 TEST(Features, CaptureThatFailed_IsAFeature) {

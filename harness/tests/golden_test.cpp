@@ -29,7 +29,7 @@ void expect_golden(const std::string& name, const ShellResult& said) {
   const std::string text = fmt::format("{}exit status {}\n", said.out, said.code);
   if (std::getenv("RECAPTURE_RENEW") != nullptr) std::ofstream(path, std::ios::binary) << text;
   EXPECT_EQ(text, contents(path))
-      << "after a change that is meant: RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'";
+      << "after an intended change: RECAPTURE_RENEW=1 build/harness/tests/harness_test --gtest_filter='*Golden*'";
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& with) {

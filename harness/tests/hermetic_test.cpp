@@ -51,7 +51,7 @@ TEST_F(Hermetic, FolderOfAKilledRun_IsRemovedByTheNextRun) {
   const std::string other = folder + "/tmp/recapture-run-of-somebody";
   std::filesystem::create_directories(other);  // Without a lock it is not recognised as a leftover.
   EXPECT_EQ(recapture("run rude.ControlHolds --record " + folder + "/beside").code, 0);
-  EXPECT_EQ(files_left().size(), 2U) << "the folder of a run that goes on stays";
+  EXPECT_EQ(files_left().size(), 2U) << "the folder of a running run stays";
   kill(runner, SIGKILL);
   waitpid(runner, nullptr, 0);
   wait_until_none_is_left();  // Its worker kills what the test left.
@@ -130,7 +130,7 @@ TEST_F(Hermetic, MulticastVariables_ReachEveryProcessAndCannotBeChanged) {
       ask({"/usr/bin/env", {}, {{"NCCL_NVLS_ENABLE", "1"}, {"NVSHMEM_DISABLE_NVLS", "0"}}}, 10);
   ::unsetenv("NCCL_NVLS_ENABLE");
   EXPECT_THAT(answer, HasSubstr("NCCL_NVLS_ENABLE=0\n"));
-  EXPECT_EQ(answer.find("NVSHMEM_DISABLE_NVLS"), std::string::npos) << "where it is not set nobody sets it";
+  EXPECT_EQ(answer.find("NVSHMEM_DISABLE_NVLS"), std::string::npos) << "it is not set by default";
 }
 
 // A test runs in its own folder, where a relative path would be wrong.

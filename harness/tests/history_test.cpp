@@ -193,7 +193,7 @@ TEST_F(History, ShortRelease_IsTheNewestOfItsLine) {
   EXPECT_EQ(releases("2.15"), std::set<std::string>({"2.15.1"}));
   EXPECT_EQ(releases("2.15.0"), std::set<std::string>({"2.15.0"}));
   EXPECT_EQ(releases("2.16.0.dev20100101"), std::set<std::string>({"2.16.0.dev20100101", "2.16.0.dev20100102"}))
-      << "a nightly build stands for those of the other nights";
+      << "a nightly build matches those of other nights";
 }
 
 TEST_F(History, RaceWithoutAHitInOneRun_HasARateAndNoChange) {

@@ -177,7 +177,7 @@ TEST_F(Hostile, FailedCallOfAProbe_IsNotTheCulprit) {
   const std::string elsewhere = R"({"api":"cuEventQuery","code":900,"thread":"other"})";
   seen.events = {{"probing", "sticky"}, {"culprit", elsewhere}, {"probe.sticky", "0, 900"}};
   EXPECT_TRUE(line_of({"c.Control", "fork", "", ""}, seen, Anonymous()).contains("culprit"))
-      << "of another thread, which was slow to tell";
+      << "a late report of another thread";
 
   Json culprit = Json::parse(call);  // As in old records.
   for (const char* frame :
@@ -348,16 +348,18 @@ TEST_F(Hostile, ChangeWithAnUnknownKeyOrBadValue_IsRefused) {
       {change_head + "expect = 5\n", "write [[change.expect]]"},
       {change_head + "[change.expect]\ntests=['c.R']\n", "write [[change.expect]]"},
       {change_head + "expects = []\n" + expect + "result='healthy'\n", "unknown key 'expects'"},
-      {change_head + expect + "result='healthy'\nseen=5\n", "'seen' is no text"},
+      {change_head + expect + "result='healthy'\nseen=5\n", "'seen' is not a string"},
       {change_head + expect + "result='healthy'\nseen=''\n", "'seen' is empty"},
       {change_head + "[[change.expect]]\ntests=['c.R']\nwhere={}\nresult='healthy'\n", "needs 'records'"},
       {change_head + "[[change.expect]]\nrecords=['r']\nwhere={}\nresult='healthy'\n", "needs 'tests'"},
       {change_head + expect + "result='unseen'\n", "'unseen' cannot be expected"},
       {change_head + expect + "result='invalid'\n", "'invalid' cannot be expected"},
-      {change_head + "[[change.expect]]\ntests='c.R'\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},
-      {change_head + "[[change.expect]]\ntests=[5]\nwhere={}\nrecords=['r']\nresult='healthy'\n", "no list of texts"},
+      {change_head + "[[change.expect]]\ntests='c.R'\nwhere={}\nrecords=['r']\nresult='healthy'\n",
+       "not a list of strings"},
+      {change_head + "[[change.expect]]\ntests=[5]\nwhere={}\nrecords=['r']\nresult='healthy'\n",
+       "not a list of strings"},
       {change_head + "[[change.expect]]\ntests=['c.R']\nwhere={gpu=5}\nrecords=['r']\nresult='healthy'\n",
-       "'gpu' is no text"},
+       "'gpu' is not a string"},
       {change_head +
            "[[change.expect]]\ntests=['c.R']\nwhere={release='>=2.3 <2.13'}\nrecords=['r']\nresult='healthy'\n",
        "is not a range"},

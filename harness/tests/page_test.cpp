@@ -287,7 +287,7 @@ TEST_F(Page, PriceThatChanged_EndsWithThreeAsInCompare) {
   ASSERT_EQ(pair().at("prices").size(), 1U);
   EXPECT_EQ(text_of(data(), pair().at("prices").at(0).at(1)), "a replay");
   std::ofstream(folder + "/2.15.0/g.prices") << "bad\n";
-  EXPECT_EQ(pair().at("exit"), 0) << "the page keeps all else";
+  EXPECT_EQ(pair().at("exit"), 0) << "the rest of the page is unchanged";
 }
 
 TEST_F(Page, EveryRun_HasTheVerdictsOfShow) {
@@ -569,19 +569,19 @@ TEST_F(Page, BadArguments_GetOneLineAndTheirExitCode) {
   std::ofstream(folder + "/notes.txt") << "not to be lost";
   const std::vector<std::tuple<std::string, int, std::string>> table = {
       {"--records none", 2, "none: No such file or directory"},
-      {"--records one/1.jsonl", 2, "one/1.jsonl is no folder"},
+      {"--records one/1.jsonl", 2, "one/1.jsonl is not a folder"},
       {"--records empty", 4, "no records below empty"},
       {"--records bad", 2, "bad/b.jsonl:1: "},
       {"--records fifo", 2, "is not a regular file"},
       {"--records ''", 2, "--records is empty"},
       {"--output ''", 2, "--output is empty"},
       {"--site ''", 2, "--site is empty"},
-      {"--records one --site one/1.jsonl", 2, "one/1.jsonl is no folder"},
+      {"--records one --site one/1.jsonl", 2, "one/1.jsonl is not a folder"},
       {"--records one --site bad", 2, "bad has other files in it"},
       {"--records one --site site --output page.html", 2, "--site"},
       {"2.6.0", 2, "2.6.0"},
-      {"--records one --output one/1.jsonl", 2, "one/1.jsonl is there and is no page"},
-      {"--records one --output notes.txt", 2, "notes.txt is there and is no page"},
+      {"--records one --output one/1.jsonl", 2, "one/1.jsonl exists and is not a page"},
+      {"--records one --output notes.txt", 2, "notes.txt exists and is not a page"},
       {"--records one --output empty", 2, "empty is a folder"},
       {"--records one --output none/page.html", 7, "none/page.html: cannot write it: No such file or directory"},
       {"--records one --output /proc/page.html", 7, "/proc/page.html: cannot write it"},

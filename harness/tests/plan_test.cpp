@@ -211,10 +211,10 @@ class LibtorchBuilds : public ::testing::Test {
 
 TEST_F(LibtorchBuilds, Index_GivesTheNewestOfTheLineOrTheExactVersion) {
   EXPECT_EQ(site_of("nightly --version"), "nightly\n");
-  EXPECT_FALSE(fs::exists(folder + "/cache")) << "to name it installs nothing";
+  EXPECT_FALSE(fs::exists(folder + "/cache")) << "naming it installs nothing";
   EXPECT_THAT(site_of("nightly"), ContainsRegex("/nightly-2\\.16\\.0\\.dev20261124-[0-9a-f]{8}\n"));
   EXPECT_THAT(site_of("exact"), ContainsRegex("/exact-2\\.16\\.0\\.dev20261123-[0-9a-f]{8}\n"));
-  EXPECT_EQ(site_of("--list"), "2.14.1\n2.15.0\n") << "of which each is a release";
+  EXPECT_EQ(site_of("--list"), "2.14.1\n2.15.0\n") << "each is a release";
 }
 
 TEST_F(LibtorchBuilds, NewerBuild_IsTakenOnlyWhenCasesAreRebuilt) {
@@ -244,7 +244,7 @@ TEST_F(LibtorchBuilds, WhatIsWrong_GetsOneLineAndItsExitCode) {
   for (const auto& [name, code, words] :
        {std::tuple("none", 2, "gives the build none neither an index nor a wheel nor a folder"),
         {"gone", 7, "gone.whl, which ci/matrix.toml has as the wheel of gone"},
-        {"other", 2, "build/other is there and is no build's; give the build other another name"},
+        {"other", 2, "build/other exists and belongs to no build; give the build other another name"},
         {"nosuch", 2, "ci/matrix.toml has 2.14.1, 2.15.0, cuda12, cuda13, nightly, exact, wheel,"}}) {
     const ShellResult said = libtorch(name);
     EXPECT_EQ(said.code, code) << said.out;
@@ -361,7 +361,7 @@ TEST_F(Issues, WhatIsWrong_GetsOneLineAndItsExitCode) {
        {std::pair(Json::object(), "not what `recapture nightly diff --issue` prints"),
         {Json::array({Json{{"title", "T"}}}), "not what `recapture nightly diff --issue` prints"},
         {issue({{"state", "shut"}}), "issue 1: its state is neither open nor healed"},
-        {issue({{"labels", "x"}}), "issue 1: its labels are no list of texts"},
+        {issue({{"labels", "x"}}), "issue 1: its labels are not a list of strings"},
         {issue({{"fingerprint", "a OR is:open"}}), "issue 1: its fingerprint is not of letters and digits alone"}}) {
     const ShellResult said = apply(json);
     EXPECT_EQ(said.code, 2) << said.out;

@@ -107,7 +107,7 @@ TEST_F(PricesOfRemedies, PriceLine_IsPutIntoWords) {
   EXPECT_EQ(describe(read(priced(0.05, 0.001))),
             "0.50 µs instead of 10.0 µs (9.50 µs less), 0.05 times as long (0.05 to 0.05)");
   EXPECT_EQ(describe(read(priced(1.001, 0.01))),
-            "10.0 µs instead of 10.0 µs, no difference that can be told, 1.00 times as long (0.99 to 1.01)");
+            "10.0 µs instead of 10.0 µs, no measurable difference, 1.00 times as long (0.99 to 1.01)");
   EXPECT_THAT(describe(read(priced(250, 0.001))), HasSubstr("2.50 ms instead of 10.0 µs"));
   EXPECT_EQ(describe(read({{"price", Json::array({"c.FixIt"})}, {"what", kWork}, {"why_not", "no such member"}})),
             "not measured: no such member");
@@ -224,7 +224,7 @@ TEST_F(PricesOfRemedies, AnotherMachineOrCode_IsNotCompared) {
   std::ofstream(reports + "2.15.0/later.prices")
       << machine_of("2.15.0", {{"volatile", {{"started", "2026-01-02T00:00:00Z"}}}}) << "\n"
       << priced(1.0, 0.02) << "\n";
-  EXPECT_EQ(compare_sides().code, 0) << "what one of two runs there shows is within their spread";
+  EXPECT_EQ(compare_sides().code, 0) << "one of two runs there is within their spread";
 }
 
 TEST_F(PricesOfRemedies, BadFile_GetsALineWithItsPlace) {

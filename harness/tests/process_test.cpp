@@ -410,7 +410,7 @@ TEST_F(Processes, TestThatCannotBeKilled_StopsTheRun) {
     if (ptrace(PTRACE_SEIZE, hanging, nullptr, nullptr) != 0) {
       kill(runner, SIGKILL);
       waitpid(runner, nullptr, 0);
-      GTEST_SKIP() << "this machine lets nobody trace";
+      GTEST_SKIP() << "tracing is not permitted on this machine";
     }
     EXPECT_EQ(ended_within(runner, 30), 7) << out();
     EXPECT_THAT(out(), HasSubstr("cannot be killed"));

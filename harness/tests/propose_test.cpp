@@ -151,7 +151,7 @@ TEST_F(Propose, NewResults_AreGroupedWithTheirReasonOpen) {
   EXPECT_THAT(pasted(), HasSubstr("0 widened, 0 narrowed, 3 new"));
   EXPECT_EQ(surprises(), 0U);
   const auto read = read_changes(folder);
-  ASSERT_EQ(read.size(), 3U) << "one more for each pair of what is documented and what was seen";
+  ASSERT_EQ(read.size(), 3U) << "one more for each pair of documented and seen";
   EXPECT_EQ(read[1].expectations.size() + read[2].expectations.size(), 3U);
   EXPECT_THAT(
       expectation_errors(expectations_of(read), {"2.14.0", "2.15.0"}, {read_record(record_path)}, folder + "/reports"),

@@ -170,7 +170,7 @@ TEST_F(RecordFile, SeveralGzipPieces_AreReadToTheEnd) {
   std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 9);
   EXPECT_THROW(read_record(packed), ExitError) << "the last piece is cut";
   run("head -n 4 '" + path() + "' | gzip >'" + packed + "'; tail -n +5 '" + path() + "' >>'" + packed + "'");
-  EXPECT_THROW(read_record(packed), ExitError) << "what follows is no piece";
+  EXPECT_THROW(read_record(packed), ExitError) << "the rest is not gzip";
 }
 
 // Every prefix of a record is a record, or is refused with file and line; no prefix is read as more than it contains.
@@ -263,7 +263,7 @@ TEST_F(RecordFile, ExistingRecord_IsNotOverwritten) {
     FAIL();
   } catch (const ExitError& stop) {
     EXPECT_EQ(stop.code, Exit::Usage);
-    EXPECT_THAT(stop.what(), HasSubstr("r.jsonl is there already; name another"));
+    EXPECT_THAT(stop.what(), HasSubstr("r.jsonl exists already; name another"));
   }
 }
 

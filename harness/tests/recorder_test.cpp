@@ -120,8 +120,8 @@ TEST(Captures, Thread_BreaksItsOwnAndTheGlobalOnesOfOthers) {
   captures.begun(kStream, CaptureMode::ThreadLocal, kMain);
   captures.begun(kSecond, CaptureMode::ThreadLocal, kOther);
   EXPECT_TRUE(captures.broken_by(kMain));
-  EXPECT_FALSE(captures.broken_by(kMain)) << "it was not whole any more";
-  EXPECT_TRUE(captures.lack_culprit()) << "the other thread's is whole";
+  EXPECT_FALSE(captures.broken_by(kMain)) << "it was already broken";
+  EXPECT_TRUE(captures.lack_culprit()) << "the other thread's capture is valid";
   EXPECT_TRUE(captures.broken_by(kOther));
   EXPECT_FALSE(captures.lack_culprit());
   captures.begun(kStream, CaptureMode::Global, kMain);

@@ -69,7 +69,7 @@ class Resumed : public FakeTree {
     pollfd one{open(path.c_str(), O_RDWR | O_CLOEXEC), POLLIN, 0};
     char word = 'w';
     if (how == O_RDONLY) {
-      EXPECT_EQ(poll(&one, 1, 30000), 1) << "it did not come that far";
+      EXPECT_EQ(poll(&one, 1, 30000), 1) << "it did not get that far";
       EXPECT_TRUE(one.revents == 0 || read(one.fd, &word, 1) == 1);
     } else {
       EXPECT_EQ(::write(one.fd, &word, 1), 1);
@@ -242,7 +242,7 @@ TEST_F(Resumed, RecordOfADifferentRun_IsRefusedAndUnchanged) {
       {other_machine, "--resume " + record(), "is of another environment, which differs in driver"},
       {cut.substr(0, cut.find('\n') + 1), "--resume " + record(), "has no plan"},
       {"notes, and no record", "--continue --record " + record() + tests, "not a record"},
-      {"notes, and no record", "--record " + record() + tests, "is there already"},
+      {"notes, and no record", "--record " + record() + tests, "exists already"},
   };
   for (const auto& [text, arguments, words] : table) {
     write(text);
@@ -338,7 +338,7 @@ TEST_F(Resumed, RecordMovedDuringTheRun_IsNamed) {
   meet(go_on, O_WRONLY);
   EXPECT_EQ(run.wait(), 7);
   EXPECT_THAT(text_of(folder + "/out"), HasSubstr("r.jsonl: the record was moved or deleted while it was written"));
-  EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "what had run is still there";
+  EXPECT_EQ(verdicts(folder + "/elsewhere.jsonl").size(), 3U) << "finished results are still there";
 }
 
 TEST_F(Resumed, RecordChangedByAnotherProgram_IsLeftAlone) {
@@ -416,7 +416,7 @@ TEST_F(LostCase, MissingShard_MakesTheMergeIncomplete) {
   const std::string out = folder + "/m.jsonl ", a = folder + "/13 ", b = folder + "/23 ", of_two = folder + "/12 ";
   const ShellResult one = recapture("dev merge " + out + a);
   EXPECT_EQ(one.code, 6);
-  EXPECT_THAT(one.out, HasSubstr("is not the whole run: shard 2/3 is missing; shard 3/3 is missing"));
+  EXPECT_THAT(one.out, HasSubstr("is incomplete: shard 2/3 is missing; shard 3/3 is missing"));
   const ShellResult shown = recapture("show " + out);
   EXPECT_EQ(shown.code, 6);
   EXPECT_THAT(shown.out, HasSubstr("1 as documented, 1 not run"));

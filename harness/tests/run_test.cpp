@@ -168,7 +168,7 @@ TEST_F(Program, BadInput_GetsOneLineAndItsExitCode) {
       {"run --require gpu liar.ControlHolds", 7, "a GPU is required"},
       {"show", 4, "no records below reports/"},
       {"show /nowhere", 2, "/nowhere: cannot read it"},
-      {"explode", 2, "--help says what there is"},
+      {"explode", 2, "see --help"},
       {"list --root /nowhere", 2, "has no ci/matrix.toml"},
   };
   for (const auto& [arguments, code, words] : table) {
@@ -235,7 +235,7 @@ TEST_F(Program, CtrlC_AsksNoFurtherCase) {
   EXPECT_EQ(WEXITSTATUS(status), 130);
   std::ifstream file(asked);
   const auto lines = std::count(std::istreambuf_iterator<char>(file), {}, '\n');
-  EXPECT_LE(lines, static_cast<long>(std::thread::hardware_concurrency())) << "only those that were asked already";
+  EXPECT_LE(lines, static_cast<long>(std::thread::hardware_concurrency())) << "only those that were already asked";
 }
 
 TEST_F(Program, WedgedGpu_StopsTheRunAndKeepsTheResults) {
@@ -252,8 +252,8 @@ TEST_F(Program, WedgedGpu_StopsTheRunAndKeepsTheResults) {
   EXPECT_EQ(seen.tests.size(), 1U);
   EXPECT_THAT(seen.end, HasSubstr("does not answer after the last test"));
   const ShellResult shown = recapture("show " + record());
-  EXPECT_THAT(shown.out, HasSubstr("as documented")) << "what ran is still judged";
-  EXPECT_EQ(shown.code, 6) << "and the rest is not known";
+  EXPECT_THAT(shown.out, HasSubstr("as documented")) << "finished tests are still judged";
+  EXPECT_EQ(shown.code, 6) << "and the rest is unknown";
 }
 
 TEST_F(Program, FullDisk_LosesNoEarlierResult) {
@@ -270,7 +270,7 @@ TEST_F(Program, FullDisk_LosesNoEarlierResult) {
   const Record seen = read_record(record());
   EXPECT_GE(seen.tests.size(), 1U);
   EXPECT_TRUE(seen.end.empty());
-  EXPECT_EQ(recapture("show " + record()).code, 1) << "what is missing is not green, what was seen still counts";
+  EXPECT_EQ(recapture("show " + record()).code, 1) << "missing tests do not pass, finished ones still count";
 }
 
 // Copies of the liar serve as several cases.
@@ -414,7 +414,7 @@ TEST_F(Program, Continue_StartsResumesOrReportsComplete) {
   const ShellResult made = recapture(line);
   EXPECT_EQ(made.code, 5) << made.out;
   const ShellResult complete = recapture(line);
-  EXPECT_EQ(complete.code, 5) << "as the run itself";
+  EXPECT_EQ(complete.code, 5) << "same as the run itself";
   EXPECT_THAT(complete.out, HasSubstr("r.jsonl is complete"));
   // The same record, cut short: without its end, and without the last test's lines.
   std::ifstream file(record());
@@ -688,7 +688,7 @@ TEST_F(Program, Shards_SplitThePlanAndMerge) {
   }
   for (const char* shard : {"/1.jsonl", "/2.jsonl"}) {
     EXPECT_EQ(read_record(folder + shard).plan.size(), 1U);
-    EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard knows what it is a part of";
+    EXPECT_EQ(read_record(folder + shard).whole_plan.size(), 2U) << "a shard has the plan of all shards";
   }
   const ShellResult merged = recapture("dev merge " + record() + " " + folder + "/1.jsonl " + folder + "/2.jsonl");
   EXPECT_EQ(merged.code, 0) << merged.out;
@@ -714,7 +714,7 @@ TEST_F(Program, ShardsOfSeveralGpus_MergeIfNothingElseDiffers) {
   EXPECT_EQ(environment.json().at("volatile").at("shards").at(1).value("CUDA_VISIBLE_DEVICES", ""), "1");
   const ShellResult again = recapture("dev merge " + record() + first + second);
   EXPECT_EQ(again.code, 2);
-  EXPECT_THAT(again.out, HasSubstr("is there already; merge makes a new record, so name another"));
+  EXPECT_THAT(again.out, HasSubstr("exists already; merge makes a new record, so name another"));
   const ShellResult refused = recapture("dev merge " + folder + "/m.jsonl" + first + other);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.out, HasSubstr("1.jsonl: it differs in --env A; only shards of one run can be merged"));
@@ -738,7 +738,7 @@ TEST_F(Program, UnavailableTest_Is77ForCTest) {
   EXPECT_EQ(test("ControlHolds"), 0);
   EXPECT_EQ(test("ReproducesHealthy"), 5);
   EXPECT_EQ(test("FixIsSkipped"), 77);
-  EXPECT_EQ(test("FixIsSkipped"), 77) << "again, over the record of the last time";
+  EXPECT_EQ(test("FixIsSkipped"), 77) << "again, overwriting the last record";
   EXPECT_EQ(read_record(folder + "/build/2.15.0/ctest/liar.FixIsSkipped.jsonl").end, "complete");
 }
 
@@ -752,7 +752,7 @@ TEST_F(Program, TestLeftOutWithoutLibTorch_Is77ForCTest) {
   fs::copy(folder + "/build/2.15.0", folder + "/build/cuda13", fs::copy_options::recursive);
   EXPECT_EQ(recapture("dev test --release cuda13 liar.ControlHolds").code, 0);
   EXPECT_EQ(recapture("dev test --release cuda13 liar.FixNeedsLibTorch").code, 77);
-  EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it ought to be built";
+  EXPECT_EQ(recapture("dev test --release 2.15.0 liar.FixNeedsLibTorch").code, 7) << "it should be built";
 }
 
 // A model of ours, which behaves the same everywhere.
@@ -775,7 +775,7 @@ TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
   canary(gpu);
   const ShellResult alone = recapture("run --record " + record() + " " + test);
   EXPECT_EQ(alone.code, 4) << alone.out;
-  EXPECT_THAT(alone.out, HasSubstr("nothing to run: liar is simulated, a model of ours that says nothing of a release; "
+  EXPECT_THAT(alone.out, HasSubstr("nothing to run: liar is simulated, a model of ours, independent of the release; "
                                    "without a GPU, as under CUDA_VISIBLE_DEVICES=, a run has it"));
   canary(gpu);
   EXPECT_EQ(recapture("dev test --release 2.15.0 " + test).code, 77) << "for CTest";
@@ -793,7 +793,7 @@ TEST_F(Program, SimulatedCase_RunsOnlyWithoutAGpu) {
   EXPECT_THAT(host.out, HasSubstr("simulated"));
   const ShellResult history = recapture("history " + test + " --records " + folder + "/runs");
   EXPECT_EQ(history.code, 4);
-  EXPECT_THAT(history.out, HasSubstr("liar: a model of ours, which says nothing of a release and so has no history"));
+  EXPECT_THAT(history.out, HasSubstr("liar: a model of ours, independent of the release, so it has no history"));
   const ShellResult bisect = recapture("bisect " + test + " --records " + folder + "/runs");
   EXPECT_EQ(bisect.code, 4);
   EXPECT_THAT(bisect.out, HasSubstr("liar is simulated: a model of ours"));

@@ -171,7 +171,7 @@ TEST_F(CountedSides, Libraries_AreTheSameOrTheReleasesOwn) {
   EXPECT_EQ(days("latest~1", "latest"), "2 -> 5");
   EXPECT_EQ(days("latest", path("2.9.1", 4)), "4 -> 4");
   EXPECT_EQ(days("baseline", path("2.9.1", 4)), "1 -> 4") << "each with its own";
-  EXPECT_EQ(days("latest", "2.9.1"), "4 -> 4") << "what counts of a release is what it comes with";
+  EXPECT_EQ(days("latest", "2.9.1"), "4 -> 4") << "a release's own libraries count";
   EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "12.8"}}}), "4 -> 1");
   EXPECT_EQ(days("latest", "latest~1", {"", "", {{"cuda_runtime", "13.0"}}}),
             "there is no latest~1 of 2.9 on G, driver 1, CUDA runtime 13.0: 1 run; 2.9 also on "
@@ -291,7 +291,7 @@ TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   first.saw(kOk).write(reports + "/2.15.0/first.jsonl");
   EXPECT_EQ(compare_sides("baseline latest").code, 0) << "the run before it";
   EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").out, "2.15.0/first.jsonl is a baseline\n");
-  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").code, 0) << "twice is once";
+  EXPECT_EQ(recapture("baseline " + reports + "/2.15.0/first.jsonl").code, 0) << "marking twice has the same effect";
   EXPECT_EQ(text_of(reports + "/good.txt"), "2.15.0/first.jsonl\n");
   EXPECT_EQ(compare_sides("baseline latest").code, 1);
   FakeRun cut;
@@ -299,7 +299,7 @@ TEST_F(Sides, MarkedRun_IsTheBaselineSide) {
   cut.write(reports + "/2.6.0/cut.jsonl");
   cut.write(folder + "/elsewhere.jsonl");
   for (const auto& [path, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
-           {reports + "/2.6.0/cut.jsonl", 2, "is not whole, and no run to compare with"},
+           {reports + "/2.6.0/cut.jsonl", 2, "is incomplete, and no run to compare with"},
            {folder + "/elsewhere.jsonl", 2, "does not lie below"},
            {folder + "/none.jsonl", 2, "No such file"}}) {
     const ShellResult said = recapture("baseline " + path);
@@ -479,7 +479,7 @@ TEST_F(Sides, BadSides_GetOneLineAndTheirExitCode) {
       {"2.6.0 2.15.0 --gpu none", 4, "no run of 2.6.0 without a GPU"},
       {"2.6.0 2.15.0 --cuda-runtime 99.1", 4, "neither side ran with CUDA runtime 99.1"},
       {"2.6.0 2.15.0 --json --markdown", 2, "--json and --markdown cannot be combined"},
-      {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is no XML"},
+      {"2.6.0 2.15.0 --junit " + f + "x.txt", 2, "is not XML"},
       {"2.6.0 2.15.0 --junit " + f + "no/x.xml", 7, "cannot write it"},
       {"latest~1 latest --records " + f + "empty", 4, "no records below"},
       {"'' 2.15.0", 2, "is empty"},
@@ -531,7 +531,7 @@ TEST_F(GateRuns, MissingRun_IsMadeAndNothingElse) {
   EXPECT_EQ(records("2.6.0"), 1U);
   EXPECT_EQ(records("2.15.0"), 1U);
   EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
-  EXPECT_EQ(records("2.6.0"), 1U) << "what is on record was run again";
+  EXPECT_EQ(records("2.6.0"), 1U) << "a recorded result was run again";
   fs::remove_all(folder + "/build/gate/2.15.0");
   EXPECT_EQ(recapture("gate 2.6 2.15 --run --gpu none").code, 0);
   EXPECT_EQ(records("2.15.0"), 1U);
@@ -579,7 +579,7 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
   EXPECT_THAT(
       blocked.out,
       HasSubstr(": blocked\n  new errors: c: worked; now shows D\n    fix: no remedy is known to hold in 2.15.0\n"));
-  EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "what is only better does not block";
+  EXPECT_EQ(recapture("gate 2.15.0 2.6.0").code, 0) << "improvements do not block";
   const ShellResult passes = gate("block = ['broken handlers']\nunknown = 5\n");
   EXPECT_EQ(passes.code, 0) << passes.out;
   EXPECT_THAT(passes.out, HasSubstr(": passes\n"));
@@ -592,7 +592,7 @@ TEST_F(Sides, GatePolicy_IsAppliedOrRefused) {
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
            {"block = ['everything']", "'block' takes new damage, new errors"},
            {"block = ['the same']", "not 'the same'"},
-           {"block = 'new errors'", "'block' is no list of texts"},
+           {"block = 'new errors'", "'block' is not a list of strings"},
            {"blocks = []", "unknown key 'blocks'"},
            {"unknown = 101", "'unknown' must be a whole number of percent"},
            {"unknown = '5 %'", "'unknown' must be a whole number of percent"},

@@ -69,7 +69,7 @@ class Simulated : public ::testing::Test {
 
 TEST_F(Simulated, RecordOfAGpu_HasNoRowsOfIt) {
   const Record record = run(Json::object());
-  EXPECT_THAT(judge_record(record, {}), SizeIs(3)) << "nor is that so of any other case";
+  EXPECT_THAT(judge_record(record, {}), SizeIs(3)) << "and so has no other case";
   EXPECT_THAT(judge_record(record, rules), IsEmpty());
   EXPECT_THAT(record.tests, SizeIs(3)) << "they stay in the record";
 }

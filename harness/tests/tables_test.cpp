@@ -109,11 +109,11 @@ TEST(ReportsTables, OperatorThatIsRefusedOrWrong_HasAnAnswerThatWorksOrAReason) 
       const auto worst = on.worst();
       if (!worst || *worst == OperatorVerdict::Captured || *worst == OperatorVerdict::Undefined) continue;
       EXPECT_FALSE(row.instead.name.empty()) << row.what.name << " on " << on.release << " is " << to_string(*worst)
-                                             << ", and instead.toml says nothing of it";
+                                             << ", but instead.toml has no entry for it";
       if (row.instead.call.empty()) continue;
       const OperatorResult* instead = on.find(OperatorForm::Instead);
       EXPECT_TRUE(instead != nullptr && instead->verdict == OperatorVerdict::Captured)
-          << row.what.name << ": its answer is not shown to work on " << on.release;
+          << row.what.name << ": no record shows that its replacement works on " << on.release;
     }
   }
 }
@@ -148,7 +148,7 @@ TEST(ReportsTables, Operators_AgreeWithTheCases) {
         ++compared;
       }
     }
-    EXPECT_GT(compared, 0U) << test << " and " << name << " are on record of no release together";
+    EXPECT_GT(compared, 0U) << test << " and " << name << " have no release with both on record";
   }
 }
 
@@ -350,7 +350,7 @@ TEST_F(Tables, ClaimAboutSomeReleases_IsJudgedByThemAlone) {
   EXPECT_TRUE(holds("@<2.6 c.Reproduces"));
   EXPECT_FALSE(holds("@>=2.6 c.Reproduces"));
   EXPECT_THAT(render_documents(all), HasSubstr("| never | "));
-  EXPECT_FALSE(holds("@>=2.4,<2.6 c.Reproduces @>=2.6 c.Reproduces")) << "a range is for the tests behind it";
+  EXPECT_FALSE(holds("@>=2.4,<2.6 c.Reproduces @>=2.6 c.Reproduces")) << "a range applies to the tests after it";
 }
 
 TEST_F(Tables, FactOfARecord_DecidesWhereAClaimNamesIt) {
@@ -364,7 +364,7 @@ TEST_F(Tables, FactOfARecord_DecidesWhereAClaimNamesIt) {
     return claim == text.npos ? "" : text.substr(claim, text.find('\n', claim) - claim);
   };
   EXPECT_EQ(said_of("@<2.6 c.Reproduces?table.cudaMalloc=no"), "");
-  EXPECT_EQ(said_of("@>=2.6 c.Reproduces?table.cudaMalloc=yes"), "") << "however the test came out";
+  EXPECT_EQ(said_of("@>=2.6 c.Reproduces?table.cudaMalloc=yes"), "") << "for any result of the test";
   EXPECT_THAT(said_of("c.Reproduces?table.cudaMalloc=yes"), HasSubstr("| not yet |"));
   EXPECT_THAT(said_of("c.Reproduces?table.cudaMalloc=yes:against"), HasSubstr("| no longer |"));
   EXPECT_EQ(said_of("c.Reproduces?no.such.fact=yes"), "") << "no record has it";

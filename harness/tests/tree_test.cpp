@@ -126,9 +126,10 @@ TEST(Cases, EveryCase_IsCompleteAndNamedByTheRules) {
     EXPECT_TRUE(kinds.count(Kind::Control)) << "no Control";
     EXPECT_EQ(kinds.count(Kind::Reproduces), kWithoutFailure.count(stem) == 0 ? 1U : 0U);
     if (kWithoutFailure.count(stem) != 0) continue;
-    EXPECT_EQ(kinds.count(Kind::Fix), kWithoutFix.count(stem) == 0 ? 1U : 0U) << "kWithoutFix lists what has none";
+    EXPECT_EQ(kinds.count(Kind::Fix), kWithoutFix.count(stem) == 0 ? 1U : 0U)
+        << "kWithoutFix must list exactly the cases without a fix";
     EXPECT_TRUE(source.find("TRIGGER(") != std::string::npos || source.find("trigger_on()") != std::string::npos)
-        << "no trigger: it cannot be seen not to reproduce";
+        << "no TRIGGER, so it is untested that the case can be healthy";
     EXPECT_EQ(source.find("sleep_for"), std::string::npos);
   }
   EXPECT_GE(stems.size(), 5U);
@@ -141,8 +142,7 @@ TEST(Catalogue, EveryTest_HasItsEffectOrItsSentence) {
   for (const CatalogueCase& one : read_catalogue(kRoot)) {
     const std::string source = contents(kRoot + "/cases/" + one.family + "/" + one.id + ".cpp");
     const bool has_rate = source.find("REPRODUCES_AT_RATE(") != std::string::npos;
-    EXPECT_EQ(has_rate, source.find(".stopping = ") != std::string::npos)
-        << one.id << ": what ends the tries of a rate?";
+    EXPECT_EQ(has_rate, source.find(".stopping = ") != std::string::npos) << one.id << ": .stopping is missing";
     for (const CatalogueTest& test : one.tests) {
       SCOPED_TRACE(one.id + "." + test.name);
       if (test.kind == Kind::Reproduces) {
@@ -245,7 +245,7 @@ TEST(CodeHash, FixtureToken_ChangesItAndACommentDoesNot) {
     ASSERT_NE(token, std::string::npos) << path;
     std::string changed = text;
     changed.insert(token, "constexpr int another_token = 1;\n");
-    EXPECT_NE(hashes(path, changed), now) << path << " may change without any record's noticing";
+    EXPECT_NE(hashes(path, changed), now) << path << " may change without making any record stale";
   }
 }
 
@@ -359,7 +359,8 @@ TEST_F(Reports, DemandedCall_IsNamed) {
   for (const std::string& machine : board.machines()) {
     for (const auto& [id, info] : board.cases()) {
       for (const TestVerdict& row : board.newest(id, machine)) {
-        EXPECT_NE(row.verdict, Verdict::Missing) << machine << ": " << row.test << " was reproduced, by whom?";
+        EXPECT_NE(row.verdict, Verdict::Missing)
+            << machine << ": " << row.test << " was reproduced, but its culprit is unknown";
       }
     }
   }
@@ -585,7 +586,7 @@ TEST(Documents, Session_ShowsWhatIsPrinted) {
       const auto found = std::find_if(next, last, [&](const std::string& line) { return is_shown(shown, line); });
       if (found == last) {
         ADD_FAILURE() << "a session of README.md or docs/: " << question << " does not print\n"
-                      << shown << "\nin its place there; let the session show what is printed";
+                      << shown << "\nat that place; update the session";
         after_some = true;
         break;
       }
@@ -593,7 +594,7 @@ TEST(Documents, Session_ShowsWhatIsPrinted) {
       after_some = false;
     }
     EXPECT_TRUE(after_some || next == printed.end())
-        << "a session of README.md or docs/: " << question << " goes on with\n"
+        << "a session of README.md or docs/: " << question << " continues with\n"
         << (next == printed.end() ? "" : *next);
   }
 }

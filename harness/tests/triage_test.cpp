@@ -197,14 +197,14 @@ TEST_F(TriageReport, ProgramInCpp_StandsInTheTextInFortyLines) {
   text = report();
   const size_t begin = text.find("```cpp\n") + 7, end = text.find("```", begin);
   EXPECT_EQ(std::count(text.begin() + static_cast<long>(begin), text.begin() + static_cast<long>(end), '\n'), 40);
-  EXPECT_THAT(text, HasSubstr("```cpp\nTEST(C, Reproduces) {\n")) << "what it shares has no room";
+  EXPECT_THAT(text, HasSubstr("```cpp\nTEST(C, Reproduces) {\n")) << "the shared code does not fit";
   python = "documented = 1\n\nclass Outcome:\n    text = 1\n\nimport torch\nwith Outcome() as seen:\n    capture()\n";
   EXPECT_THAT(report(),
               HasSubstr("```python\nimport contextlib\nimport torch\nwith contextlib.nullcontext() as seen:\n    "
                         "capture()\n```\n"))
       << "the exception itself";
   python += "print(seen, documented)\n";
-  EXPECT_THAT(report(), HasSubstr("```python\ndocumented = 1\n")) << "which needs what stands before";
+  EXPECT_THAT(report(), HasSubstr("```python\ndocumented = 1\n")) << "it needs the lines before";
   python = "import torch\n";
   EXPECT_THAT(report(), HasSubstr("The same in Python (p.Reproduces), which reproduced it on record "
                                   "too:\n\n```python\nimport torch\n```\n"));
@@ -717,7 +717,7 @@ TEST(Privacy, PublicText_IsNotReported) {
   EXPECT_EQ(without_places("at /tmp/r/x.py, /opt/v/lib/site-packages/torch/a.py", "/tmp/r"),
             "at ./x.py, (site-packages)/torch/a.py");
   for (const char* own : {"/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib64/nvidia/libcuda.so.1", "/lib/nvidia/x"}) {
-    EXPECT_EQ(without_places(own, "/tmp/r"), own) << "the driver's, and no package's";
+    EXPECT_EQ(without_places(own, "/tmp/r"), own) << "the driver's folder, not a package's";
   }
   EXPECT_EQ(without_places("/usr/lib/python3/dist-packages/torch/a.py", "/tmp/r"), "(site-packages)/torch/a.py");
 }
@@ -741,7 +741,7 @@ TEST_F(Triage, BadInput_GetsOneLineAndItsExitCode) {
                         {"item_in_capture --release 9.9.9", 2, "9.9.9"},
                         {"item_in_capture --records empty", 4, "no record has a result of item_in_capture.Reproduces"},
                         {"item_in_capture --records bad", 2, "x.jsonl"},
-                        {"item_in_capture --records none", 2, "none is no folder"},
+                        {"item_in_capture --records none", 2, "none is not a folder"},
                         {"multinomial_in_capture.Reproduces --release 2.15.0", 2, "no record shows"},
                         {"nemo_run_nvrtc.Reproduces3_0", 2, "can be no bundle: it runs files of NeMo's"},
                         {"", 2, "test is required"},

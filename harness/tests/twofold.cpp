@@ -43,7 +43,7 @@ std::string beside_us(const char* extension) {
 }  // namespace
 
 TEST(Twofold, ControlHolds) {
-  EXPECT_NE(std::string(program_invocation_short_name).rfind("broken", 0), 0U) << "its name says that it breaks";
+  EXPECT_NE(std::string(program_invocation_short_name).rfind("broken", 0), 0U) << "its name selects a failing Control";
 }
 TEST(Twofold, ReproducesAsDocumented) { REPRODUCES("documented", "documented", "healthy"); }
 TEST(Twofold, ReproducesOnlyByExec) {
@@ -52,7 +52,7 @@ TEST(Twofold, ReproducesOnlyByExec) {
 }
 TEST(Twofold, ReproducesHealthy) { REPRODUCES("healthy", "documented", "healthy"); }
 TEST(Twofold, ReproducesInOldReleases) {
-  if (access(beside_us(".away").c_str(), F_OK) == 0) GTEST_SKIP() << "something is away";
+  if (access(beside_us(".away").c_str(), F_OK) == 0) GTEST_SKIP() << "a requirement is missing";
   const bool is_old =
       beside_us("").find("/2.6.0/") != std::string::npos || access(beside_us(".old").c_str(), F_OK) == 0;
   REPRODUCES(is_old ? "documented" : "healthy", "documented", "healthy");

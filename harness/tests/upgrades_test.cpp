@@ -204,7 +204,7 @@ TEST(Upgrades, NeighbouringReleases_EndWithOneOnlyWhereARunningProgramBreaks) {
     EXPECT_EQ(exit_for(comparison) == Exit::Changed, breaks) << releases[i];
     if (breaks) failing += releases[i] + " ";
   }
-  EXPECT_EQ(failing, "2.6.0 2.7.1 2.9.1 2.10.0 2.11.0 2.13.0 ") << "those that break a program that ran on them";
+  EXPECT_EQ(failing, "2.6.0 2.7.1 2.9.1 2.10.0 2.11.0 2.13.0 ") << "upgrades that break a running program";
 }
 
 // The answer of `gate --json` for an upgrade of a program with these features.
@@ -279,10 +279,10 @@ TEST(Reported, WhatAnUpgradeBroke_IsAnnouncedAndNothingElseIsClaimed) {
     const std::set<std::string> announced = texts_of(report, "announced", path), also = texts_of(report, "also", path);
     write_features(features, texts_of(report, "uses", path));
     const Json answer = answer_of_gate(from, to, features);
-    EXPECT_EQ(announced - listed_in(answer), std::set<std::string>()) << thread << ": not announced";
+    EXPECT_EQ(announced - listed_in(answer), std::set<std::string>()) << thread << ": not reported";
     std::set<std::string> blocking;
     for (const Json& test : answer.at("blocking")) blocking.insert(test.get<std::string>());
-    EXPECT_EQ(blocking - announced, also) << thread << ": what else blocks";
+    EXPECT_EQ(blocking - announced, also) << thread << ": further changes block";
     const std::string why = announced.empty() ? text_in(report, "why", path) : "";
     ++answers[announced.empty() ? why : "announced"];
     EXPECT_THAT(page.str(), ::testing::HasSubstr(fmt::format(

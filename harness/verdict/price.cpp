@@ -100,7 +100,7 @@ std::string describe(const PriceLine& line) {
   return fmt::format("{} instead of {}{}, {:.2f} times as long ({:.2f} to {:.2f})", time_words(price.with),
                      time_words(price.without),
                      can_be_told ? fmt::format(" ({} {})", time_words(std::abs(more)), more < 0 ? "less" : "more")
-                                 : ", no difference that can be told",
+                                 : ", no measurable difference",
                      price.ratio.mean, price.ratio.low, price.ratio.high);
 }
 

@@ -95,8 +95,7 @@ void show(Record record) {
   render_junit(judged);
   exit_for(board.verdicts());
   exit_for(verdicts_of(machines));
-  must(judged.record.is_complete() || exit_for(board.verdicts()) != Exit::AsExpected,
-       "a run that is not whole is green");
+  must(judged.record.is_complete() || exit_for(board.verdicts()) != Exit::AsExpected, "an incomplete run passes");
   for (const RatePool& pool : rate_pools({judged.record}, {})) describe(pool.runs);
 }
 
