@@ -92,7 +92,7 @@ int free_signal_below(int number) {
 
 // Returns after the signal has been handled.
 void ask(int number) {
-  const NoSizeSignal whatever_happens;
+  const NoSizeSignal no_signal;
   sigset_t one, before;
   sigemptyset(&one);
   sigaddset(&one, number);

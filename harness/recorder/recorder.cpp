@@ -70,7 +70,7 @@ Path path_in(const char* variable) {
 bool append(const Path& path, int flags, const std::string& line) {
   const int file = path[0] ? open(path.data(), O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0644) : -1;
   if (file < 0) return false;
-  const NoSizeSignal whatever_happens;
+  const NoSizeSignal no_signal;
   [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
   close(file);
   return true;
